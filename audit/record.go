@@ -1,0 +1,114 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Event names what happened (003 §Audit emission rules).
+type Event string
+
+// The events of the record.
+const (
+	ToolRequested Event = "tool_requested"
+	ToolDenied    Event = "tool_denied"
+	ToolExecuted  Event = "tool_executed"
+	ToolFailed    Event = "tool_failed"
+	ToolTimeout   Event = "tool_timeout"
+	ToolCancelled Event = "tool_cancelled"
+	LateResult    Event = "late_result"
+)
+
+// ContractVersion is the version of the gateway contract that the records follow.
+const ContractVersion = "v1"
+
+// Record is one entry of the audit stream. Field names are literally those of 003.
+type Record struct {
+	Event         Event             `json:"event"`
+	Name          string            `json:"event_name"` // the name of 002: ToolInvoked, …
+	Timestamp     time.Time         `json:"timestamp_utc"`
+	Tenant        string            `json:"tenant"`
+	Actor         string            `json:"actor_id"`
+	RunID         string            `json:"run_id"`
+	RoleID        string            `json:"role_id"`
+	LaneID        string            `json:"lane_id"`
+	ToolName      string            `json:"tool_name"`
+	Fn            string            `json:"fn,omitzero"`
+	ToolVersion   string            `json:"tool_version,omitzero"`
+	Digest        string            `json:"digest,omitzero"`
+	Determinism   call.Class        `json:"determinism,omitzero"`
+	Ref           string            `json:"ref,omitzero"` // <tool>.<id>, as `why` takes it
+	CallID        string            `json:"call_id,omitzero"`
+	Attempt       int               `json:"attempt,omitzero"`
+	TraceID       string            `json:"trace_id,omitzero"`
+	ArgumentsHash string            `json:"arguments_hash_sha256"`
+	OutputHash    string            `json:"output_hash_sha256,omitzero"`
+	Contract      string            `json:"contract_version"`
+	Policies      map[string]string `json:"policy_versions"`
+	Status        envelope.Status   `json:"status,omitzero"`
+	Code          envelope.Code     `json:"error_code,omitzero"`
+	Effect        envelope.Effect   `json:"effect,omitzero"`
+	DecidedBy     call.Decider      `json:"decided_by,omitzero"`
+	Fence         uint64            `json:"fence,omitzero"`
+	DryRun        bool              `json:"dry_run,omitzero"`
+	LogSeq        uint64            `json:"log_seq,omitzero"` // position in the call log
+}
+
+// Project returns the record of an event of the call log, stored at sequence seq at time at; ok
+// is false for events that auditors are not told of (joins and claims).
+func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
+	a, found := s.Attempt(attempt)
+	if !found || kind != call.Requested && kind != call.Decided {
+		return Record{}, false
+	}
+	r = about(s, a)
+	r.Timestamp, r.LogSeq = at.UTC(), seq
+	if kind == call.Requested {
+		r.Event, r.Name = ToolRequested, "ToolInvoked"
+		return r, true
+	}
+	d := a.Decision
+	r.Event, r.Name = ending(d)
+	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
+	r.Fence, r.OutputHash = d.Fence, d.OutputHash
+	return r, true
+}
+
+// Late returns the record of a result that came after its attempt was decided otherwise.
+func Late(s call.State, attempt int, said envelope.Code, effect envelope.Effect, at time.Time) Record {
+	a, _ := s.Attempt(attempt)
+	r := about(s, a)
+	r.Event, r.Name, r.Timestamp = LateResult, "ToolLateResult", at.UTC()
+	r.Code, r.Effect, r.Status = said, effect, envelope.Success
+	if said != "" {
+		r.Status = said.Status()
+	}
+	return r
+}
+
+func about(s call.State, a call.Attempt) Record {
+	return Record{
+		Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role, LaneID: a.Owner.Lane,
+		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
+		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
+		Contract: ContractVersion, Policies: map[string]string{}, DryRun: s.DryRun,
+	}
+}
+
+func ending(d *call.Decision) (Event, string) {
+	switch {
+	case d.Status == envelope.Success:
+		return ToolExecuted, "ToolSucceeded"
+	case d.Code == envelope.CodeTimeout || d.Code == envelope.CodeTimeoutUnknown:
+		return ToolTimeout, "ToolFailed"
+	case d.Code == envelope.CodeCancelled || d.Code == envelope.CodeCancelledUnknown:
+		return ToolCancelled, "ToolFailed"
+	}
+	return ToolFailed, "ToolFailed"
+}
+
+// ID is the message id of a projected record: the same for everyone who projects the same event.
+func (r Record) ID() string { return fmt.Sprintf("calls.%d.%s", r.LogSeq, r.Event) }

@@ -1,0 +1,178 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// ChunksQuery asks for stored chunks of one run of a call, from an index on.
+type ChunksQuery struct {
+	Ref      string `json:"ref"`
+	CallID   string `json:"call_id"`
+	Attempt  int    `json:"attempt"`
+	Fence    uint64 `json:"fence"`
+	Index    int64  `json:"index"`
+	After    uint64 `json:"after,omitzero"`
+	MaxBytes int    `json:"max_bytes"`
+}
+
+// ChunksAnswer is a frame of chunks; an empty one means that they are not stored yet. Expired
+// means that they never will be.
+type ChunksAnswer struct {
+	Header  map[string][]string `json:"header,omitzero"`
+	Body    []byte              `json:"body,omitzero"`
+	Expired bool                `json:"expired,omitzero"`
+}
+
+// remote is the Source of a client: it asks the dispatchers, who know whether it may read.
+type remote struct {
+	client *Client
+	ref    string
+	callID string
+}
+
+// Fetch implements streaming.Source.
+func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) (streaming.Frame, error) {
+	var a ChunksAnswer
+	refusal, err := r.client.ask(ctx, subjects.OpChunks, ChunksQuery{
+		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
+		Index: at.Index, After: at.After, MaxBytes: maxBytes,
+	}, &a)
+	switch {
+	case err != nil:
+		return streaming.Frame{}, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
+	case refusal != nil:
+		return streaming.Frame{}, fmt.Errorf("chunks: %s", refusal.String())
+	case a.Expired:
+		return streaming.Frame{}, streaming.ErrExpired
+	}
+	return streaming.ParseFrame(a.Header, a.Body)
+}
+
+// chunkStream hands the chunks of one call to its caller while the call runs.
+type chunkStream struct {
+	reader *streaming.Reader
+	sub    *nats.Subscription
+	cancel context.CancelFunc
+	done   chan error // the result of delivering all chunks; nil channel without streaming
+}
+
+// follow subscribes to the chunks of the call before it is sent, so that none is missed live.
+func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
+	if call.Chunk == nil {
+		return &chunkStream{}, nil
+	}
+	id := envelope.CallKeyID(c.Tenant, req)
+	key := subjects.Key{Tool: req.ToolID, ID: id}
+	reader := streaming.NewReader(remote{client: c, ref: key.Ref(), callID: req.CallID}, streaming.ReaderOptions{CallID: req.CallID})
+	sub, err := c.nc.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, id), func(msg *nats.Msg) {
+		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
+			reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow chunks: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &chunkStream{reader: reader, sub: sub, cancel: cancel, done: make(chan error, 1)}
+	go func() { s.done <- deliver(ctx, reader, call.Chunk) }() // finish or stop waits for it
+	return s, nil
+}
+
+func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.Chunk) error) error {
+	for {
+		next, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := chunk(next); err != nil {
+			return err
+		}
+	}
+}
+
+// finish waits until all chunks that the outcome names have been delivered.
+func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
+	if s.reader == nil {
+		return nil
+	}
+	s.reader.Finish(streaming.Run{Attempt: r.Provenance.Attempt, Fence: r.Provenance.Fence}, r.Provenance.Chunks)
+	select {
+	case err := <-s.done:
+		s.done <- nil
+		if err != nil {
+			return fmt.Errorf("chunks of call %s: %w", r.CallID, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *chunkStream) stop() {
+	if s.reader == nil {
+		return
+	}
+	_ = s.sub.Unsubscribe() // gone with the connection otherwise
+	s.cancel()
+	<-s.done
+}
+
+// ErrStopped ends the delivery of chunks without making the call an error.
+var errStopped = errors.New("the reader stopped")
+
+// Part is an element of a streamed call: a chunk, or at the end the outcome.
+type Part struct {
+	Chunk    *envelope.Chunk
+	Response *envelope.Response
+}
+
+// Stream makes a call and yields its chunks as they come, then its outcome. Ending the loop
+// early leaves the call running; cancel it if it is not wanted any more.
+func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
+	return func(yield func(Part, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		parts := make(chan Part)
+		call.Chunk = func(chunk envelope.Chunk) error {
+			select {
+			case parts <- Part{Chunk: &chunk}:
+				return nil
+			case <-ctx.Done():
+				return errStopped
+			}
+		}
+		var resp *envelope.Response
+		var err error
+		done := make(chan struct{})
+		go func() { // waited for below
+			defer close(done)
+			resp, err = c.Call(ctx, call)
+		}()
+		for {
+			select {
+			case p := <-parts:
+				if !yield(p, nil) {
+					cancel()
+					<-done
+					return
+				}
+			case <-done:
+				yield(Part{Response: resp}, err)
+				return
+			}
+		}
+	}
+}

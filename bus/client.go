@@ -1,0 +1,268 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// ClientOptions say who calls. The zero value is a development client.
+type ClientOptions struct {
+	Tenant   string // default "default"
+	Actor    string // default "agent://local"
+	Env      string // prod, staging or dev; default "dev"
+	Timezone string // default "UTC"
+	Scopes   []string
+	// Payloads fetches and stores what is too large to travel inline; without it such calls
+	// are refused.
+	Payloads *streaming.Payloads
+	Now      func() time.Time // local clock; default time.Now
+	Logger   *slog.Logger     // one INFO line per call (000 §4.7); nil discards
+}
+
+// Client calls tools. It keeps the duties of the agent (000 §4): it checks requests before they
+// are sent, computes stable keys, retries only what may be retried, and checks outputs. Its
+// methods are safe for concurrent use.
+type Client struct {
+	ClientOptions
+	nc      *nats.Conn
+	inbox   string // prefix of all inboxes
+	sub     *nats.Subscription
+	catalog catalog
+
+	mu      sync.Mutex
+	waiting map[string]*exchange // by last token of the inbox
+	next    uint64
+	resend  chan struct{} // closed and replaced at every reconnection
+	watch   sync.WaitGroup
+	closed  chan struct{}
+}
+
+// NewClient returns a client over nc, which stays the caller's. Close it when done.
+func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
+	o.Tenant, o.Actor = either(o.Tenant, "default"), either(o.Actor, "agent://local")
+	o.Env, o.Timezone = either(o.Env, "dev"), either(o.Timezone, "UTC")
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{
+		ClientOptions: o, nc: nc, inbox: nc.NewInbox() + ".", waiting: map[string]*exchange{},
+		resend: make(chan struct{}), closed: make(chan struct{}),
+	}
+	sub, err := nc.Subscribe(c.inbox+"*", c.receive)
+	if err != nil {
+		return nil, fmt.Errorf("client inbox: %w", err)
+	}
+	c.sub = sub
+	status := nc.StatusChanged(nats.CONNECTED)
+	c.watch.Go(func() {
+		defer nc.RemoveStatusListener(status)
+		c.watchConnection(status)
+	})
+	return c, nil
+}
+
+// Close ends the client; calls in flight get a local answer at their deadline.
+func (c *Client) Close() error {
+	close(c.closed)
+	c.watch.Wait()
+	return c.sub.Unsubscribe()
+}
+
+func (c *Client) watchConnection(status <-chan nats.Status) {
+	for {
+		select {
+		case <-c.closed:
+			return
+		case <-status:
+			c.mu.Lock()
+			close(c.resend)
+			c.resend = make(chan struct{})
+			c.mu.Unlock()
+		}
+	}
+}
+
+// Call is what to call. Tool is required; the other zero values are defaults.
+type Call struct {
+	Tool     string
+	Version  string // semver range; default "*"
+	Fn       string // may be left out where the tool has one function
+	Input    jsontext.Value
+	Timeout  time.Duration // default: the tool's own
+	Key      string        // idempotency key; default: stable over tool, fn, version and input
+	KeyScope envelope.KeyScope
+	Priority envelope.Priority
+	DryRun   bool
+	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter
+	CallID   string                // default: a fresh one
+	Context  envelope.Context      // trace, run, role, lane, scope, …; what is empty is filled in
+	// Accepted, if not nil, is told when the call has become durable.
+	Accepted func(envelope.Accepted)
+	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
+	// gap or duplicate. A chunk with a higher fence voids what came before.
+	Chunk func(envelope.Chunk) error
+}
+
+// grace is how long after the deadline an answer is still waited for (promise P2).
+const grace = 100 * time.Millisecond
+
+// Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
+// that are errors are responses, not Go errors; a Go error means that nothing was sent. When the
+// bus gives no answer at all, the response says final: false, and the same key may be asked again.
+func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
+	started := time.Now()
+	req, fn, refusal, err := c.prepare(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return c.refused(req, refusal), nil
+	}
+	deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
+	resp, err := c.attempts(ctx, call, req, deadline)
+	if err != nil {
+		return nil, err
+	}
+	resp = c.complete(ctx, fn, resp)
+	c.Logger.Info("tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", resp.Status,
+		"duration_ms", time.Since(started).Milliseconds(), "error.code", code(resp))
+	return resp, nil
+}
+
+func code(r *envelope.Response) envelope.Code {
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Code
+}
+
+// attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
+func (c *Client) attempts(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
+	policy := retries(call.Retry)
+	for n := 1; ; n++ {
+		resp, err := c.once(ctx, call, req, deadline)
+		if err != nil || n >= policy.MaxAttempts || !retryable(resp, policy) {
+			return resp, err
+		}
+		wait := backoff(policy, n, resp)
+		if time.Until(deadline) <= wait {
+			return resp, nil
+		}
+		if !sleep(ctx, wait) {
+			return resp, nil
+		}
+		again := *req
+		again.CallID = uuid.NewString()
+		left := time.Until(deadline).Milliseconds()
+		if left < 1 {
+			return resp, nil
+		}
+		again.Constraints.TimeoutMS = left
+		req = &again
+	}
+}
+
+func retries(p *envelope.RetryPolicy) envelope.RetryPolicy {
+	if p == nil {
+		p = &envelope.RetryPolicy{}
+	}
+	r := *p
+	r.MaxAttempts, r.BaseMS, r.CapMS = either(r.MaxAttempts, 3), either(r.BaseMS, 200), either(r.CapMS, 2000)
+	r.Jitter = either(r.Jitter, "full")
+	return r
+}
+
+// retryable says whether the library asks again by itself: never what a cancel ended, and never
+// an answer that is no outcome.
+func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
+	if r.Status != envelope.RetryableError || !r.Provenance.Final || !r.Error.Code.AutoRetry() {
+		return false
+	}
+	if len(p.RetryableErrors) == 0 {
+		return true
+	}
+	for _, c := range p.RetryableErrors {
+		if c == string(r.Error.Code) {
+			return true
+		}
+	}
+	return false
+}
+
+// backoff is the hint of the answer, or exponential with full jitter; never less than the hint.
+func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
+	ms := min(p.CapMS, p.BaseMS<<min(n-1, 20))
+	if p.Jitter == "full" {
+		ms = rand.Int64N(ms + 1)
+	}
+	return time.Duration(max(ms, r.Error.Details.RetryAfterMS)) * time.Millisecond
+}
+
+// refused is the local answer to a request that fails preflight: nothing was sent.
+func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
+	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
+		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, PolicyApplied: []string{"client-preflight"},
+	}, envelope.Metrics{})
+}
+
+// complete fetches a large output and checks it against the tool's response schema (000 §4.5).
+func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response) *envelope.Response {
+	if r.Status != envelope.Success {
+		return r
+	}
+	if ref := r.Provenance.OutputRef; ref != nil {
+		data, err := c.payload(ctx, *ref)
+		if err != nil {
+			return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+		}
+		r.Output = data
+	}
+	if fn == nil || fn.response == nil {
+		return r
+	}
+	if bad := fn.response.Validate(r.Output); len(bad) > 0 {
+		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
+	}
+	return r
+}
+
+func payloadCode(err error) envelope.Code {
+	if errors.Is(err, streaming.ErrChecksum) {
+		return envelope.CodeChecksum
+	}
+	return envelope.CodePayloadMissing
+}
+
+// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
+// statement about a final outcome: the effect did take place.
+func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
+	p := r.Provenance
+	p.Final = false
+	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
+}
+
+func (c *Client) payload(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	if c.Payloads == nil {
+		return nil, errors.New("this client has no access to the payload store")
+	}
+	return c.Payloads.Get(ctx, ref)
+}
+
+// subject is where calls of the tool are sent.
+func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }

@@ -1,0 +1,46 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// DeadLetter is a call that could not be run: what was asked, why it was given up, and its
+// history.
+type DeadLetter struct {
+	Seq     uint64          `json:"seq,omitzero"` // in the DEAD stream; filled in on reading
+	Time    time.Time       `json:"time"`
+	Cause   *envelope.Error `json:"cause"`
+	Attempt int             `json:"attempt"`
+	State   call.State      `json:"state"`
+	Body    jsontext.Value  `json:"body"` // call.RequestBody
+}
+
+// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
+func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	a, _ := d.State.Attempt(d.Attempt)
+	_, err = js.PublishMsg(ctx, &nats.Msg{
+		Subject: subjects.Dead(d.State.Tenant, d.State.Tool),
+		Data:    data,
+		Header:  nats.Header{jetstream.MsgIDHeader: {d.State.ID + "." + strconv.Itoa(d.Attempt) + "." + strconv.FormatUint(a.Admitted, 10)}},
+	})
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	return nil
+}

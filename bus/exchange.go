@@ -1,0 +1,184 @@
+package bus
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// exchange is one request and the answers to it.
+type exchange struct {
+	accepted chan *envelope.Accepted // first one only
+	outcome  chan *envelope.Response // first one only
+}
+
+// receive hands an answer to the exchange that waits for it. Answers to nobody are dropped:
+// every answer may come twice.
+func (c *Client) receive(msg *nats.Msg) {
+	token := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
+	c.mu.Lock()
+	x := c.waiting[token]
+	c.mu.Unlock()
+	if x == nil {
+		return
+	}
+	contentType := msg.Header.Get(subjects.HeaderContentType)
+	switch msg.Header.Get(subjects.HeaderKind) {
+	case kindAccepted:
+		if a, bad := envelope.DecodeAccepted(contentType, msg.Data); bad == nil {
+			offer(x.accepted, a)
+		}
+	case kindOutcome:
+		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
+			offer(x.outcome, r)
+		}
+	}
+}
+
+// offer puts v into c unless something is in it already.
+func offer[T any](c chan T, v T) {
+	select {
+	case c <- v:
+	default:
+	}
+}
+
+func (c *Client) open() (token string, x *exchange) {
+	x = &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	token = strconv.FormatUint(c.next, 36)
+	c.waiting[token] = x
+	return token, x
+}
+
+func (c *Client) drop(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, token)
+}
+
+func (c *Client) reconnected() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resend
+}
+
+// When an unanswered request is sent again: soon while it is not even accepted, now and then
+// afterwards (an outcome may have been lost on its way), and right after the deadline.
+const (
+	firstResend   = 400 * time.Millisecond
+	acceptedAgain = 2 * time.Second
+	afterDeadline = 25 * time.Millisecond
+)
+
+// once sends the request, again and again if need be, until its outcome is here or the deadline
+// and its grace have passed. The same call id always gets the same outcome, so sending again is safe.
+func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
+	msg, err := c.message(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	token, x := c.open()
+	defer c.drop(token)
+	msg.Reply = c.inbox + token
+	stream, err := c.follow(ctx, call, req)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.stop()
+	if err := c.nc.PublishMsg(msg); err != nil && c.nc.IsClosed() {
+		return nil, err
+	}
+	resp := c.wait(ctx, call, x, msg, deadline)
+	if resp == nil {
+		return c.unanswered(req, deadline), ctx.Err()
+	}
+	return resp, stream.finish(ctx, resp)
+}
+
+// wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.
+func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg, deadline time.Time) *envelope.Response {
+	end := time.NewTimer(time.Until(deadline) + grace)
+	defer end.Stop()
+	again := time.NewTimer(nextResend(deadline, 0, false))
+	defer again.Stop()
+	reconnected := c.reconnected()
+	accepted := false
+	for n := 0; ; {
+		select {
+		case r := <-x.outcome:
+			return r
+		case a := <-x.accepted:
+			if !accepted && call.Accepted != nil {
+				call.Accepted(*a)
+			}
+			accepted = true
+			again.Reset(nextResend(deadline, n, accepted))
+		case <-reconnected:
+			reconnected = c.reconnected()
+			_ = c.nc.PublishMsg(msg) // the timer sends it again
+		case <-again.C:
+			n++
+			_ = c.nc.PublishMsg(msg)
+			again.Reset(nextResend(deadline, n, accepted))
+		case <-end.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// nextResend says how long to wait before the request is sent for the n+1st further time.
+func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
+	wait := min(firstResend<<min(n, 3), acceptedAgain)
+	if accepted {
+		wait = acceptedAgain
+	}
+	if left := time.Until(deadline) + afterDeadline; wait > left {
+		wait = max(left, afterDeadline)
+	}
+	return wait
+}
+
+// unanswered is the statement the library makes when the bus is silent. It is no outcome.
+func (c *Client) unanswered(req *envelope.Request, deadline time.Time) *envelope.Response {
+	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call may still be running or have ended").
+		WithEffect(envelope.EffectUnknown)
+	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: false}
+	return envelope.Failure(req.CallID, e, p, envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
+}
+
+// message encodes the request; a large input goes to the payload store first.
+func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg, error) {
+	msg := nats.NewMsg(c.subject(req.ToolID))
+	msg.Header.Set(subjects.HeaderContentType, envelope.ContentJSON)
+	sent := *req
+	if len(req.Input) > envelope.MaxInline {
+		ref, err := c.store(ctx, req.Input)
+		if err != nil {
+			return nil, err
+		}
+		msg.Header.Set(subjects.HeaderInputRef, ref.String())
+		sent.Input = []byte("null")
+	}
+	data, err := envelope.EncodeRequest(envelope.ContentJSON, &sent)
+	msg.Data = data
+	return msg, err
+}
+
+func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
+	if c.Payloads == nil {
+		return envelope.PayloadRef{}, streaming.ErrTooLarge
+	}
+	return c.Payloads.Put(ctx, data)
+}

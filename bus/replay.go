@@ -1,0 +1,234 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// AuditFilter selects audit records; zero values select all.
+type AuditFilter struct {
+	Since, Until time.Time
+	Tool, Actor  string
+	Call         string // reference or call id
+	Event        audit.Event
+	Follow       bool // go on with new records until ctx ends
+}
+
+func (f AuditFilter) has(r audit.Record) bool {
+	return (f.Tool == "" || r.ToolName == f.Tool) &&
+		(f.Actor == "" || r.Actor == f.Actor) &&
+		(f.Event == "" || r.Event == f.Event) &&
+		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call) &&
+		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// ReplayAudit yields the records that fit, oldest first, as they stood when it was called; with
+// Follow also all that come after.
+func ReplayAudit(ctx context.Context, js jetstream.JetStream, f AuditFilter) iter.Seq2[audit.Record, error] {
+	return func(yield func(audit.Record, error) bool) {
+		cfg := jetstream.OrderedConsumerConfig{}
+		if !f.Since.IsZero() {
+			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
+		}
+		for msg, err := range messages(ctx, js, subjects.AuditStream, cfg, f.Follow) {
+			if err != nil {
+				yield(audit.Record{}, err)
+				return
+			}
+			var r audit.Record
+			if err := json.Unmarshal(msg.Data(), &r); err != nil {
+				yield(r, fmt.Errorf("audit record on %s: %w", msg.Subject(), err))
+				return
+			}
+			if f.has(r) && !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// messages yields the messages of a stream in order, up to its present end unless follow.
+func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, follow bool) iter.Seq2[jetstream.Msg, error] {
+	return func(yield func(jetstream.Msg, error) bool) {
+		cons, err := js.OrderedConsumer(ctx, stream, cfg)
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			return
+		}
+		info, err := cons.Info(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			return
+		}
+		if info.NumPending == 0 && !follow {
+			return
+		}
+		it, err := cons.Messages()
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			return
+		}
+		defer it.Stop()
+		for {
+			msg, err := it.Next(jetstream.NextContext(ctx))
+			if errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+				return
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("read %s: %w", stream, err))
+				return
+			}
+			if !yield(msg, nil) {
+				return
+			}
+			if meta, err := msg.Metadata(); !follow && err == nil && meta.NumPending == 0 {
+				return
+			}
+		}
+	}
+}
+
+// DeadLetters returns all dead letters, oldest first.
+func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
+	letters := []DeadLetter{}
+	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, false) {
+		if err != nil {
+			return nil, err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		d, err := letter(msg.Data(), meta.Sequence.Stream)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, d)
+	}
+	return letters, nil
+}
+
+// DeadLetterAt returns one dead letter.
+func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (DeadLetter, error) {
+	stream, err := js.Stream(ctx, subjects.DeadStream)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letters: %w", err)
+	}
+	msg, err := stream.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+	}
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	return letter(msg.Data, seq)
+}
+
+func letter(data []byte, seq uint64) (DeadLetter, error) {
+	var d DeadLetter
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	d.Seq = seq
+	return d, nil
+}
+
+// CheckStatus says how one check of [Diagnose] went.
+type CheckStatus string
+
+// The results of a check.
+const (
+	CheckOK      CheckStatus = "ok"
+	CheckWarning CheckStatus = "warn"
+	CheckFailed  CheckStatus = "fail"
+)
+
+// Check is one finding about a deployment.
+type Check struct {
+	Name   string      `json:"name"`
+	Status CheckStatus `json:"status"`
+	Says   string      `json:"says"`
+	Fix    string      `json:"fix,omitzero"`
+}
+
+// Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
+func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
+	nc, err := Dial(url, "toolbus-doctor")
+	if err != nil {
+		return []Check{{"server", CheckFailed, err.Error(), "start one with `toolbus dev`, or name it with --server or TOOLBUS_URL"}}
+	}
+	defer nc.Close()
+	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), ""}}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
+	}
+	if err := checkLevel(ctx, js); err != nil {
+		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "upgrade the server or enable JetStream"})
+	}
+	checks = append(checks, diagnoseStreams(ctx, js)...)
+	checks = append(checks, diagnoseExecutors(ctx, js))
+	c, err := NewClient(nc, o)
+	if err != nil {
+		return append(checks, Check{"dispatchers", CheckFailed, err.Error(), ""})
+	}
+	defer func() { _ = c.Close() }()
+	return append(checks, diagnoseDispatchers(ctx, c)...)
+}
+
+func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
+	var checks []Check
+	for _, want := range streams(TopologyOptions{}.withDefaults()) {
+		have, err := js.Stream(ctx, want.Name)
+		if err != nil {
+			checks = append(checks, Check{want.Name, CheckFailed, err.Error(), "start a dispatcher or an executor: they create the topology"})
+			continue
+		}
+		info := have.CachedInfo()
+		c := Check{want.Name, CheckOK, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes), ""}
+		if err := compatible(info.Config, want); err != nil {
+			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "), "change the stream back, or let Toolbus create it anew"
+		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
+			c.Status, c.Fix = CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
+	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	if err != nil {
+		return Check{"executors", CheckFailed, err.Error(), ""}
+	}
+	n := stream.CachedInfo().State.Msgs
+	if n == 0 {
+		return Check{"executors", CheckFailed, "no executor beats", "start one with `toolbus executor` or `toolbus dev`"}
+	}
+	return Check{"executors", CheckOK, fmt.Sprintf("%d alive", n), ""}
+}
+
+func diagnoseDispatchers(ctx context.Context, c *Client) []Check {
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
+	}
+	c.catalog.mu.Lock()
+	ahead := c.catalog.ahead
+	c.catalog.mu.Unlock()
+	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", ahead.Round(time.Millisecond)), ""}
+	if ahead.Abs() > time.Second {
+		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
+	}
+	return []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
+}

@@ -1,0 +1,53 @@
+package bus
+
+import (
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What an answer is; the value of header Tb-Kind.
+const (
+	kindAccepted = "accepted"
+	kindOutcome  = "outcome"
+	kindRefusal  = "refusal" // a service could not answer: the body is an envelope.Error
+)
+
+// Replies delivers answers to the inboxes of callers, in the content type they asked in. It is
+// best effort, as core NATS is: callers ask again.
+type Replies struct {
+	nc  *nats.Conn
+	log *slog.Logger
+}
+
+// NewReplies returns Replies over nc.
+func NewReplies(nc *nats.Conn, log *slog.Logger) *Replies { return &Replies{nc: nc, log: log} }
+
+// Accepted tells a caller that its call is durable.
+func (r *Replies) Accepted(inbox, contentType string, a *envelope.Accepted) {
+	data, err := envelope.EncodeAccepted(contentType, a)
+	r.send(inbox, contentType, kindAccepted, data, err)
+}
+
+// Outcome tells a caller the outcome of its call.
+func (r *Replies) Outcome(inbox, contentType string, resp *envelope.Response) {
+	data, err := envelope.EncodeResponse(contentType, resp)
+	r.send(inbox, contentType, kindOutcome, data, err)
+}
+
+func (r *Replies) send(inbox, contentType, kind string, data []byte, err error) {
+	if inbox == "" {
+		return
+	}
+	if err == nil {
+		err = r.nc.PublishMsg(&nats.Msg{Subject: inbox, Data: data, Header: nats.Header{
+			subjects.HeaderKind: {kind}, subjects.HeaderContentType: {contentType},
+		}})
+	}
+	if err != nil {
+		r.log.Warn("answer not sent", "kind", kind, "err", err)
+	}
+}

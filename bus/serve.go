@@ -1,0 +1,115 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Incoming is a call request as it came in, with what its subject says.
+type Incoming struct {
+	Tenant, Actor, Tool string
+	ContentType         string
+	InputRef            string
+	Body                []byte
+	Reply               string
+}
+
+// Intake hands call requests to a bounded number of handlers. When all are busy, requests wait
+// in the connection's own bounded buffer; what does not fit there is dropped, and asked again.
+type Intake struct {
+	sub *nats.Subscription
+	wg  sync.WaitGroup
+}
+
+// Bounds of the intake of one dispatcher.
+const (
+	maxHandlers     = 1024
+	maxIntakeMsgs   = 16 * 1024
+	maxIntakeBytes  = 256 << 20
+	dispatcherQueue = "dispatchers"
+)
+
+// Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
+// each, in at most maxHandlers goroutines at once.
+func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Incoming)) (*Intake, error) {
+	in := &Intake{}
+	slots := make(chan struct{}, maxHandlers)
+	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
+		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
+		if err != nil || msg.Reply == "" {
+			return // nobody to answer, or a subject that no client of ours makes
+		}
+		slots <- struct{}{}
+		in.wg.Go(func() {
+			defer func() { <-slots }()
+			handle(ctx, Incoming{
+				Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
+				ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for calls: %w", err)
+	}
+	if err := sub.SetPendingLimits(maxIntakeMsgs, maxIntakeBytes); err != nil {
+		return nil, fmt.Errorf("listen for calls: %w", err)
+	}
+	in.sub = sub
+	return in, nil
+}
+
+// Stop takes no more requests and waits for those in hand.
+func (in *Intake) Stop() {
+	_ = in.sub.Drain() // it is gone with the connection otherwise
+	in.wg.Wait()
+}
+
+// Endpoint answers one operation of the service: body in, answer or refusal out.
+type Endpoint struct {
+	Op     string
+	Handle func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error)
+}
+
+// Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds.
+func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpoint) (micro.Service, error) {
+	svc, err := micro.AddService(nc, micro.Config{
+		Name: "toolbus", Version: version, Description: "Toolbus dispatcher: results, cancels, explanations, tools",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	for _, e := range endpoints {
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { respond(ctx, e, r) }),
+			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)))
+		if err != nil {
+			return nil, fmt.Errorf("service %s: %w", e.Op, err)
+		}
+	}
+	return svc, nil
+}
+
+func respond(ctx context.Context, e Endpoint, r micro.Request) {
+	_, tenant, actor, err := subjects.ParseService(r.Subject())
+	if err != nil {
+		return
+	}
+	answer, refusal := e.Handle(ctx, tenant, actor, r.Data())
+	headers := micro.Headers{subjects.HeaderKind: {kindOutcome}}
+	if refusal != nil {
+		answer, headers = refusal, micro.Headers{subjects.HeaderKind: {kindRefusal}}
+	}
+	data, err := json.Marshal(answer)
+	if err != nil {
+		return // all answers are our own types
+	}
+	_ = r.Respond(data, micro.WithHeaders(headers)) // the caller asks again
+}

@@ -1,0 +1,264 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What a server must offer.
+const (
+	minServer   = "2.15.2"
+	minAPILevel = 4 // message TTL, atomic batches
+)
+
+// TopologyOptions size the streams; the zero value is the default.
+type TopologyOptions struct {
+	Replicas     int           // default 1
+	CallsBytes   int64         // default 4 GiB
+	AuditAge     time.Duration // default 30 days
+	AuditBytes   int64         // default 4 GiB
+	ChunksAge    time.Duration // default 15 minutes
+	ChunksBytes  int64         // default 1 GiB
+	PayloadAge   time.Duration // default 26 hours: outlives the default retention
+	PayloadBytes int64         // default 2 GiB
+	Lease        time.Duration // default DefaultLease
+}
+
+// DefaultLease is how long an executor may be silent before its work is given to another.
+const DefaultLease = 5 * time.Second
+
+func (o TopologyOptions) withDefaults() TopologyOptions {
+	const gib = 1 << 30
+	o.Replicas = either(o.Replicas, 1)
+	o.CallsBytes = either(o.CallsBytes, 4*gib)
+	o.AuditAge = either(o.AuditAge, 30*24*time.Hour)
+	o.AuditBytes = either(o.AuditBytes, 4*gib)
+	o.ChunksAge = either(o.ChunksAge, 15*time.Minute)
+	o.ChunksBytes = either(o.ChunksBytes, gib)
+	o.PayloadAge = either(o.PayloadAge, 26*time.Hour)
+	o.PayloadBytes = either(o.PayloadBytes, 2*gib)
+	o.Lease = either(o.Lease, DefaultLease)
+	return o
+}
+
+func either[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
+func streams(o TopologyOptions) []jetstream.StreamConfig {
+	const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
+	return []jetstream.StreamConfig{
+		{
+			Name:              subjects.CallsStream,
+			Description:       "Toolbus call log: one log per idempotency id",
+			Subjects:          []string{subjects.CallsAll},
+			Retention:         jetstream.LimitsPolicy,
+			Storage:           jetstream.FileStorage,
+			Discard:           jetstream.DiscardNew, // full must be an answer, not a loss
+			AllowMsgTTL:       true,
+			AllowDirect:       false, // reads must come from the leader
+			DenyPurge:         true,
+			MaxBytes:          o.CallsBytes,
+			MaxMsgsPerSubject: -1,
+			MaxMsgSize:        -1,
+			Duplicates:        dedup,
+			Replicas:          o.Replicas,
+		},
+		{
+			Name:               subjects.AuditStream,
+			Description:        "Toolbus audit record",
+			Subjects:           []string{subjects.AuditAll},
+			Storage:            jetstream.FileStorage,
+			Discard:            jetstream.DiscardOld,
+			DenyDelete:         true,
+			DenyPurge:          true,
+			AllowAtomicPublish: true, // the projection appends many records by one compare-and-set
+			MaxAge:             o.AuditAge,
+			MaxBytes:           o.AuditBytes,
+			Duplicates:         dedup,
+			Replicas:           o.Replicas,
+		},
+		{
+			Name:        subjects.ChunksStream,
+			Description: "Toolbus chunks of running calls",
+			Subjects:    []string{subjects.ChunksAll},
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardOld,
+			AllowDirect: true, // chunks are immutable, so a stale read only misses
+			MaxAge:      o.ChunksAge,
+			MaxBytes:    o.ChunksBytes,
+			Duplicates:  dedup,
+			Replicas:    o.Replicas,
+		},
+		{
+			Name:        subjects.DeadStream,
+			Description: "Toolbus calls that could not be run",
+			Subjects:    []string{subjects.DeadAll},
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardNew,
+			MaxAge:      o.AuditAge,
+			MaxBytes:    o.ChunksBytes,
+			Duplicates:  dedup,
+			Replicas:    o.Replicas,
+		},
+		{
+			Name:              subjects.PayloadsStream,
+			Description:       "Toolbus payloads above the inline limit, by SHA-256",
+			Subjects:          []string{subjects.PayloadsAll},
+			Storage:           jetstream.FileStorage,
+			Discard:           jetstream.DiscardNew,
+			MaxMsgsPerSubject: 1, // putting the same content again renews it
+			AllowDirect:       true,
+			MaxAge:            o.PayloadAge,
+			MaxBytes:          o.PayloadBytes,
+			Duplicates:        dedup,
+			Replicas:          o.Replicas,
+		},
+		{
+			Name:              subjects.PoolsStream,
+			Description:       "Toolbus executor heartbeats",
+			Subjects:          []string{subjects.PoolsAll},
+			Storage:           jetstream.FileStorage, // a memory stream would be gone after a restart of the server
+			Discard:           jetstream.DiscardNew,
+			AllowMsgTTL:       true,
+			MaxMsgsPerSubject: 1,
+			MaxBytes:          64 << 20,
+			Duplicates:        time.Second,
+			Replicas:          o.Replicas,
+		},
+	}
+}
+
+// Ensure creates the streams, or verifies that what exists fits. A
+// difference that Toolbus could not work with is an error which names it; sizes may differ.
+func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
+	o = o.withDefaults()
+	if err := checkLevel(ctx, js); err != nil {
+		return err
+	}
+	for _, want := range streams(o) {
+		if err := ensureStream(ctx, js, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLevel(ctx context.Context, js jetstream.JetStream) error {
+	info, err := js.AccountInfo(ctx)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w (is it enabled on the server?)", err)
+	}
+	if info.API.Level < minAPILevel {
+		return fmt.Errorf("the server's JetStream API level is %d, Toolbus needs %d: use nats-server %s or newer",
+			info.API.Level, minAPILevel, minServer)
+	}
+	return nil
+}
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	_, err := js.CreateStream(ctx, want)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	have, err := js.Stream(ctx, want.Name)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return compatible(have.CachedInfo().Config, want)
+}
+
+// compatible reports settings of an existing stream that break a promise.
+func compatible(have, want jetstream.StreamConfig) error {
+	var bad []error
+	for _, c := range []struct {
+		setting    string
+		have, want any
+	}{
+		{"subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects)},
+		{"retention", have.Retention, want.Retention},
+		{"discard", have.Discard, want.Discard},
+		{"allow_msg_ttl", have.AllowMsgTTL, want.AllowMsgTTL},
+		{"subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL},
+		{"allow_direct", have.AllowDirect, want.AllowDirect},
+		{"deny_purge", have.DenyPurge, want.DenyPurge},
+		{"deny_delete", have.DenyDelete, want.DenyDelete},
+		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},
+		{"max_msgs_per_subject", max(have.MaxMsgsPerSubject, 0), max(want.MaxMsgsPerSubject, 0)}, // 0 is stored as -1
+	} {
+		if c.have != c.want {
+			bad = append(bad, fmt.Errorf("stream %s: %s is %v, must be %v", want.Name, c.setting, c.have, c.want))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Dial connects to the servers at url and refuses servers that are too old. Reconnection is
+// unlimited: whoever waits for an answer has a deadline of its own.
+func Dial(url, name string, opts ...nats.Option) (*nats.Conn, error) {
+	opts = append([]nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.Timeout(5 * time.Second), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3),
+	}, opts...)
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
+	}
+	if v := nc.ConnectedServerVersion(); older(v, minServer) {
+		nc.Close()
+		return nil, fmt.Errorf("nats-server %s at %s is too old: Toolbus needs %s or newer", v, url, minServer)
+	}
+	return nc, nil
+}
+
+// older compares two versions of the form x.y.z; a version that cannot be read counts as old.
+func older(have, want string) bool {
+	var h, w [3]int
+	if _, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2]); err != nil {
+		return true
+	}
+	if _, err := fmt.Sscanf(want, "%d.%d.%d", &w[0], &w[1], &w[2]); err != nil {
+		return true
+	}
+	for i := range h {
+		if h[i] != w[i] {
+			return h[i] < w[i]
+		}
+	}
+	return false
+}
+
+// ensureWorkers creates the durable consumer of a pool and priority, or updates its lease.
+func ensureWorkers(ctx context.Context, js jetstream.JetStream, pool string, prio envelope.Priority, lease time.Duration) (jetstream.Consumer, error) {
+	name := subjects.Worker(pool, string(prio))
+	cons, err := js.CreateOrUpdateConsumer(ctx, subjects.CallsStream, jetstream.ConsumerConfig{
+		Durable:       name,
+		FilterSubject: subjects.WorkFilter(pool, string(prio)),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       lease,
+		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
+		MaxAckPending: 100_000, // slots bound what is out, not the server
+		MaxWaiting:    8192,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", name, err)
+	}
+	return cons, nil
+}

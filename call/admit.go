@@ -1,0 +1,86 @@
+package call
+
+import "github.com/seed-018f16cc/toolbus/envelope"
+
+// Ask is a request as admission sees it. The facts count only when it opens the log.
+type Ask struct {
+	Owner       Owner
+	Facts       Facts
+	Fingerprint string
+	Deadline    UnixMS
+	Priority    envelope.Priority
+	Now         UnixMS
+	Nonce       string
+}
+
+// Admission is what Admit decided.
+type Admission int
+
+// What can become of a request.
+const (
+	Write  Admission = iota + 1 // write Event, then it is accepted
+	Await                       // bound to an attempt that is in flight
+	Join                        // write a Joined event for it, then as Await
+	Replay                      // bound to, or answered by, a decided attempt
+	Refuse                      // answer Code; nothing is written
+)
+
+// Verdict is the answer of Admit: the admission, the attempt it speaks of, and the event to
+// write or the code to refuse with.
+type Verdict struct {
+	Do      Admission
+	Attempt int
+	Event   Event
+	Code    envelope.Code
+}
+
+// Admit says what becomes of a request for the call whose log is s (design §5). The rules, in
+// order: another fingerprint is refused; a call id keeps the attempt it is bound to; an open
+// attempt is joined; a final outcome is replayed; a retryable one opens the next attempt.
+func Admit(s State, ask Ask) Verdict {
+	if s.Empty() {
+		return open(s, ask, ask.Facts)
+	}
+	if s.Fingerprint != ask.Fingerprint {
+		return Verdict{Do: Refuse, Code: envelope.CodeKeyReused}
+	}
+	if a, bound := s.AttemptOf(ask.Owner.CallID); bound {
+		if a.Open() {
+			return Verdict{Do: Await, Attempt: a.N}
+		}
+		return Verdict{Do: Replay, Attempt: a.N}
+	}
+	last := s.Last()
+	switch {
+	case last.Open() && len(last.Joined) >= MaxJoined:
+		return Verdict{Do: Refuse, Code: envelope.CodeJoiners}
+	case last.Open():
+		return Verdict{Do: Join, Attempt: last.N}
+	case s.Final():
+		return Verdict{Do: Replay, Attempt: last.N}
+	case last.N >= MaxAttempts:
+		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
+	}
+	return open(s, ask, s.Facts)
+}
+
+func open(s State, ask Ask, facts Facts) Verdict {
+	n := len(s.Attempts) + 1
+	next := s
+	next.Facts = facts
+	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
+		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
+	})
+	return Verdict{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
+}
+
+// JoinAll returns the event that binds callIDs to the open attempt n, and those that found no
+// room any more. One event carries everyone waiting, so a thousand joiners cost a few writes.
+func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
+	next := s.with(n, func(a *Attempt) {
+		room := min(len(callIDs), MaxJoined-len(a.Joined))
+		a.Joined = append(append([]string(nil), a.Joined...), callIDs[:room]...)
+		left = callIDs[room:]
+	})
+	return Event{Kind: Joined, Attempt: n, Nonce: nonce, State: next}, left
+}

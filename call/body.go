@@ -1,0 +1,110 @@
+package call
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// RequestBody is the body of a Requested event: the canonical request, and the outcomes of
+// earlier attempts, so that they live as long as the newest one.
+type RequestBody struct {
+	Request  jsontext.Value `json:"request"`
+	InputRef string         `json:"input_ref,omitzero"` // where a large input lies
+	Earlier  []Outcome      `json:"earlier,omitzero"`
+}
+
+// OutcomeBody is the body of a Decided event.
+type OutcomeBody struct {
+	Response jsontext.Value `json:"response"`
+	Earlier  []Outcome      `json:"earlier,omitzero"`
+}
+
+// Outcome is the stored response of one attempt; Seq is the position of its decision.
+type Outcome struct {
+	Attempt  int            `json:"attempt"`
+	Seq      uint64         `json:"seq"`
+	Response jsontext.Value `json:"response"`
+}
+
+// Entry is an event as it is stored: the folded state, its kind and its body.
+type Entry struct {
+	State   State
+	Kind    Kind
+	Attempt int
+	Body    []byte
+	Time    time.Time // bus time of the write
+}
+
+// Outcomes returns every stored response that the entry holds, oldest first: what the next
+// event of the log has to carry forward. Joined and Claimed entries hold none.
+func (e Entry) Outcomes() ([]Outcome, error) {
+	if len(e.Body) == 0 {
+		return nil, nil
+	}
+	var body OutcomeBody
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		return nil, fmt.Errorf("outcome body: %w", err)
+	}
+	if e.Kind != Decided {
+		return body.Earlier, nil
+	}
+	a, _ := e.State.Attempt(e.Attempt)
+	return append(body.Earlier, Outcome{Attempt: e.Attempt, Seq: a.Decision.Seq, Response: body.Response}), nil
+}
+
+// Outcome returns the stored response of attempt n; ok is false when the entry does not hold it.
+func (e Entry) Outcome(n int) (o Outcome, ok bool, err error) {
+	all, err := e.Outcomes()
+	for _, o := range all {
+		if o.Attempt == n {
+			return o, true, err
+		}
+	}
+	return Outcome{}, false, err
+}
+
+// What a log answers besides the written state.
+var (
+	// ErrFull means that the store takes no more; admission refuses, decisions try again.
+	ErrFull = errors.New("call log is full")
+	// ErrUnsure means that the write may or may not have happened and the log could not be
+	// read. It is never to be taken for "not written".
+	ErrUnsure = errors.New("outcome of the write is unknown")
+)
+
+// Moved is the error of a write whose expectation no longer holds. State is the log as found.
+type Moved struct{ State State }
+
+func (m *Moved) Error() string { return fmt.Sprintf("call log moved to %d", m.State.Seq) }
+
+// Expiry bounds how long events are kept. The zero value is not useful; see DefaultExpiry.
+type Expiry struct {
+	Grace  time.Duration // how long a request outlives its deadline
+	Margin time.Duration // how long an outcome outlives the request
+}
+
+// DefaultExpiry keeps requests ten minutes past their deadline, and outcomes an hour longer.
+var DefaultExpiry = Expiry{Grace: 10 * time.Minute, Margin: time.Hour}
+
+// TTL returns how long e is kept, in whole seconds, at least one. A request lives until its
+// deadline plus grace. Everything else outlives it and the retention of the call: if outcomes
+// went first, a decided call would look open and be decided twice.
+func (x Expiry) TTL(e Event) time.Duration {
+	a, ok := e.State.Attempt(e.Attempt)
+	if !ok {
+		return time.Second
+	}
+	request := a.Deadline.Time().Sub(a.At.Time()) + x.Grace
+	if e.Kind == Requested {
+		return ceilSecond(request)
+	}
+	return ceilSecond(max(time.Duration(e.State.KeepSeconds)*time.Second, request+x.Margin))
+}
+
+func ceilSecond(d time.Duration) time.Duration {
+	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
+}

@@ -1,0 +1,136 @@
+package call
+
+import "github.com/seed-018f16cc/toolbus/envelope"
+
+// Ending is why an attempt should end, before the log was asked.
+type Ending struct {
+	Cause  Cause
+	By     Decider
+	Nonce  string
+	Now    UnixMS
+	Claim  string          // nonce of the decider's own claim, if it has one
+	Fence  uint64          // of the run that ended, if one did
+	Error  envelope.Code   // with ToolEnded: "" means success
+	Effect envelope.Effect // with ToolEnded: what the tool said of its effect
+	Output string          // with success: SHA-256 of the output, hex
+}
+
+// Cause is the reason of an Ending.
+type Cause int
+
+// Why an attempt ends.
+const (
+	ToolEnded  Cause = iota + 1 // the tool succeeded or failed
+	Confirmed                   // the claimer is gone, and the tool's lookup found the committed result
+	TimedOut                    // the deadline has passed
+	Cancelled                   // the owner cancelled
+	ClaimLost                   // the claimer is gone and the tool could not confirm its effect
+	Poisoned                    // claimed too often without an outcome
+	Unrunnable                  // it could not be started: nothing ran; Error says why
+)
+
+// Ruling is the answer of Decide.
+type Ruling struct {
+	// Do is true when Event is to be written. Otherwise the attempt has its outcome already
+	// (adopt the one in the state), or it does not exist in this log any more (Gone).
+	Do    bool
+	Gone  bool
+	Event Event
+	// Code and Effect are what the decision says; "" is success.
+	Code   envelope.Code
+	Effect envelope.Effect
+}
+
+// Decide says how attempt n, admitted at sequence admitted, ends in the log s (protocol rule 7).
+// It is the one function that all deciders ask. The effect is derived from the folded phase,
+// never guessed: what was not claimed and needs a claim did not happen; what the decider runs
+// itself is what the tool said; everything else is unknown.
+func Decide(s State, n int, admitted uint64, end Ending) Ruling {
+	a, ok := s.Attempt(n)
+	if !ok || a.Admitted != admitted {
+		return Ruling{Gone: true}
+	}
+	if !a.Open() {
+		return Ruling{}
+	}
+	code, effect := judge(s, a, end)
+	d := Decision{
+		Nonce: end.Nonce, Code: code, Effect: effect, By: end.By, At: end.Now, Fence: end.Fence,
+		Status: envelope.Success, OutputHash: end.Output,
+	}
+	if code != "" {
+		d.Status, d.OutputHash = code.Status(), ""
+	}
+	next := s.with(n, func(a *Attempt) { a.Decision = &d })
+	return Ruling{
+		Do: true, Code: code, Effect: effect,
+		Event: Event{Kind: Decided, Attempt: n, Nonce: end.Nonce, State: next},
+	}
+}
+
+func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
+	effect := phaseEffect(s, a, end)
+	safe := s.Class != SideEffectful || effect == envelope.EffectNone
+	switch end.Cause {
+	case Confirmed:
+		return "", effect
+	case TimedOut:
+		return pick(safe, envelope.CodeTimeout, envelope.CodeTimeoutUnknown), effect
+	case Cancelled:
+		return pick(safe, envelope.CodeCancelled, envelope.CodeCancelledUnknown), effect
+	case ClaimLost:
+		return envelope.CodeToolUnknownState, effect
+	case Poisoned:
+		return envelope.CodeLost, effect
+	case Unrunnable:
+		return end.Error, effect
+	}
+	return toolCode(s, a, end.Error, safe), effect
+}
+
+// phaseEffect derives the effect from where the log says the attempt is.
+func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
+	mine := a.Claim != nil && a.Claim.Nonce == end.Claim
+	switch {
+	case end.Cause == Confirmed:
+		return envelope.EffectApplied
+	case (end.Cause == ToolEnded || end.Cause == Unrunnable) && (mine || s.Class != SideEffectful):
+		return end.Effect
+	case s.Class == Pure, a.Claim == nil && s.Class == SideEffectful:
+		return envelope.EffectNone
+	}
+	return envelope.EffectUnknown
+}
+
+// toolCode keeps what the tool said where running again is allowed, and says that its state is
+// unknown where it is not. A tool fault is retryable once (000 §5, S-TOOL).
+func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
+	switch {
+	case code == "" || !code.Retryable():
+		return code
+	case !safe:
+		return envelope.CodeToolUnknownState
+	case code == envelope.CodeToolFault && faultedBefore(s, a.N):
+		return envelope.CodeToolFaultAgain
+	}
+	return code
+}
+
+func faultedBefore(s State, n int) bool {
+	before, ok := s.Attempt(n - 1)
+	return ok && before.Decision != nil && before.Decision.Code == envelope.CodeToolFault
+}
+
+func pick(safe bool, retryable, terminal envelope.Code) envelope.Code {
+	if safe {
+		return retryable
+	}
+	return terminal
+}
+
+// MayCancel says what a cancel by callID means for the log s: the owner of the open attempt
+// decides it; a joiner's cancel only detaches the joiner. ok is false when callID is unknown.
+func MayCancel(s State, callID string) (attempt int, owner, ok bool) {
+	a, ok := s.AttemptOf(callID)
+	return a.N, ok && a.Owner.CallID == callID, ok
+}

@@ -1,0 +1,258 @@
+package call
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Class is the effect class of a tool: what may be done with its calls after a crash (000 §6).
+type Class string
+
+// The effect classes. Pure and Idempotent calls may run again; SideEffectful ones never do once
+// they were claimed.
+const (
+	Pure          Class = "pure"
+	Idempotent    Class = "idempotent"
+	SideEffectful Class = "side_effectful"
+)
+
+// UnixMS is a point in bus time, in milliseconds since 1970.
+type UnixMS int64
+
+// At returns t as UnixMS.
+func At(t time.Time) UnixMS { return UnixMS(t.UnixMilli()) }
+
+// Time returns m as a time.
+func (m UnixMS) Time() time.Time { return time.UnixMilli(int64(m)) }
+
+// Kind names an event of the log; it is a token of the event's key.
+type Kind string
+
+// The events. Outcome events carry a decision and end their attempt.
+const (
+	Requested Kind = "q"
+	Joined    Kind = "j"
+	Claimed   Kind = "c"
+	Decided   Kind = "o"
+)
+
+// Limits of a log.
+const (
+	MaxJoined   = 1024 // callers joined to one attempt
+	MaxAttempts = 5    // attempts of one key
+	MaxClaims   = 5    // claims of one attempt without an outcome: then it is a poison call
+)
+
+// State is a log folded: the facts of the call and all its attempts, oldest first. The zero
+// State is the empty log. Values are never changed in place; writers derive new ones.
+type State struct {
+	// Seq is the sequence of the log's last event, and so the expectation of the next write.
+	Seq uint64 `json:"-"`
+	Facts
+	Attempts []Attempt `json:"attempts"`
+}
+
+// Facts are fixed by the first attempt, so that a retry runs the same build (000 §3.10).
+type Facts struct {
+	Tenant      string `json:"tenant"`
+	Tool        string `json:"tool"`
+	ID          string `json:"id"`
+	Fn          string `json:"fn"`
+	Version     string `json:"version"`
+	Digest      string `json:"digest,omitzero"`
+	Class       Class  `json:"class"`
+	Pool        string `json:"pool"`
+	Fingerprint string `json:"fp"`
+	ArgsHash    string `json:"args"`
+	KeepSeconds int64  `json:"keep"` // retention of outcomes
+	DryRun      bool   `json:"dry,omitzero"`
+}
+
+// Attempt is one run of the call, from its admission to its one outcome.
+type Attempt struct {
+	N        int               `json:"n"`
+	Owner    Owner             `json:"owner"`
+	Joined   []string          `json:"joined,omitzero"` // call ids
+	Nonce    string            `json:"q"`               // of the request event's writer
+	Admitted uint64            `json:"seq,omitzero"`    // sequence of the request event
+	At       UnixMS            `json:"at"`              // bus time of admission
+	Deadline UnixMS            `json:"due"`             // bus time
+	Priority envelope.Priority `json:"prio,omitzero"`
+	Claim    *Claim            `json:"claim,omitzero"`
+	Decision *Decision         `json:"end,omitzero"`
+}
+
+// Owner is the caller whose request opened the attempt. Reply is where it waits.
+type Owner struct {
+	CallID      string `json:"call"`
+	Actor       string `json:"actor"`
+	Reply       string `json:"reply,omitzero"`
+	ContentType string `json:"ct,omitzero"`
+	Trace       string `json:"trace,omitzero"`  // trace id of the request
+	Parent      string `json:"parent,omitzero"` // W3C traceparent of the admitting span
+	Run         string `json:"run,omitzero"`
+	Role        string `json:"role,omitzero"`
+	Lane        string `json:"lane,omitzero"`
+}
+
+// Claim says who runs the attempt. Fence is the sequence of the claim event.
+type Claim struct {
+	By    string `json:"by"` // executor instance
+	Nonce string `json:"nonce"`
+	Fence uint64 `json:"fence,omitzero"`
+	Count int    `json:"count"` // claims of this attempt so far
+}
+
+// Decision is the outcome of an attempt, without its body.
+type Decision struct {
+	Seq        uint64          `json:"seq,omitzero"` // sequence of the outcome event
+	Nonce      string          `json:"nonce"`
+	Status     envelope.Status `json:"status"`
+	Code       envelope.Code   `json:"code,omitzero"`
+	Effect     envelope.Effect `json:"effect"`
+	By         Decider         `json:"by"`
+	At         UnixMS          `json:"at"`
+	Fence      uint64          `json:"fence,omitzero"`
+	OutputHash string          `json:"out,omitzero"`
+}
+
+// Decider says which part decided.
+type Decider string
+
+// Who may decide.
+const (
+	ByExecutor  Decider = "executor"
+	ByDeadline  Decider = "deadline"
+	ByCanceller Decider = "canceller"
+)
+
+// Event is one entry of the log: what happened, who wrote it, and the state after it. It is
+// what the header of the stored message carries; bodies (request, response) travel beside it.
+type Event struct {
+	Kind    Kind   `json:"kind"`
+	Attempt int    `json:"attempt"`
+	Nonce   string `json:"nonce"`
+	State   State  `json:"state"`
+}
+
+// Fold returns the state of a log whose last event is e, stored at sequence seq. It is the only
+// place where sequences enter a state.
+func Fold(e Event, seq uint64) State {
+	s := e.State
+	s.Seq = seq
+	s.Attempts = append([]Attempt(nil), s.Attempts...)
+	a := s.attempt(e.Attempt)
+	if a == nil {
+		return s
+	}
+	switch {
+	case e.Kind == Requested:
+		a.Admitted = seq
+	case e.Kind == Claimed && a.Claim != nil:
+		claim := *a.Claim
+		claim.Fence = seq
+		a.Claim = &claim
+	case e.Kind == Decided && a.Decision != nil:
+		decision := *a.Decision
+		decision.Seq = seq
+		a.Decision = &decision
+	}
+	return s
+}
+
+// Ref is the public reference to the call, as callers are given it.
+func (s State) Ref() string { return subjects.Key{Tool: s.Tool, ID: s.ID}.Ref() }
+
+// Empty reports whether the log has no events.
+func (s State) Empty() bool { return len(s.Attempts) == 0 }
+
+// Last returns the newest attempt; the log must not be empty.
+func (s State) Last() Attempt { return s.Attempts[len(s.Attempts)-1] }
+
+// Attempt returns attempt n; ok is false when the log has none.
+func (s State) Attempt(n int) (Attempt, bool) {
+	if a := s.attempt(n); a != nil {
+		return *a, true
+	}
+	return Attempt{}, false
+}
+
+// AttemptOf returns the attempt that callID owns or joined; ok is false when there is none.
+func (s State) AttemptOf(callID string) (Attempt, bool) {
+	for _, a := range s.Attempts {
+		if a.Has(callID) {
+			return a, true
+		}
+	}
+	return Attempt{}, false
+}
+
+// Has reports whether callID owns or joined the attempt.
+func (a Attempt) Has(callID string) bool {
+	return a.Owner.CallID == callID || slices.Contains(a.Joined, callID)
+}
+
+// Open reports whether the attempt has no outcome yet.
+func (a Attempt) Open() bool { return a.Decision == nil }
+
+// Due returns the attempt's deadline in bus time.
+func (a Attempt) Due() time.Time { return a.Deadline.Time() }
+
+// Final reports whether nothing more may be written: the last attempt ended in an outcome after
+// which the call does not run again.
+func (s State) Final() bool {
+	if s.Empty() {
+		return false
+	}
+	d := s.Last().Decision
+	return d != nil && d.Status != envelope.RetryableError
+}
+
+// Wrote reports whether the event with this nonce is part of the log. A writer whose write had
+// an uncertain answer asks it of the state it reads back.
+func (s State) Wrote(e Event) bool {
+	a, ok := s.Attempt(e.Attempt)
+	if !ok {
+		return false
+	}
+	switch e.Kind {
+	case Requested:
+		return a.Nonce == e.Nonce
+	case Claimed:
+		return a.Claim != nil && a.Claim.Nonce == e.Nonce
+	case Decided:
+		return a.Decision != nil && a.Decision.Nonce == e.Nonce
+	case Joined:
+		return a.hasAll(e.State)
+	}
+	return false
+}
+
+func (a Attempt) hasAll(after State) bool {
+	want, _ := after.Attempt(a.N)
+	for _, id := range want.Joined {
+		if !a.Has(id) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *State) attempt(n int) *Attempt {
+	for i := range s.Attempts {
+		if s.Attempts[i].N == n {
+			return &s.Attempts[i]
+		}
+	}
+	return nil
+}
+
+// with returns a copy of s in which attempt n is changed by f.
+func (s State) with(n int, f func(*Attempt)) State {
+	s.Attempts = append([]Attempt(nil), s.Attempts...)
+	f(s.attempt(n))
+	return s
+}

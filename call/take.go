@@ -1,0 +1,74 @@
+package call
+
+// Pickup is a work message as an executor holds it: the attempt it was written for, its own
+// sequence, and how often it was delivered.
+type Pickup struct {
+	Attempt    int
+	Admitted   uint64
+	Deliveries int // 1 on the first delivery
+	Now        UnixMS
+	By         string // this executor's instance
+	Nonce      string // of the claim it would write
+	// Gone reports whether an executor instance is known to be gone. It may say no too long,
+	// never yes too early: a claim of a live executor is not taken over.
+	Gone func(instance string) bool
+}
+
+// Step is what an executor does next with a work message.
+type Step int
+
+// The steps. Only Run and Claim lead to a run.
+const (
+	Drop       Step = iota + 1 // not this log's message any more: ack, run nothing, decide nothing
+	Adopt                      // decided: deliver the stored outcome, ack
+	Expire                     // past its deadline: decide a timeout, run nothing
+	TakeClaim                  // write the claim Event, then run
+	Run                        // run at once; no claim is needed
+	WaitClaim                  // a live executor runs it: hand back, look again later
+	AskTool                    // claimer gone, running again not allowed: lookup may confirm, else unknown
+	DeadLetter                 // poison: keep it in DEAD, then decide it lost
+)
+
+// Take says what to do with a work message of the log s (protocol rules 4–6, 15). On a first
+// delivery s may be the state in the message itself: the compare-and-set of what follows finds
+// out whether the log has moved.
+func Take(s State, p Pickup) (Step, Event) {
+	a, ok := s.Attempt(p.Attempt)
+	switch {
+	case !ok || a.Admitted != p.Admitted:
+		return Drop, Event{}
+	case !a.Open():
+		return Adopt, Event{}
+	case p.Now >= a.Deadline:
+		return Expire, Event{}
+	case a.Claim != nil && a.Claim.Nonce == p.Nonce:
+		return Run, Event{}
+	case a.Claim != nil && !p.Gone(a.Claim.By):
+		return WaitClaim, Event{}
+	case a.Claim != nil && s.Class == SideEffectful:
+		return AskTool, Event{}
+	case a.Claim != nil && a.Claim.Count >= MaxClaims:
+		return DeadLetter, Event{}
+	case s.Class != SideEffectful && p.Deliveries <= 1:
+		return Run, Event{}
+	}
+	return TakeClaim, claim(s, a, p)
+}
+
+func claim(s State, a Attempt, p Pickup) Event {
+	count := 1
+	if a.Claim != nil {
+		count += a.Claim.Count
+	}
+	next := s.with(a.N, func(a *Attempt) { a.Claim = &Claim{By: p.By, Nonce: p.Nonce, Count: count} })
+	return Event{Kind: Claimed, Attempt: a.N, Nonce: p.Nonce, State: next}
+}
+
+// Fence returns the fence of a run that starts on state s: the claim's sequence, or that of the
+// work message where no claim is needed. It grows with every run of the call.
+func Fence(s State, p Pickup) uint64 {
+	if a, ok := s.Attempt(p.Attempt); ok && a.Claim != nil && a.Claim.Nonce == p.Nonce {
+		return a.Claim.Fence
+	}
+	return p.Admitted
+}

@@ -1,0 +1,16 @@
+// Command toolbus-supervisor runs one tool for an executor and ends its whole process tree. It
+// is found beside the executor's binary and started by it alone; see tool/process/supervisor.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
+)
+
+func main() {
+	supervisor.RunIfSupervisor()
+	fmt.Fprintln(os.Stderr, "toolbus-supervisor is started by an executor, not by hand")
+	os.Exit(2)
+}

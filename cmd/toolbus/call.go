@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+)
+
+// client connects to the bus; done ends the connection.
+func (g *global) client() (c *bus.Client, done func(), err error) {
+	nc, err := bus.Dial(g.url(), "toolbus-cli")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
+	}
+	js, err := jetstream.New(nc)
+	if err == nil {
+		c, err = bus.NewClient(nc, bus.ClientOptions{Tenant: g.tenant, Actor: g.actor, Payloads: app.OpenPayloads(js)})
+	}
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return c, func() { _ = c.Close(); nc.Close() }, nil
+}
+
+type callFlags struct {
+	input, version, key, scope, priority, callID string
+	timeout                                      time.Duration
+	stream, dryRun                               bool
+	retries                                      int
+}
+
+func callCmd(g *global) *cobra.Command {
+	f := &callFlags{}
+	cmd := &cobra.Command{
+		Use: "call TOOL [FN]", Short: "Call a tool and wait for its outcome", GroupID: "use",
+		Long: `Calls a function of a tool and prints its outcome: the output for a person, the whole response
+envelope with --json. FN may be left out where the tool has one function.
+
+Each invocation takes a fresh idempotency key; --key auto computes the stable one, so that the same
+call made twice runs once, and --key K uses yours.`,
+		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
+  toolbus call web.fetch fetch --input @request.json --timeout 20s --json
+  cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
+  toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 2, "TOOL and perhaps FN") },
+		RunE: func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return completeTools(cmd.Context(), g, args)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&f.input, "input", "i", "{}", "input: JSON, @FILE, or - for standard input")
+	fl.StringVar(&f.version, "version", "*", "semver range of the tool")
+	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
+	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
+	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
+	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome")
+	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
+	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
+	fl.IntVar(&f.retries, "attempts", 3, "how often to try when the outcome is a retryable_error")
+	return cmd
+}
+
+func callTool(ctx context.Context, g *global, f *callFlags, args []string) error {
+	call, err := f.call(g, args)
+	if err != nil {
+		return err
+	}
+	c, done, err := g.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	var ref string
+	call.Accepted = func(a envelope.Accepted) {
+		ref = a.Ref
+		if !g.json {
+			fmt.Fprintf(g.env.stderr, "accepted: %s (attempt %d%s)\n", a.Ref, a.Attempt, joined(a))
+		}
+	}
+	if f.stream {
+		call.Chunk = func(chunk envelope.Chunk) error { return printChunk(g, chunk) }
+	}
+	resp, err := c.Call(ctx, call)
+	if err != nil {
+		if errors.Is(err, context.Canceled) && ref != "" {
+			fmt.Fprintf(g.env.stderr, "interrupted; the call goes on. `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", ref, ref)
+		}
+		return err
+	}
+	return printOutcome(g, resp, ref)
+}
+
+func joined(a envelope.Accepted) string {
+	if a.Joined {
+		return ", joined"
+	}
+	return ""
+}
+
+// call builds the call from arguments and flags.
+func (f *callFlags) call(g *global, args []string) (bus.Call, error) {
+	input, err := readInput(g, f.input)
+	if err != nil {
+		return bus.Call{}, err
+	}
+	call := bus.Call{
+		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
+		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
+		Retry: &envelope.RetryPolicy{MaxAttempts: max(f.retries, 1)},
+	}
+	if len(args) > 1 {
+		call.Fn = args[1]
+	}
+	switch f.key {
+	case "":
+		call.Key = "cli-" + uuid.NewString()
+	case "auto":
+		call.Key = ""
+	}
+	if f.callID != "" && uuid.Validate(f.callID) != nil {
+		return call, usagef("--call-id %q is not a UUID", f.callID)
+	}
+	switch call.Priority {
+	case envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh:
+	default:
+		return call, usagef("--priority is low, normal or high, not %q", f.priority)
+	}
+	switch call.KeyScope {
+	case envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal:
+	default:
+		return call, usagef("--key-scope is actor, session or global, not %q", f.scope)
+	}
+	if f.timeout < 0 {
+		return call, usagef("--timeout must not be negative")
+	}
+	return call, nil
+}
+
+// readInput returns the JSON that --input names.
+func readInput(g *global, arg string) (jsontext.Value, error) {
+	data := []byte(arg)
+	var err error
+	switch {
+	case arg == "-":
+		data, err = io.ReadAll(io.LimitReader(g.env.stdin, envelope.MaxPayload+1))
+	case strings.HasPrefix(arg, "@"):
+		data, err = readFile(arg[1:])
+	}
+	if err != nil {
+		return nil, usagef("--input: %v", err)
+	}
+	if len(data) > envelope.MaxPayload {
+		return nil, usagef("--input is larger than %d bytes", envelope.MaxPayload)
+	}
+	v := jsontext.Value(strings.TrimSpace(string(data)))
+	if !v.IsValid() {
+		return nil, usagef("--input is not JSON (or has a duplicate key): %.60q", v)
+	}
+	return v, nil
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, envelope.MaxPayload+1))
+}
+
+// completeTools completes tool ids, then functions.
+func completeTools(ctx context.Context, g *global, args []string) ([]string, cobra.ShellCompDirective) {
+	c, done, err := g.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, t := range tools {
+		if len(args) == 0 {
+			names = append(names, t.ToolID+"\t"+t.Title)
+			continue
+		}
+		if len(args) == 1 && t.ToolID == args[0] {
+			for fn, info := range t.Functions {
+				names = append(names, fn+"\t"+info.Description)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func resultCmd(g *global) *cobra.Command {
+	var callID string
+	cmd := &cobra.Command{
+		Use: "result REF", Short: "Show the outcome of a call", GroupID: "use",
+		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
+		Args:    func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, done, err := g.client()
+			if err != nil {
+				return err
+			}
+			defer done()
+			a, err := c.Result(cmd.Context(), bus.CallQuery{Ref: args[0], CallID: callID})
+			if err != nil {
+				return refused(g, err)
+			}
+			if a.Response != nil {
+				return printOutcome(g, a.Response, args[0])
+			}
+			if g.json {
+				return printJSON(g.env.stdout, a)
+			}
+			fmt.Fprintf(g.env.stdout, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
+				time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&callID, "call-id", "", "the outcome for this call id (default: the newest attempt)")
+	return cmd
+}
+
+func cancelCmd(g *global) *cobra.Command {
+	var callID string
+	cmd := &cobra.Command{
+		Use: "cancel REF", Short: "Cancel a call", GroupID: "use",
+		Long: "Cancels a call: a queued one never starts, a running one is killed. The answer says which it was.",
+		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, done, err := g.client()
+			if err != nil {
+				return err
+			}
+			defer done()
+			a, err := c.Cancel(cmd.Context(), bus.CallQuery{Ref: args[0], CallID: callID})
+			if err != nil {
+				return refused(g, err)
+			}
+			if g.json {
+				return printJSON(g.env.stdout, a)
+			}
+			fmt.Fprintln(g.env.stdout, map[string]string{
+				"queued":   "cancelled before it started",
+				"running":  "cancelled while it ran; its processes were killed",
+				"detached": "you no longer wait for it; the call goes on for its owner",
+				"decided":  "too late: it has its outcome already (see `toolbus result`)",
+			}[a.Told])
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&callID, "call-id", "", "cancel on behalf of this call id (default: the newest attempt's owner)")
+	return cmd
+}
+
+func whyCmd(g *global) *cobra.Command {
+	var callID string
+	cmd := &cobra.Command{
+		Use: "why REF", Short: "Say in one sentence what a call waits for, or why it ended as it did", GroupID: "use",
+		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, done, err := g.client()
+			if err != nil {
+				return err
+			}
+			defer done()
+			sentence, err := c.Why(cmd.Context(), bus.CallQuery{Ref: args[0], CallID: callID})
+			if err != nil {
+				return refused(g, err)
+			}
+			if g.json {
+				return printJSON(g.env.stdout, bus.WhyAnswer{Sentence: sentence})
+			}
+			fmt.Fprintln(g.env.stdout, sentence)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&callID, "call-id", "", "explain the attempt of this call id (default: the newest)")
+	return cmd
+}
+
+// refused turns a refusal of the service into output and an exit code.
+func refused(g *global, err error) error {
+	var refusal *bus.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if g.json {
+		_ = printJSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
+	} else {
+		printError(g.env.stderr, refusal.Reason)
+	}
+	return exitError(exitCode(refusal.Reason.Code.Status()))
+}

@@ -1,0 +1,177 @@
+// Command toolbus is Toolbus on the command line: a development bus in one process, a client,
+// and the tools of an operator.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+func main() {
+	process.RunIfSupervisor()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	env := environment{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), terminal: isTerminal(os.Stdout),
+		url: os.Getenv("TOOLBUS_URL"), state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
+	}
+	os.Exit(run(ctx, env, os.Args[1:]))
+}
+
+// environment is all that the command knows of its surroundings.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	terminal       bool   // stdout is one
+	url            string // TOOLBUS_URL
+	state, home    string
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, env environment, args []string) int {
+	root := newRoot(&env)
+	root.SetArgs(args)
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(env.stderr, "toolbus:", err)
+		return exitUsage
+	}
+	fmt.Fprintln(env.stderr, "toolbus:", err)
+	return 1
+}
+
+// Exit codes besides 0 (success) and 1 (the command itself failed).
+const (
+	exitUsage     = 2
+	exitRetryable = 10
+	exitTerminal  = 11
+	exitInvalid   = 12
+)
+
+// exitError ends the command with a code, everything having been said.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+var errUsage = errors.New("usage")
+
+func usagef(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
+}
+
+// flags every command has.
+type global struct {
+	env    *environment
+	server string
+	json   bool
+	tenant string
+	actor  string
+}
+
+func newRoot(env *environment) *cobra.Command {
+	g := &global{env: env}
+	root := &cobra.Command{
+		Use:   "toolbus",
+		Short: "Run the tool calls of agents: one outcome each, by its deadline, safe to retry, on record",
+		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of
+success, retryable_error, terminal_error or invalid_request before its deadline.
+
+Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 2 usage, 1 anything else.`,
+		Example: `  toolbus dev                                     # a whole bus in one process
+  toolbus tools list
+  toolbus call text.search --input '{"pattern":"TOOL"}' --stream
+  toolbus why <reference that call printed>`,
+		SilenceUsage: true, SilenceErrors: true,
+		Version: version(),
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	f := root.PersistentFlags()
+	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
+	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
+	f.StringVar(&g.tenant, "tenant", "default", "tenant to act in")
+	f.StringVar(&g.actor, "actor", "agent://local", "actor to act as")
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run a bus:"},
+		&cobra.Group{ID: "use", Title: "Call tools:"},
+		&cobra.Group{ID: "operate", Title: "Look after it:"},
+	)
+	root.AddCommand(commands(g)...)
+	return root
+}
+
+func commands(g *global) []*cobra.Command {
+	return []*cobra.Command{
+		devCmd(g), dispatcherCmd(g), executorCmd(g), natsCmd(g),
+		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
+		auditCmd(g), deadCmd(g), doctorCmd(g), versionCmd(g),
+	}
+}
+
+// devURL is where `toolbus dev` listens unless told otherwise.
+const devURL = "nats://127.0.0.1:4280"
+
+func (g *global) url() string {
+	for _, u := range []string{g.server, g.env.url} {
+		if u != "" {
+			return u
+		}
+	}
+	return devURL
+}
+
+// version is the module's version as the build recorded it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "0.1.0-dev"
+	}
+	return info.Main.Version
+}
+
+func versionCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", GroupID: "operate", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version()})
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "toolbus", version())
+			return nil
+		},
+	}
+}
+
+// Argument checks, as usage errors.
+func noArgs(_ *cobra.Command, args []string) error { return argCount(args, 0, 0, "no arguments") }
+
+func argCount(args []string, least, most int, want string) error {
+	if len(args) < least || len(args) > most {
+		return usagef("expected %s, got %d", want, len(args))
+	}
+	return nil
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// operator connects with JetStream access, as auditors and operators have it.
+func (g *global) operator() (*nats.Conn, jetstream.JetStream, error) {
+	nc, err := bus.Dial(g.url(), "toolbus-operator")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return nc, js, nil
+}
+
+func auditCmd(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"}
+	f := &auditFlags{}
+	replay := &cobra.Command{
+		Use: "replay", Short: "Replay the audit record, filtered", Args: noArgs,
+		Example: `  toolbus audit replay --since 1h --tool fs.write
+  toolbus audit replay --call <reference or call id> --json
+  toolbus audit replay --event tool_denied --follow`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd.Context(), g) },
+	}
+	f.flags(replay)
+	replay.Flags().StringVar(&f.since, "since", "", "from this time on: RFC 3339, or how long ago (1h)")
+	replay.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new records")
+	t := &auditFlags{follow: true}
+	tail := &cobra.Command{
+		Use: "tail", Short: "Follow the audit record from now on", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t.since = "0s"
+			return t.replay(cmd.Context(), g)
+		},
+	}
+	t.flags(tail)
+	cmd.AddCommand(replay, tail)
+	return cmd
+}
+
+type auditFlags struct {
+	since, until, tool, actor, call, event string
+	follow                                 bool
+}
+
+func (f *auditFlags) flags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
+	fl.StringVar(&f.tool, "tool", "", "only this tool")
+	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor")
+	fl.StringVar(&f.call, "call", "", "only this call: its reference or call id")
+	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
+}
+
+func (f *auditFlags) filter() (bus.AuditFilter, error) {
+	since, err := pointInTime(f.since)
+	if err != nil {
+		return bus.AuditFilter{}, err
+	}
+	until, err := pointInTime(f.until)
+	if err != nil {
+		return bus.AuditFilter{}, err
+	}
+	return bus.AuditFilter{
+		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event), Follow: f.follow,
+	}, nil
+}
+
+func pointInTime(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(s); err == nil {
+		return time.Now().Add(-ago), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, usagef("%q is neither a time (2026-11-20T15:04:05Z) nor how long ago (90m)", s)
+	}
+	return t, nil
+}
+
+func (f *auditFlags) replay(ctx context.Context, g *global) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	nc, js, err := g.operator()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	header := !g.json
+	for r, err := range bus.ReplayAudit(ctx, js, filter) {
+		if err != nil {
+			return err
+		}
+		if header {
+			fmt.Fprintf(g.env.stdout, auditRow, "TIME", "EVENT", "TOOL", "ATT", "STATUS", "CODE", "EFFECT", "CALL")
+			header = false
+		}
+		if err := printRecord(g, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %s\n"
+
+func printRecord(g *global, r audit.Record) error {
+	if g.json {
+		data, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(g.env.stdout, string(data))
+		return err
+	}
+	_, err := fmt.Fprintf(g.env.stdout, auditRow, r.Timestamp.Format("2006-01-02T15:04:05.000Z"), r.Event, r.ToolName,
+		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID)
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func deadCmd(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"}
+	seqArg := func(_ *cobra.Command, args []string) error {
+		return argCount(args, 1, 1, "the number of a dead letter")
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the dead letters", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
+	}, &cobra.Command{
+		Use: "show N", Short: "Show one: what was asked, why it was given up, its history", Args: seqArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDead(cmd.Context(), g, args[0], func(d bus.DeadLetter) error { return printJSON(g.env.stdout, d) })
+		},
+	}, &cobra.Command{
+		Use: "replay N", Short: "Ask for it again, as a new request with a new key", Args: seqArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDead(cmd.Context(), g, args[0], func(d bus.DeadLetter) error { return replayDead(cmd.Context(), g, d) })
+		},
+	})
+	return cmd
+}
+
+func listDead(ctx context.Context, g *global) error {
+	nc, js, err := g.operator()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	letters, err := bus.DeadLetters(ctx, js)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(g.env.stdout, letters)
+	}
+	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tREF")
+	for _, d := range letters {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", d.Seq, d.Time.Format(time.RFC3339), d.State.Tool, d.Attempt, d.Cause.Code, d.State.Ref())
+	}
+	return w.Flush()
+}
+
+func withDead(ctx context.Context, g *global, n string, do func(bus.DeadLetter) error) error {
+	var seq uint64
+	if _, err := fmt.Sscanf(n, "%d", &seq); err != nil {
+		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
+	}
+	nc, js, err := g.operator()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	d, err := bus.DeadLetterAt(ctx, js, seq)
+	if err != nil {
+		return err
+	}
+	return do(d)
+}
+
+func replayDead(ctx context.Context, g *global, d bus.DeadLetter) error {
+	var body call.RequestBody
+	if err := json.Unmarshal(d.Body, &body); err != nil {
+		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
+	}
+	var req envelope.Request
+	if err := json.Unmarshal(body.Request, &req); err != nil {
+		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
+	}
+	if body.InputRef != "" {
+		return fmt.Errorf("dead letter %d has a large input by reference: ask for it anew with `toolbus call --input @FILE`", d.Seq)
+	}
+	g.actor = req.Context.ActorID
+	c, done, err := g.client()
+	if err != nil {
+		return err
+	}
+	defer done()
+	resp, err := c.Call(ctx, bus.Call{
+		Tool: req.ToolID, Version: req.ToolVersion, Fn: req.Fn, Input: req.Input, DryRun: req.DryRun,
+		Timeout: time.Duration(req.Constraints.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
+	})
+	if err != nil {
+		return err
+	}
+	return printOutcome(g, resp, "")
+}
+
+func doctorCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := bus.Diagnose(cmd.Context(), g.url(), bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+			if g.json {
+				if err := printJSON(g.env.stdout, checks); err != nil {
+					return err
+				}
+			} else {
+				printChecks(g.env.stdout, checks)
+			}
+			for _, c := range checks {
+				if c.Status == bus.CheckFailed {
+					return exitError(1)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func printChecks(w io.Writer, checks []bus.Check) {
+	for _, c := range checks {
+		fmt.Fprintf(w, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, c.Says)
+		if c.Fix != "" {
+			fmt.Fprintf(w, "%30s%s\n", "fix: ", c.Fix)
+		}
+	}
+}

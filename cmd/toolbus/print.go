@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+func printJSON(w io.Writer, v any) error {
+	data, err := json.Marshal(v, jsontext.Multiline(true), jsontext.WithIndent("  "), json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, string(data))
+	return err
+}
+
+func exitCode(s envelope.Status) int {
+	switch s {
+	case envelope.Success:
+		return 0
+	case envelope.RetryableError:
+		return exitRetryable
+	case envelope.InvalidRequest:
+		return exitInvalid
+	}
+	return exitTerminal
+}
+
+// printOutcome prints a response and ends the command with its exit code.
+func printOutcome(g *global, r *envelope.Response, ref string) error {
+	if err := show(g, r, ref); err != nil {
+		return err
+	}
+	if code := exitCode(r.Status); code != 0 {
+		return exitError(code)
+	}
+	return nil
+}
+
+func show(g *global, r *envelope.Response, ref string) error {
+	if g.json {
+		return printJSON(g.env.stdout, r)
+	}
+	if r.Status == envelope.Success {
+		if err := printJSON(g.env.stdout, r.Output); err != nil {
+			return err
+		}
+	} else {
+		printError(g.env.stderr, r.Error)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintln(g.env.stderr, "warning:", w)
+	}
+	fmt.Fprintln(g.env.stderr, summary(r, ref))
+	return nil
+}
+
+// summary is one line about how the call went.
+func summary(r *envelope.Response, ref string) string {
+	parts := []string{string(r.Status)}
+	p := r.Provenance
+	if p.ToolVersion != "" {
+		parts = append(parts, p.ToolID+" "+p.ToolVersion)
+	}
+	if p.Attempt > 0 {
+		parts = append(parts, fmt.Sprintf("attempt %d", p.Attempt), fmt.Sprintf("%d ms (queued %d ms)", r.Metrics.DurationMS, r.Metrics.QueueMS))
+	}
+	if p.Replayed {
+		parts = append(parts, "replayed")
+	}
+	if !p.Final {
+		parts = append(parts, "NOT FINAL: ask again with the same key")
+	}
+	if ref != "" {
+		parts = append(parts, "ref "+ref)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func printError(w io.Writer, e *envelope.Error) {
+	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
+	for _, v := range e.Details.Violations {
+		fmt.Fprintf(w, "  %s: %s\n", pointer(v.Pointer), v.Message)
+	}
+	if e.Cause != "" {
+		fmt.Fprintln(w, "  cause:", e.Cause)
+	}
+	if e.Details.Effect != "" {
+		fmt.Fprintln(w, "  effect:", e.Details.Effect)
+	}
+	if e.Details.RetryAfterMS > 0 {
+		fmt.Fprintf(w, "  retry after: %d ms\n", e.Details.RetryAfterMS)
+	}
+	if e.Fix != "" {
+		fmt.Fprintln(w, "  fix:", e.Fix)
+	}
+	if e.Details.Stderr != "" {
+		fmt.Fprintln(w, "  stderr of the tool:")
+		for line := range strings.Lines(e.Details.Stderr) {
+			fmt.Fprint(w, "    ", line)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func pointer(p string) string {
+	if p == "" {
+		return "(whole request)"
+	}
+	return p
+}
+
+func printChunk(g *global, c envelope.Chunk) error {
+	if g.json {
+		data, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(g.env.stdout, string(data))
+		return err
+	}
+	switch c.Kind {
+	case envelope.ChunkData:
+		_, err := fmt.Fprintln(g.env.stdout, string(c.Data))
+		return err
+	default:
+		_, err := fmt.Fprintf(g.env.stderr, "%s: %s\n", c.Kind, c.Data)
+		return err
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+)
+
+func toolsCmd(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the tools of the bus", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, done, err := g.client()
+			if err != nil {
+				return err
+			}
+			defer done()
+			tools, err := c.Tools(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(g.env.stdout, tools)
+			}
+			return listTools(g, tools)
+		},
+	}, &cobra.Command{
+		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
+		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one tool id") },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, done, err := g.client()
+			if err != nil {
+				return err
+			}
+			defer done()
+			t, err := c.Tool(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(g.env.stdout, t)
+			}
+			return showTool(g, t)
+		},
+	})
+	return cmd
+}
+
+func listTools(g *global, tools []bus.ToolInfo) error {
+	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
+	for _, t := range tools {
+		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, t.Title)
+	}
+	return w.Flush()
+}
+
+func showTool(g *global, t bus.ToolInfo) error {
+	out := g.env.stdout
+	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, t.Title, strings.TrimSpace(t.Description))
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry run\t%t\ntimeout\t%d ms, at most %d ms\ndigest\t%s\n",
+		t.Owner, t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.TimeoutDefaultMS, t.TimeoutMaxMS, t.Digest)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
+		fn := t.Functions[name]
+		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, fn.Description)
+		if err := printJSON(out, fn.Request); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "response schema:")
+		if err := printJSON(out, fn.Response); err != nil {
+			return err
+		}
+	}
+	if len(t.Errors) > 0 {
+		fmt.Fprintln(out, "\nerrors:")
+		for _, e := range t.Errors {
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, e.Message, e.Fix)
+		}
+	}
+	return w.Flush()
+}

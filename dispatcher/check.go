@@ -1,0 +1,186 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// asker is a checked request on its way into the log.
+type asker struct {
+	ask     call.Ask
+	in      *Incoming
+	req     *envelope.Request
+	request jsontext.Value // as it is stored
+}
+
+// read decodes the request and proves that it is who its subject says.
+func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
+	req, refusal := envelope.DecodeRequest(in.ContentType, in.Body)
+	if refusal != nil {
+		return req, refusal
+	}
+	switch {
+	case req.Context.ActorID != in.Actor:
+		return req, envelope.NewError(envelope.CodeIdentity,
+			fmt.Sprintf("context.actor_id is %q, but the request came from %q", req.Context.ActorID, in.Actor))
+	case req.ToolID != in.Tool:
+		return req, envelope.NewError(envelope.CodeIdentity,
+			fmt.Sprintf("tool_id is %q, but the request was sent to %q", req.ToolID, in.Tool))
+	}
+	return req, nil
+}
+
+// check asks, in order, whether the tool may be called and whether the request fits its schema,
+// its version and its deadline. Nothing has been written when it refuses.
+func (d *Dispatcher) check(ctx context.Context, in *Incoming, req *envelope.Request) (*asker, *envelope.Error) {
+	m, fn, refusal := d.find(req)
+	if refusal != nil {
+		return nil, refusal
+	}
+	input, refusal := d.input(ctx, in, req)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if bad := fn.Request.Validate(input); len(bad) > 0 {
+		return nil, envelope.NewError(envelope.CodeSchema, "").WithViolations(under("/input", bad)...)
+	}
+	if refusal := m.ResolveVersion(req.ToolVersion); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := d.permits(m, req); refusal != nil {
+		return nil, refusal
+	}
+	return d.asker(in, req, m, input)
+}
+
+func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function, *envelope.Error) {
+	m, ok := d.Catalog.Get(req.ToolID)
+	if !ok {
+		return nil, nil, envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", req.ToolID))
+	}
+	if !m.Callable() {
+		return nil, nil, envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", m.ToolID, m.Status))
+	}
+	fn, ok := m.Function(req.Fn)
+	if !ok {
+		return nil, nil, envelope.NewError(envelope.CodeFnUnknown, fmt.Sprintf("tool %q has no function %q", m.ToolID, req.Fn))
+	}
+	return m, fn, nil
+}
+
+// input returns the request's input, fetching one that travels by claim-check.
+func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Request) (jsontext.Value, *envelope.Error) {
+	if in.InputRef == "" {
+		return req.Input, nil
+	}
+	ref := envelope.ParsePayloadRef(in.InputRef)
+	if ref == nil || ref.Bytes > envelope.MaxPayload {
+		return nil, envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
+	}
+	data, err := d.Payloads.Get(ctx, *ref)
+	if err != nil {
+		return nil, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error())
+	}
+	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
+		return nil, envelope.NewError(envelope.CodeMalformed, "").WithViolations(under("/input", bad)...)
+	}
+	return data, nil
+}
+
+// permits holds the request against what the tool and the deployment can do.
+func (d *Dispatcher) permits(m *tool.Manifest, req *envelope.Request) *envelope.Error {
+	switch {
+	case req.DryRun && !m.Capability.DryRun:
+		return envelope.NewError(envelope.CodeDryRun, fmt.Sprintf("tool %q has no dry run", m.ToolID))
+	case m.Determinism == tool.SideEffectful && !d.Fsync && !m.AcceptRerun:
+		return envelope.NewError(envelope.CodeDurability, "")
+	}
+	return nil
+}
+
+// room says whether the deployment can take one more attempt; repeats of what it has taken
+// already are not asked.
+func (d *Dispatcher) room() *envelope.Error {
+	switch {
+	case d.Health.AuditLag() > d.AuditLag:
+		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
+	case d.Health.StoreFull():
+		return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
+	}
+	return nil
+}
+
+func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest, input jsontext.Value) (*asker, *envelope.Error) {
+	deadline, refusal := d.deadline(in, req, m)
+	if refusal != nil {
+		return nil, refusal
+	}
+	fingerprint, args, err := hashes(req, input)
+	if err != nil {
+		return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+	}
+	raw := jsontext.Value(in.Body)
+	if in.ContentType == envelope.ContentMsgpack {
+		if raw, err = json.Marshal(req); err != nil {
+			return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+		}
+	}
+	owner := call.Owner{
+		CallID: req.CallID, Actor: in.Actor, Reply: in.Reply, ContentType: in.ContentType, Trace: req.Context.TraceID,
+		Run: req.Context.RunID, Role: req.Context.RoleID, Lane: req.Context.LaneID,
+	}
+	facts := call.Facts{
+		Tenant: in.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.Tenant, req), Fn: req.Fn,
+		Version: m.Semver, Digest: m.Digest, Class: call.Class(m.Determinism), Pool: m.Pool,
+		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
+	}
+	ask := call.Ask{
+		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(deadline),
+		Priority: req.Constraints.Priority, Now: call.At(in.Received), Nonce: d.NewNonce(),
+	}
+	if ask.Priority == "" {
+		ask.Priority = envelope.PriorityNormal
+	}
+	return &asker{ask: ask, in: in, req: req, request: raw}, nil
+}
+
+// hashes returns the fingerprint of the request and the hash of its arguments, over one
+// canonical form of the input.
+func hashes(req *envelope.Request, input jsontext.Value) (fingerprint, args string, err error) {
+	canonical, err := envelope.Canonical(input)
+	if err != nil {
+		return "", "", err
+	}
+	whole := *req
+	whole.Input = canonical
+	fingerprint, err = envelope.Fingerprint(&whole)
+	return fingerprint, envelope.ArgumentsHash(canonical), err
+}
+
+// deadline is the earliest of what the caller and the tool allow, in bus time (design §6).
+func (d *Dispatcher) deadline(in *Incoming, req *envelope.Request, m *tool.Manifest) (time.Time, *envelope.Error) {
+	due := in.Received.Add(min(time.Duration(req.Constraints.TimeoutMS)*time.Millisecond, m.Limits.TimeoutMax))
+	if abs := req.Constraints.DeadlineUnixMS; abs > 0 && time.UnixMilli(abs).Before(due) {
+		due = time.UnixMilli(abs)
+	}
+	if !due.After(d.Now()) {
+		return due, envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
+	}
+	return due, nil
+}
+
+// under moves violations below a prefix of the document.
+func under(prefix string, bad []envelope.Violation) []envelope.Violation {
+	for i := range bad {
+		bad[i].Pointer = prefix + bad[i].Pointer
+	}
+	return bad
+}

@@ -1,0 +1,182 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// Log is the call log; kv.Log is one.
+type Log = settle.Log
+
+// Catalog finds tools.
+type Catalog interface {
+	Get(id string) (*tool.Manifest, bool)
+}
+
+// Inbox is where one caller waits. Answers are best effort: callers ask again.
+type Inbox struct {
+	Reply       string
+	ContentType string
+}
+
+// Replier answers callers.
+type Replier interface {
+	Accepted(to Inbox, a *envelope.Accepted)
+	Outcome(to Inbox, r *envelope.Response)
+}
+
+// Payloads fetches inputs that are too large to travel inline.
+type Payloads interface {
+	Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error)
+}
+
+// Health says whether the deployment can take more.
+type Health interface {
+	AuditLag() time.Duration // how far the audit projection is behind
+	StoreFull() bool         // the call log is above its high-water mark
+}
+
+// Gate records what the call log does not hold: refusals and denials, before they are answered.
+type Gate interface {
+	Denied(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
+}
+
+// Killer tells executors that an attempt was cancelled. running is true when one of them says
+// that it was running the tool; it waits a short, bounded time for such an answer.
+type Killer interface {
+	Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool)
+}
+
+// Hooks observe; any may be nil.
+type Hooks struct {
+	// Admit is told when an attempt is about to be written, and returns the traceparent that
+	// travels with it.
+	Admit func(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string)
+	// Pause is called at the named points of the protocol; tests freeze and kill there.
+	Pause func(point string, s call.State)
+}
+
+// Options are what a Dispatcher is made of; all but Hooks, Logger and the bounds are required.
+type Options struct {
+	Catalog  Catalog
+	CallLog  Log
+	Replies  Replier
+	Payloads Payloads
+	Health   Health
+	Gate     Gate
+	Killer   Killer
+	Now      func() time.Time // bus time
+	Instance string           // unique per start of a process; every nonce begins with it
+	NewNonce func() string
+	// Fsync says that the deployment survives a power cut; without it, side-effectful tools
+	// are refused unless their manifest accepts a second run after one.
+	Fsync    bool
+	AuditLag time.Duration // admission stops when the projection is further behind; default 10 s
+	Backup   time.Duration // how long a guardian leaves others' deadlines to them; default 20 ms
+	Hooks    Hooks
+	Logger   *slog.Logger
+}
+
+// Dispatcher admits calls. Its methods are safe for concurrent use.
+type Dispatcher struct {
+	Options
+	mu    sync.Mutex
+	lines map[string]*line
+	guard *guard
+	// tellings are outcomes on their way to callers that wait here.
+	tellings chan telling
+}
+
+// New returns a Dispatcher; Run must be called for deadlines to be kept.
+func New(o Options) *Dispatcher {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.AuditLag <= 0 {
+		o.AuditLag = 10 * time.Second
+	}
+	if o.Backup <= 0 {
+		o.Backup = 20 * time.Millisecond
+	}
+	return &Dispatcher{Options: o, lines: map[string]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256)}
+}
+
+// Incoming is a request as it came from the bus. Tenant, Actor and Tool are those of its
+// subject, which the bus enforces.
+type Incoming struct {
+	Tenant, Actor, Tool string
+	ContentType         string
+	InputRef            string
+	Body                []byte
+	Reply               string
+	Received            time.Time // bus time
+}
+
+func (in *Incoming) inbox() Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }
+
+// Handle sees one request through admission (design §2): check it in the order of 003
+// §Execution pipeline, write it to the log of its key, and answer. The outcome of an accepted
+// call is delivered later, by whoever decides it.
+func (d *Dispatcher) Handle(ctx context.Context, in *Incoming) {
+	req, refusal := d.read(in)
+	if refusal != nil {
+		d.refuse(ctx, in, req, refusal)
+		return
+	}
+	a, refusal := d.check(ctx, in, req)
+	if refusal != nil {
+		if !d.recall(ctx, in, req) {
+			d.refuse(ctx, in, req, refusal)
+		}
+		return
+	}
+	d.admit(ctx, a)
+}
+
+// refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
+// answered either, so that nothing is denied unrecorded; the caller asks again.
+func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) {
+	id, err := d.Gate.Denied(ctx, in, req, e)
+	if err != nil {
+		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
+		return
+	}
+	p := envelope.Provenance{ToolID: in.Tool, Final: true, AuditEventID: id}
+	callID := ""
+	if req != nil {
+		callID, p.ToolVersion = req.CallID, req.ToolVersion
+	}
+	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e.WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
+}
+
+// recall answers a denied request that is bound to an attempt already: a denial governs
+// execution, and must not change what this call was or will be told (protocol M2). It reports
+// whether it did.
+func (d *Dispatcher) recall(ctx context.Context, in *Incoming, req *envelope.Request) bool {
+	id := envelope.CallKeyID(in.Tenant, req)
+	last, err := d.CallLog.Read(ctx, req.ToolID, id)
+	if err != nil || last.State.Empty() {
+		return false
+	}
+	if _, bound := last.State.AttemptOf(req.CallID); !bound {
+		return false
+	}
+	owner := call.Owner{CallID: req.CallID, Actor: in.Actor}
+	d.admit(ctx, &asker{in: in, req: req, ask: call.Ask{
+		Owner: owner, Facts: last.State.Facts, Fingerprint: last.State.Fingerprint,
+	}})
+	return true
+}
+
+func (d *Dispatcher) pause(point string, s call.State) {
+	if d.Hooks.Pause != nil {
+		d.Hooks.Pause(point, s)
+	}
+}

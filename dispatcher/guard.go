@@ -1,0 +1,247 @@
+package dispatcher
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/settle"
+)
+
+// guard keeps the deadlines of open attempts, nearest first. It holds every attempt that is
+// open anywhere, so that any dispatcher can end the calls of a dead one.
+type guard struct {
+	now  func() time.Time
+	wake chan struct{} // the nearest deadline may have changed
+
+	mu    sync.Mutex
+	due   dues
+	byKey map[string]*due // undecided attempts, by id and number
+	order []*due          // the same as the log has them; the first is undecided
+}
+
+// due is an open attempt and when to end it.
+type due struct {
+	at       time.Time // bus time
+	tool, id string
+	attempt  int
+	admitted uint64
+	index    int  // in the heap; -1 while it is worked on
+	done     bool // decided
+}
+
+type dues []*due
+
+func (h dues) Len() int           { return len(h) }
+func (h dues) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dues) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *dues) Push(x any) {
+	d := x.(*due)
+	d.index = len(*h)
+	*h = append(*h, d)
+}
+func (h *dues) Pop() any {
+	old := *h
+	d := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	d.index = -1
+	return d
+}
+
+func newGuard(now func() time.Time) *guard {
+	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[string]*due{}}
+}
+
+func dueKey(id string, attempt int) string { return id + "." + strconv.Itoa(attempt) }
+
+// open watches an attempt; if it is watched already, the earlier time counts.
+func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
+	at := a.Due().Add(backup)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k := dueKey(id, a.N)
+	if have := g.byKey[k]; have != nil {
+		if at.Before(have.at) && have.index >= 0 {
+			have.at = at
+			heap.Fix(&g.due, have.index)
+		}
+		return
+	}
+	d := &due{at: at, tool: tool, id: id, attempt: a.N, admitted: a.Admitted}
+	g.byKey[k] = d
+	g.order = append(g.order, d)
+	heap.Push(&g.due, d)
+	if d.index == 0 {
+		g.poke()
+	}
+}
+
+// close ends the watch over an attempt that is decided or gone.
+func (g *guard) close(id string, attempt int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.byKey[dueKey(id, attempt)]
+	if d == nil {
+		return
+	}
+	d.done = true
+	delete(g.byKey, dueKey(id, attempt))
+	if d.index >= 0 {
+		heap.Remove(&g.due, d.index)
+	}
+	for len(g.order) > 0 && g.order[0].done {
+		g.order[0] = nil
+		g.order = g.order[1:]
+	}
+}
+
+// size returns how many attempts are watched.
+func (g *guard) size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.byKey)
+}
+
+// oldest returns the log position of the first undecided attempt; 0 when there is none.
+func (g *guard) oldest() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.order) == 0 {
+		return 0
+	}
+	return g.order[0].admitted
+}
+
+func (g *guard) poke() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next removes and returns the attempts whose time has come, and says how long to wait for the
+// one after them.
+func (g *guard) next() (now []*due, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.now()
+	for len(g.due) > 0 {
+		if wait = g.due[0].at.Sub(t); wait > 0 {
+			return now, wait
+		}
+		now = append(now, heap.Pop(&g.due).(*due))
+	}
+	return now, time.Hour
+}
+
+// backup is how long after its deadline this dispatcher ends an attempt. Those that it admitted
+// itself it ends at once; others' it leaves alone a little, and differently for every call, so
+// that guardians rarely meet. The compare-and-set makes meeting harmless.
+func (d *Dispatcher) backup(id string, a call.Attempt) time.Duration {
+	if strings.HasPrefix(a.Nonce, d.Instance) {
+		return 0
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	return d.Backup + time.Duration(h.Sum32()%30)*time.Millisecond
+}
+
+// expirers is how many deadlines are worked on at once.
+const expirers = 32
+
+// Run keeps deadlines and answers waiting callers until ctx ends. All it started has ended when
+// it returns.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	jobs := make(chan *due)
+	defer close(jobs)
+	for range expirers {
+		wg.Go(func() {
+			for job := range jobs {
+				d.expire(ctx, job)
+			}
+		})
+		wg.Go(func() { d.tellAll(ctx) })
+	}
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now, wait := d.guard.next()
+		for _, job := range now {
+			select {
+			case jobs <- job:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-d.guard.wake:
+		}
+	}
+}
+
+// expire ends an attempt whose deadline has passed, and tells its owner what stands. When the
+// log cannot be reached it is watched again.
+func (d *Dispatcher) expire(ctx context.Context, job *due) {
+	o, err := d.timeout(ctx, job)
+	switch {
+	case errors.Is(err, settle.ErrGone):
+		d.guard.close(job.id, job.attempt)
+		return
+	case err != nil:
+		if ctx.Err() == nil {
+			d.Logger.Warn("deadline not decided yet", "call", job.id, "err", err)
+			d.guard.retry(job)
+		}
+		return
+	}
+	d.guard.close(job.id, job.attempt)
+	owner := o.Attempt.Owner
+	if owner.Reply != "" {
+		d.Replies.Outcome(Inbox{Reply: owner.Reply, ContentType: owner.ContentType}, o.For(owner.CallID, false))
+	}
+}
+
+func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, error) {
+	last, err := d.CallLog.Read(ctx, job.tool, job.id)
+	if err != nil {
+		return settle.Outcome{}, err
+	}
+	d.pause("before-timeout", last.State)
+	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, call.Ending{
+		Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now()),
+	}, settle.Draft{}, nil)
+}
+
+// retryExpiry is how long after a failed try a deadline is worked on again.
+const retryExpiry = 50 * time.Millisecond
+
+func (g *guard) retry(job *due) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if job.done {
+		return
+	}
+	job.at = g.now().Add(retryExpiry)
+	heap.Push(&g.due, job)
+	g.poke()
+}
+
+// Watching returns how many open attempts this dispatcher guards, and the log position from
+// which a new guardian would have to read to find them all; 0 when there are none.
+func (d *Dispatcher) Watching() (open int, from uint64) { return d.guard.size(), d.guard.oldest() }

@@ -1,0 +1,412 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+)
+
+// line is the queue of one key in this dispatcher: requests that wait for their turn at the
+// log, and callers that wait for an outcome. Whoever finds it idle serves it, so a dispatcher
+// has at most one write in flight per key.
+type line struct {
+	key   string
+	tool  string
+	id    string
+	joins int // join events written, for the linger
+
+	mu       sync.Mutex
+	busy     bool
+	gone     bool // removed from the dispatcher's lines
+	state    call.State
+	arrivals []*asker
+	waiting  map[int][]waiter // by attempt
+}
+
+// waiter is a caller that is told the outcome of an attempt when it comes.
+type waiter struct {
+	callID string
+	inbox  Inbox
+}
+
+// maxWaiting bounds the callers that one key keeps waiting in one dispatcher.
+const maxWaiting = 4096
+
+// admit puts a into the line of its key and serves the line unless somebody does.
+func (d *Dispatcher) admit(ctx context.Context, a *asker) {
+	for {
+		l := d.line(a.ask.Facts.Tool, a.ask.Facts.ID)
+		l.mu.Lock()
+		if l.gone {
+			l.mu.Unlock()
+			continue
+		}
+		l.arrivals = append(l.arrivals, a)
+		serve := !l.busy
+		l.busy = true
+		l.mu.Unlock()
+		if serve {
+			d.serve(ctx, l)
+		}
+		return
+	}
+}
+
+func (d *Dispatcher) line(tool, id string) *line {
+	key := tool + "." + id
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lines[key]
+	if l == nil {
+		l = &line{key: key, tool: tool, id: id}
+		d.lines[key] = l
+	}
+	return l
+}
+
+// serve answers all who arrive until none is left.
+func (d *Dispatcher) serve(ctx context.Context, l *line) {
+	for {
+		batch, s := l.take()
+		if len(batch) == 0 {
+			d.retire(l)
+			return
+		}
+		var joining []*asker
+		for _, a := range batch {
+			var join bool
+			if s, join = d.place(ctx, l, s, a); join {
+				joining = append(joining, a)
+			}
+		}
+		if len(joining) > 0 {
+			d.join(ctx, l, s, joining)
+		}
+	}
+}
+
+// take returns who has arrived and the log as it is known; without arrivals the line is idle.
+func (l *line) take() ([]*asker, call.State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch := l.arrivals
+	l.arrivals = nil
+	if len(batch) == 0 {
+		l.busy = false
+	}
+	return batch, l.state
+}
+
+// retire removes the line when nobody needs it.
+func (d *Dispatcher) retire(l *line) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.busy && len(l.arrivals) == 0 && len(l.waiting) == 0 && !l.gone {
+		l.gone = true
+		delete(d.lines, l.key)
+	}
+}
+
+// learn keeps the newest state of the log.
+func (l *line) learn(s call.State) call.State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.Seq > l.state.Seq {
+		l.state = s
+	}
+	return l.state
+}
+
+// place does for one request what call.Admit says, and returns the log as it is after it. It
+// reports whether the request is still to be joined to the open attempt.
+func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+	for {
+		v := call.Admit(s, a.ask)
+		switch v.Do {
+		case call.Refuse:
+			d.refuse(ctx, a.in, a.req, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
+			return s, false
+		case call.Join:
+			return s, true
+		case call.Await:
+			d.await(ctx, l, s, v.Attempt, a, false)
+			return s, false
+		case call.Replay:
+			d.replay(ctx, s, v.Attempt, a)
+			return s, false
+		}
+		next, again := d.open(ctx, l, s, a)
+		if s = next; !again {
+			return s, false
+		}
+	}
+}
+
+func retryHint(c envelope.Code) time.Duration {
+	if c.Retryable() {
+		return time.Second
+	}
+	return 0
+}
+
+// open writes the admission of a new attempt. It reports whether the log had moved, so that the
+// request has to be looked at again.
+func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+	if refusal := d.room(); refusal != nil {
+		d.refuse(ctx, a.in, a.req, refusal)
+		return s, false
+	}
+	earlier, current, err := d.earlier(ctx, s)
+	if err != nil || current.Seq != s.Seq {
+		return current, err == nil
+	}
+	if d.Hooks.Admit != nil {
+		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
+	}
+	v := call.Admit(s, a.ask)
+	body, err := json.Marshal(call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier})
+	if err != nil {
+		d.Logger.Error("request body", "err", err)
+		return s, false
+	}
+	d.pause("before-admit", s)
+	after, err := d.CallLog.Write(ctx, v.Event, body)
+	var moved *call.Moved
+	switch {
+	case errors.As(err, &moved):
+		return l.learn(moved.State), true
+	case errors.Is(err, call.ErrFull):
+		d.refuse(ctx, a.in, a.req, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
+		return s, false
+	case err != nil: // not known to be admitted or not: no answer; the caller asks again
+		d.Logger.Warn("admission unsure", "call", l.id, "err", err)
+		return s, false
+	}
+	d.pause("after-admit", after)
+	l.learn(after)
+	opened := after.Last()
+	if opened.Owner.CallID == a.ask.Owner.CallID {
+		d.accept(a, after, opened, false)
+	}
+	return after, opened.Owner.CallID != a.ask.Owner.CallID
+}
+
+// earlier returns the outcomes that the next attempt has to carry, and the log they belong to.
+func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome, call.State, error) {
+	if s.Empty() {
+		return nil, s, nil
+	}
+	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
+	if err != nil {
+		return nil, s, err
+	}
+	outcomes, err := last.Outcomes()
+	return outcomes, last.State, err
+}
+
+// Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
+// them one key has had, the longer.
+const (
+	firstLinger = time.Millisecond
+	maxLinger   = 64 * time.Millisecond
+)
+
+// join binds everyone waiting to the open attempt with one event, after giving others the
+// chance to arrive. Who cannot be bound because the log moved is placed anew.
+func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
+	if !linger(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+		return
+	}
+	s = l.learn(s)
+	late := l.late()
+	joining = append(joining, late...)
+	n := s.Last().N
+	event, left, ok := joinEvent(s, n, joining, d.NewNonce())
+	if !ok {
+		l.again(joining)
+		return
+	}
+	l.joins++
+	d.pause("before-join", s)
+	after, err := d.CallLog.Write(ctx, event, nil)
+	var moved *call.Moved
+	switch {
+	case errors.As(err, &moved):
+		l.learn(moved.State)
+		l.again(joining)
+		return
+	case err != nil: // unsure: the callers ask again
+		d.Logger.Warn("join unsure", "call", l.id, "err", err)
+		return
+	}
+	l.learn(after)
+	for _, a := range joining[:len(joining)-len(left)] {
+		d.await(ctx, l, after, n, a, true)
+	}
+	l.again(left)
+}
+
+// joinEvent makes one event for all that may join attempt n of s; ok is false when one of them
+// may not, so that each has to be placed by itself.
+func joinEvent(s call.State, n int, joining []*asker, nonce string) (call.Event, []*asker, bool) {
+	ids := make([]string, len(joining))
+	for i, a := range joining {
+		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
+			return call.Event{}, nil, false
+		}
+		ids[i] = a.ask.Owner.CallID
+	}
+	event, left := call.JoinAll(s, n, ids, nonce)
+	return event, joining[len(joining)-len(left):], true
+}
+
+func (l *line) again(as []*asker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrivals = append(as, l.arrivals...)
+}
+
+// await lets the caller wait for the outcome of attempt n, or tells it when it is there.
+func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a *asker, joined bool) {
+	l.mu.Lock()
+	if l.state.Seq > s.Seq {
+		s = l.state
+	}
+	attempt, ok := s.Attempt(n)
+	if ok && attempt.Open() {
+		l.wait(n, waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()})
+		l.mu.Unlock()
+		d.accept(a, s, attempt, joined)
+		return
+	}
+	l.mu.Unlock()
+	if ok {
+		d.replay(ctx, s, n, a)
+	}
+}
+
+// wait adds w, in place of an earlier wait of the same inbox. Callers hold l.mu.
+func (l *line) wait(n int, w waiter) {
+	if l.waiting == nil {
+		l.waiting = map[int][]waiter{}
+	}
+	for i, have := range l.waiting[n] {
+		if have.callID == w.callID {
+			l.waiting[n][i] = w
+			return
+		}
+	}
+	if len(l.waiting[n]) < maxWaiting {
+		l.waiting[n] = append(l.waiting[n], w)
+	}
+}
+
+func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined bool) {
+	d.Replies.Accepted(a.in.inbox(), &envelope.Accepted{
+		CallID: a.ask.Owner.CallID, Ref: s.Ref(), Attempt: attempt.N, Joined: joined,
+		DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
+	})
+}
+
+// replay answers with the stored outcome of attempt n.
+func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) {
+	o, err := settle.Load(ctx, d.CallLog, s, n)
+	if err != nil {
+		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
+		return
+	}
+	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
+}
+
+// Observe is told every event of the call log, in order, as the follower reads it. It keeps the
+// guard and answers who waits in this dispatcher.
+func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
+	a, ok := s.Attempt(attempt)
+	switch {
+	case !ok:
+	case kind == call.Requested:
+		d.guard.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	case kind == call.Decided:
+		d.guard.close(s.ID, a.N)
+		d.tell(ctx, s, attempt)
+	}
+}
+
+// telling is an outcome that callers wait for.
+type telling struct {
+	state   call.State
+	attempt int
+	waiting []waiter
+}
+
+// tell lets everyone who waits here for attempt n be answered.
+func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
+	d.mu.Lock()
+	l := d.lines[s.Tool+"."+s.ID]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	s = l.learn(s)
+	l.mu.Lock()
+	waiting := l.waiting[n]
+	delete(l.waiting, n)
+	l.mu.Unlock()
+	d.retire(l)
+	if len(waiting) == 0 {
+		return
+	}
+	select {
+	case d.tellings <- telling{s, n, waiting}:
+	case <-ctx.Done():
+	}
+}
+
+// tellAll answers waiting callers until ctx ends.
+func (d *Dispatcher) tellAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-d.tellings:
+			o, err := settle.Load(ctx, d.CallLog, t.state, t.attempt)
+			if err != nil {
+				d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err) // the callers ask again
+				continue
+			}
+			for _, w := range t.waiting {
+				d.Replies.Outcome(w.inbox, o.For(w.callID, false))
+			}
+		}
+	}
+}
+
+// linger waits for d; it reports false when ctx ended first.
+func linger(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// late takes who arrived during the linger.
+func (l *line) late() []*asker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := l.arrivals
+	l.arrivals = nil
+	return late
+}

@@ -1,0 +1,151 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Query asks about a call by the reference that its acceptance named.
+type Query struct {
+	Ref    string `json:"ref"`
+	CallID string `json:"call_id,omitzero"` // whose outcome; empty means the newest attempt
+}
+
+// Cancellation is the answer to a cancel. Told says which it was: "queued" (never started),
+// "running" (killed), "detached" (a joiner left; the call goes on) or "decided" (too late).
+type Cancellation struct {
+	Told     string             `json:"told"`
+	Response *envelope.Response `json:"response,omitzero"`
+}
+
+// State reads the log that ref names, for an actor that may see it.
+func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (call.State, *envelope.Error) {
+	key, err := subjects.ParseRef(q.Ref)
+	if err != nil {
+		return call.State{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>")
+	}
+	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
+	if err != nil {
+		return call.State{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
+	}
+	if last.State.Empty() || last.State.Tenant != tenant || !concerns(last.State, actor, q.CallID) {
+		return call.State{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
+	}
+	return last.State, nil
+}
+
+// concerns reports whether the actor owns an attempt of the call, or names one of its call ids.
+func concerns(s call.State, actor, callID string) bool {
+	for _, a := range s.Attempts {
+		if a.Owner.Actor == actor || callID != "" && a.Has(callID) {
+			return true
+		}
+	}
+	return false
+}
+
+func attemptFor(s call.State, callID string) call.Attempt {
+	if a, ok := s.AttemptOf(callID); ok {
+		return a
+	}
+	return s.Last()
+}
+
+// Result returns the outcome of a call, or its acceptance while it has none.
+func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) (*envelope.Response, *envelope.Accepted, *envelope.Error) {
+	s, refusal := d.State(ctx, tenant, actor, q)
+	if refusal != nil {
+		return nil, nil, refusal
+	}
+	a := attemptFor(s, q.CallID)
+	if a.Open() {
+		return nil, &envelope.Accepted{
+			CallID: a.Owner.CallID, Ref: s.Ref(), Attempt: a.N, DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
+		}, nil
+	}
+	o, err := settle.Load(ctx, d.CallLog, s, a.N)
+	if err != nil {
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
+	}
+	id := q.CallID
+	if id == "" {
+		id = a.Owner.CallID
+	}
+	return o.For(id, true), nil, nil
+}
+
+// Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
+// the answer says which it was. A joiner's cancel only detaches the joiner.
+func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) (Cancellation, *envelope.Error) {
+	s, refusal := d.State(ctx, tenant, actor, q)
+	if refusal != nil {
+		return Cancellation{}, refusal
+	}
+	a := attemptFor(s, q.CallID)
+	if q.CallID != "" && a.Owner.CallID != q.CallID || a.Owner.Actor != actor {
+		d.detach(s, a.N, q.CallID)
+		return Cancellation{Told: "detached"}, nil
+	}
+	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
+		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
+	}, settle.Draft{}, nil)
+	if err != nil {
+		return Cancellation{}, unsettled(err)
+	}
+	told := "decided"
+	if o.Won {
+		told = "queued"
+		running := d.Killer.Kill(ctx, s.ID, a.N, a.Due())
+		if running || o.Attempt.Claim != nil {
+			told = "running"
+		}
+		d.Replies.Outcome(Inbox{Reply: a.Owner.Reply, ContentType: a.Owner.ContentType}, o.For(a.Owner.CallID, false))
+	}
+	return Cancellation{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
+}
+
+func unsettled(err error) *envelope.Error {
+	if errors.Is(err, settle.ErrGone) {
+		return envelope.NewError(envelope.CodeNotFound, "the call is not retained any more")
+	}
+	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
+}
+
+// detach forgets a caller that waits here.
+func (d *Dispatcher) detach(s call.State, n int, callID string) {
+	d.mu.Lock()
+	l := d.lines[s.Tool+"."+s.ID]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.waiting[n][:0]
+	for _, w := range l.waiting[n] {
+		if w.callID != callID {
+			kept = append(kept, w)
+		}
+	}
+	if len(kept) == 0 {
+		delete(l.waiting, n)
+		return
+	}
+	l.waiting[n] = kept
+}
+
+// Why says in one sentence what a call is waiting for, or why it ended as it did (promise P8).
+func (d *Dispatcher) Why(ctx context.Context, tenant, actor string, q Query) (string, *envelope.Error) {
+	s, refusal := d.State(ctx, tenant, actor, q)
+	if refusal != nil {
+		return "", refusal
+	}
+	return call.Explain(s, attemptFor(s, q.CallID).N, d.Now()), nil
+}

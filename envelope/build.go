@@ -1,0 +1,196 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// NewError returns the error of a code with every field as the taxonomy has it; message "" means
+// the row's. The With methods change it in place and return it.
+func NewError(code Code, message string) *Error {
+	row := Lookup(code)
+	if message = sanitise(message, MaxMessage); message == "" {
+		message = row.Message
+	}
+	return &Error{
+		Code:      code,
+		Message:   message,
+		Details:   Details{RetryAfterMS: row.RetryAfterMS, Effect: row.Effect},
+		Fix:       row.Fix,
+		Category:  row.Category,
+		Retryable: row.Status == RetryableError,
+		Diagnostic: &Diagnostic{
+			ErrorCode: row.Gateway, Category: row.Category, Message: message, LikelyCause: row.LikelyCause,
+			SuggestedFix: row.Fix, Retryable: row.Status == RetryableError, Severity: row.Severity,
+		},
+	}
+}
+
+// WithEffect says what is known of the tool's effect.
+func (e *Error) WithEffect(effect Effect) *Error {
+	e.Details.Effect = effect
+	return e
+}
+
+// WithRetryAfter replaces the back-off hint. Only a retryable error has one.
+func (e *Error) WithRetryAfter(d time.Duration) *Error {
+	if e.Retryable {
+		e.Details.RetryAfterMS = max(0, d.Milliseconds())
+	}
+	return e
+}
+
+// WithFix replaces the hint how to mend it.
+func (e *Error) WithFix(fix string) *Error {
+	if fix = sanitise(fix, MaxMessage); fix != "" {
+		e.Fix = fix
+		if e.Diagnostic != nil {
+			e.Diagnostic.SuggestedFix = fix
+		}
+	}
+	return e
+}
+
+// WithCause keeps what a Go error or a tool said, sanitised and bounded.
+func (e *Error) WithCause(cause string) *Error {
+	e.Cause = sanitise(cause, MaxCause)
+	return e
+}
+
+// WithViolations lists broken rules, at most MaxViolations.
+func (e *Error) WithViolations(v ...Violation) *Error {
+	e.Details.Violations = v[:min(len(v), MaxViolations)]
+	return e
+}
+
+// WithToolCode keeps the name that the tool itself gave the error.
+func (e *Error) WithToolCode(name string) *Error {
+	e.Details.ToolCode = sanitise(name, MaxCode)
+	return e
+}
+
+// WithHTTPStatus keeps the HTTP status that the tool's manifest gives the error.
+func (e *Error) WithHTTPStatus(status int) *Error {
+	e.Details.HTTPStatus = status
+	return e
+}
+
+// WithStderr keeps the end of what the tool wrote to stderr, where the reason usually is.
+func (e *Error) WithStderr(stderr string) *Error {
+	if cut := len(stderr) - MaxStderr; cut > 0 {
+		stderr = stderr[cut:]
+	}
+	e.Details.Stderr = printable(stderr, "\n\t")
+	if cut := len(e.Details.Stderr) - MaxStderr; cut > 0 {
+		e.Details.Stderr = strings.ToValidUTF8(e.Details.Stderr[cut:], "")
+	}
+	return e
+}
+
+// WithDetails keeps the members of a tool's own details object. Members that Toolbus defines
+// itself are left out, since the tool must not speak for it; so is an object that is no I-JSON
+// or larger than MaxErrorDetails, and then the error says details_dropped.
+func (e *Error) WithDetails(object jsontext.Value) *Error {
+	var members map[string]jsontext.Value
+	if len(object) > MaxErrorDetails || CheckIJSON(object) != nil || json.Unmarshal(object, &members) != nil {
+		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
+	}
+	for _, ours := range []string{"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr"} {
+		delete(members, ours)
+	}
+	e.Details.Extra = members
+	return e
+}
+
+// String returns the code and the message, for logs. Error is deliberately no Go error: a nil
+// *Error in an error interface would not be nil.
+func (e *Error) String() string { return string(e.Code) + ": " + e.Message }
+
+// sanitise makes s safe to show anywhere: one line of valid, printable text of at most n bytes.
+func sanitise(s string, n int) string {
+	if len(s) > 4*n {
+		s = s[:4*n]
+	}
+	return clip(strings.TrimSpace(printable(s, "")), n)
+}
+
+// printable removes control characters, except those in keep, and invalid UTF-8. A removed line
+// break leaves a space.
+func printable(s, keep string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case strings.ContainsRune(keep, r):
+			return r
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r == utf8.RuneError, r < 0x20, 0x7f <= r && r < 0xa0, bidi(r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// bidi reports characters that make text read otherwise than it is stored.
+func bidi(r rune) bool {
+	return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 || r == 0x2028 || r == 0x2029 || r == 0xfeff
+}
+
+// NoCallID is the call id in the answer to a request that has none, or none that can be read.
+const NoCallID = "00000000-0000-0000-0000-000000000000"
+
+// Failure returns the response that carries e; its status is that of the code. A callID that is
+// no UUID is answered as NoCallID, so that every answer fits its schema.
+func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
+	if !isUUID(callID) {
+		callID = NoCallID
+	}
+	return &Response{CallID: callID, Status: e.Code.Status(), Error: e, Metrics: m, Provenance: p}
+}
+
+// Succeeded returns the response of a run that ended well.
+func Succeeded(callID string, output jsontext.Value, p Provenance, m Metrics) *Response {
+	return &Response{CallID: callID, Status: Success, Output: output, Metrics: m, Provenance: p}
+}
+
+// Check reports whether the response is coherent: one of the four outcomes, an error exactly
+// when it is no success and then one of that status, an output (or a reference to it) only with
+// success.
+func (r *Response) Check() error {
+	switch {
+	case !isUUID(r.CallID):
+		return errors.New("call_id is no UUID")
+	case r.Status == Success:
+		return r.checkSuccess()
+	case r.Error == nil:
+		return fmt.Errorf("%s without an error", r.Status)
+	case r.Error.Code == "" || r.Error.Code.Status() != r.Status:
+		return fmt.Errorf("status %s does not fit code %s", r.Status, r.Error.Code)
+	case r.Error.Retryable != (r.Status == RetryableError):
+		return fmt.Errorf("retryable is %t in a %s", r.Error.Retryable, r.Status)
+	case r.Error.Details.Effect == "":
+		return errors.New("the error does not say what is known of the effect")
+	case len(r.Output) > 0 || r.Provenance.OutputRef != nil:
+		return errors.New("an error with an output")
+	}
+	return nil
+}
+
+func (r *Response) checkSuccess() error {
+	switch {
+	case r.Error != nil:
+		return errors.New("success with an error")
+	case r.Provenance.ToolID == "" || r.Provenance.ToolVersion == "":
+		return errors.New("success without the tool_id or tool_version that ran")
+	case len(r.Output) > 0 && r.Provenance.OutputRef != nil:
+		return errors.New("an output inline and by reference")
+	case len(r.Output) == 0 && r.Provenance.OutputRef == nil:
+		return errors.New("success without an output")
+	}
+	return nil
+}

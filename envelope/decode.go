@@ -1,0 +1,223 @@
+package envelope
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The content types of an envelope. No content type means JSON.
+const (
+	ContentJSON    = "application/json"
+	ContentMsgpack = "application/msgpack"
+)
+
+// DecodeRequest decodes a request of any size up to MaxDocument and checks all of its rules. The
+// request shares the memory of body, which must not be changed afterwards.
+func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
+	var q Request
+	size, e := asRequest.decode(contentType, body, func(r *reader) { q = Request{}; q.read(r) })
+	if e == nil {
+		e = asRequest.sizes(size, len(q.Input))
+	}
+	return orNil(&q, e)
+}
+
+// DecodeResponse decodes a response; see [DecodeRequest]. The response is coherent, too (see
+// [Response.Check]).
+func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
+	var s Response
+	size, e := asResponse.decode(contentType, body, func(r *reader) { s = Response{}; s.read(r) })
+	if e == nil {
+		e = asResponse.sizes(size, len(s.Output))
+	}
+	if e == nil {
+		if err := s.Check(); err != nil {
+			e = asResponse.refuse(asResponse.schema, violation("", "coherence", err.Error()))
+		}
+	}
+	return orNil(&s, e)
+}
+
+// DecodeChunk decodes a chunk; see [DecodeRequest].
+func DecodeChunk(contentType string, body []byte) (*Chunk, *Error) {
+	var c Chunk
+	_, e := asChunk.decode(contentType, body, func(r *reader) { c = Chunk{}; c.read(r) })
+	return orNil(&c, e)
+}
+
+// DecodeAccepted decodes an accepted message; see [DecodeRequest].
+func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
+	var a Accepted
+	_, e := asAccepted.decode(contentType, body, func(r *reader) { a = Accepted{}; a.read(r) })
+	return orNil(&a, e)
+}
+
+// EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
+func EncodeRequest(contentType string, r *Request) ([]byte, error) { return encode(contentType, r) }
+
+// EncodeResponse encodes r as it stands.
+func EncodeResponse(contentType string, r *Response) ([]byte, error) { return encode(contentType, r) }
+
+// EncodeChunk encodes c as it stands.
+func EncodeChunk(contentType string, c *Chunk) ([]byte, error) { return encode(contentType, c) }
+
+// EncodeAccepted encodes a as it stands.
+func EncodeAccepted(contentType string, a *Accepted) ([]byte, error) { return encode(contentType, a) }
+
+// Check reports all that is wrong with a request that was put together in memory, in the words
+// that [DecodeRequest] would use; nil means that it is fine.
+func (q *Request) Check() *Error {
+	body, err := EncodeRequest(ContentJSON, q)
+	if err != nil {
+		return NewError(CodeMalformed, "").WithCause(err.Error())
+	}
+	_, e := DecodeRequest(ContentJSON, body)
+	return e
+}
+
+func orNil[T any](v *T, e *Error) (*T, *Error) {
+	if e != nil {
+		return nil, e
+	}
+	return v, nil
+}
+
+func encode(contentType string, v any) ([]byte, error) {
+	body, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	switch mediaType(contentType) {
+	case ContentJSON:
+		return body, nil
+	case ContentMsgpack:
+		return jsonToMsgpack(body)
+	}
+	return nil, fmt.Errorf("encode %T: unknown content type %q", v, contentType)
+}
+
+// mediaType strips the parameters of a content type.
+func mediaType(contentType string) string {
+	switch contentType {
+	case "", ContentJSON:
+		return ContentJSON
+	case ContentMsgpack:
+		return ContentMsgpack
+	}
+	name, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(name))
+}
+
+// wire is a type of envelope: its schema, and the codes that say what is wrong with one. A
+// request is the caller's to mend, everything else is a fault of the protocol.
+type wire struct {
+	published                func() *Schema
+	malformed, schema, limit Code
+}
+
+var (
+	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit}
+	asResponse = wire{ResponseSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
+	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
+	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
+)
+
+func (w wire) refuse(code Code, v ...Violation) *Error {
+	return NewError(code, "").WithViolations(v...)
+}
+
+// decode reads body with read, which may be called twice and must start afresh each time. What
+// read finds odd is judged by the schema. It returns the size of the envelope as JSON.
+func (w wire) decode(contentType string, body []byte, read func(*reader)) (size int, e *Error) {
+	doc, e := w.json(contentType, body)
+	if e != nil {
+		return 0, e
+	}
+	r, err := readJSON(doc, read)
+	if err == nil && !r.odd && !r.unsure && withinLimits(doc) {
+		return len(doc), nil
+	}
+	if e := w.judge(doc); e != nil {
+		return 0, e
+	}
+	if !r.odd {
+		return len(doc), nil
+	}
+	return len(doc), w.readAgain(doc, read)
+}
+
+// readAgain reads the canonical form of a doc that the schema found valid: the schema takes 1.0
+// and 1e3 for integers, in canonical form they are 1 and 1000.
+func (w wire) readAgain(doc jsontext.Value, read func(*reader)) *Error {
+	doc, err := canonical(doc)
+	if err != nil {
+		return w.refuse(w.malformed, violation("", ruleSyntax, err.Error()))
+	}
+	if r, err := readJSON(doc, read); err != nil || r.odd {
+		return w.refuse(w.schema, violation(r.at, "type", "does not have the form that is expected here"))
+	}
+	return nil
+}
+
+// json returns body as JSON.
+func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
+	if len(body) > MaxDocument {
+		return nil, w.refuse(w.limit, violation("", ruleSize, errTooLarge.Error()))
+	}
+	switch mediaType(contentType) {
+	case ContentJSON:
+		return body, nil
+	case ContentMsgpack:
+		return w.msgpack(body)
+	}
+	return nil, w.refuse(w.malformed, violation("", ruleType, fmt.Sprintf("%q is not supported", clip(contentType, 80))))
+}
+
+func (w wire) msgpack(body []byte) ([]byte, *Error) {
+	doc, err := msgpackToJSON(body)
+	switch {
+	case errors.Is(err, errTooDeep):
+		return nil, w.refuse(w.limit, violation("", ruleDepth, err.Error()))
+	case errors.Is(err, errTooLarge):
+		return nil, w.refuse(w.limit, violation("", ruleSize, err.Error()))
+	case err != nil:
+		return nil, w.refuse(w.malformed, violation("", "msgpack", err.Error()))
+	}
+	return doc, nil
+}
+
+// judge lists all that is wrong with doc; nil means nothing is.
+func (w wire) judge(doc jsontext.Value) *Error {
+	found := CheckIJSON(doc)
+	code := w.schema
+	for _, v := range found {
+		switch v.Rule {
+		case ruleSyntax, ruleUTF8, ruleDuplicate:
+			return w.refuse(w.malformed, found...)
+		case ruleDepth, ruleName:
+			code = w.limit
+		}
+	}
+	if code == w.schema {
+		found = append(found, w.published().Validate(doc)...)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return w.refuse(code, found...)
+}
+
+// sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
+func (w wire) sizes(envelope, payload int) *Error {
+	if payload > MaxPayload {
+		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("the payload is larger than %d bytes", MaxPayload)))
+	}
+	if envelope-payload > MaxHead {
+		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("more than %d bytes besides the payload", MaxHead)))
+	}
+	return nil
+}

@@ -1,0 +1,12 @@
+// Package envelope holds what travels between agents, dispatchers and executors: the request of
+// a call, its outcome, the pieces of a streamed result, and the table of errors. It does no I/O.
+//
+// JSON and msgpack carry the same envelope under the same field names; the content type chooses.
+// [DecodeRequest] and its siblings are strict: what they accept is valid by the published schema
+// (schemas/*.json, see [RequestSchema]), is I-JSON (see [CheckIJSON]) and is within the limits of
+// limits.go; of what they refuse they list every broken rule with a JSON pointer. The fast path
+// reads members by hand; only when something looks odd does the schema judge.
+//
+// Start reading at request.go and response.go; then taxonomy.go and table.go for the errors,
+// identity.go for what makes two requests the same call.
+package envelope

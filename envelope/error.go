@@ -1,0 +1,55 @@
+package envelope
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// Effect says whether the tool's effect took place. It is never guessed (promise P7).
+type Effect string
+
+// What is known of an effect.
+const (
+	EffectNone    Effect = "none"
+	EffectApplied Effect = "applied"
+	EffectUnknown Effect = "unknown"
+)
+
+// Error is the error part of a Response. Build it with NewError so that every field agrees with
+// the taxonomy table; a Go error never crosses the wire, only its sanitised Cause.
+type Error struct {
+	Code       Code        `json:"code"`
+	Message    string      `json:"message"`
+	Details    Details     `json:"details"`
+	Fix        string      `json:"fix"`
+	Category   string      `json:"category"`
+	Retryable  bool        `json:"retryable"`
+	Cause      string      `json:"cause,omitzero"`
+	Diagnostic *Diagnostic `json:"diagnostic,omitzero"`
+}
+
+// Details is the machine-readable payload of an Error. RetryAfterMS is the back-off hint.
+type Details struct {
+	RetryAfterMS int64                     `json:"retry_after_ms,omitzero"`
+	Effect       Effect                    `json:"effect,omitzero"`
+	ToolCode     string                    `json:"tool_code,omitzero"`
+	HTTPStatus   int                       `json:"http_status,omitzero"`
+	Violations   []Violation               `json:"violations,omitzero"`
+	Stderr       string                    `json:"stderr,omitzero"`
+	Extra        map[string]jsontext.Value `json:",embed"`
+}
+
+// Violation is one broken rule of a schema: where (a JSON pointer), and what.
+type Violation struct {
+	Pointer string `json:"pointer"`
+	Rule    string `json:"rule"`
+	Message string `json:"message"`
+}
+
+// Diagnostic is the block that Tool Gateway v1 requires (003 §Diagnostic block).
+type Diagnostic struct {
+	ErrorCode    string `json:"error_code"`
+	Category     string `json:"category"`
+	Message      string `json:"message"`
+	LikelyCause  string `json:"likely_cause"`
+	SuggestedFix string `json:"suggested_fix"`
+	Retryable    bool   `json:"retryable"`
+	Severity     string `json:"severity"`
+}

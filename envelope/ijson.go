@@ -1,0 +1,259 @@
+package envelope
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Rules that [CheckIJSON] names. The first three are about what cannot be read at all.
+const (
+	ruleSyntax    = "syntax"    // not JSON
+	ruleUTF8      = "utf8"      // invalid UTF-8 or a lone surrogate
+	ruleDuplicate = "duplicate" // an object with two members of one name
+	ruleInteger   = "integer"   // an integer beyond 2^53-1
+	ruleNumber    = "number"    // a number that no float64 holds
+	ruleDepth     = "depth"     // nested too deep
+	ruleName      = "name"      // the name of a member is too long
+	ruleSize      = "size"      // too many bytes
+	ruleType      = "content_type"
+)
+
+// CheckIJSON lists where v breaks I-JSON (RFC 7493), so where two JSON libraries could read
+// different things: duplicate names, invalid UTF-8 and lone surrogates, integers beyond 2^53-1,
+// numbers that no float64 holds. It also enforces MaxDepth and MaxName. It returns nil for a
+// value that is fine, and stops at the first byte that is not JSON.
+func CheckIJSON(v jsontext.Value) []Violation {
+	if isIJSON(v) {
+		return nil
+	}
+	return listIJSON(v)
+}
+
+func isIJSON(v jsontext.Value) bool { return v.IsValid() && withinLimits(v) }
+
+// withinLimits reports whether v, which must be valid JSON with unique names, also obeys the
+// rules that a JSON parser does not know: numbers, depth, length of names.
+func withinLimits(v jsontext.Value) bool {
+	depth := 0
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '"':
+			end := i + stringLen(v[i:])
+			if end-i > MaxName && isName(v[end:]) {
+				return false
+			}
+			i = end - 1
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return false
+			}
+		case c == '}' || c == ']':
+			depth--
+		case c == '-' || '0' <= c && c <= '9':
+			n := numberLen(v[i:])
+			if numberRule(v[i:i+n]) != "" {
+				return false
+			}
+			i += n - 1
+		}
+	}
+	return true
+}
+
+// stringLen returns the length of the JSON string that b starts with, quotes included.
+func stringLen(b []byte) int {
+	for i := 1; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			break
+		}
+		escape := bytes.IndexByte(b[i:i+n], '\\')
+		if escape < 0 {
+			return i + n + 1
+		}
+		i += escape + 2
+	}
+	return len(b)
+}
+
+// isName reports whether a string followed by rest is the name of a member.
+func isName(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, " \t\r\n")
+	return len(rest) > 0 && rest[0] == ':'
+}
+
+func numberLen(b []byte) int {
+	n := 1
+	for n < len(b) && (b[n] >= '0' && b[n] <= '9' || b[n] == '.' || b[n]|0x20 == 'e' || b[n] == '+' || b[n] == '-') {
+		n++
+	}
+	return n
+}
+
+// numberRule names the rule that a JSON number breaks, or "". A number is an integer when its
+// canonical form is one, so 1e17 is refused like 100000000000000000.
+func numberRule(literal []byte) string {
+	if len(literal) <= 15 && !bytes.ContainsAny(literal, ".eE") {
+		return ""
+	}
+	f, err := strconv.ParseFloat(string(literal), 64)
+	if err != nil || f == 0 && bytes.ContainsAny(mantissa(literal), "123456789") {
+		return ruleNumber
+	}
+	// From 1e21 on the canonical form has an exponent; before, it is all digits.
+	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || !bytes.ContainsAny(literal, ".eE")) {
+		return ruleInteger
+	}
+	return ""
+}
+
+func mantissa(literal []byte) []byte {
+	if i := bytes.IndexAny(literal, "eE"); i >= 0 {
+		return literal[:i]
+	}
+	return literal
+}
+
+// listIJSON walks v token by token and collects every violation. It is the slow and complete
+// sibling of isIJSON.
+func listIJSON(v jsontext.Value) []Violation {
+	w := walker{dec: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	for len(w.found) < MaxViolations && w.step() {
+	}
+	return w.found
+}
+
+type walker struct {
+	dec   *jsontext.Decoder
+	names []map[string]bool // of the open objects; nil for arrays
+	found []Violation
+}
+
+// step reads one token and reports whether there may be more.
+func (w *walker) step() bool {
+	raw, err := w.next()
+	if errors.Is(err, io.EOF) && w.dec.InputOffset() > 0 && len(w.names) == 0 {
+		return false
+	}
+	if err != nil {
+		w.syntax(err)
+		return false
+	}
+	switch raw.Kind() {
+	case '"':
+		w.text(raw)
+	case '0':
+		if rule := numberRule(raw); rule != "" {
+			w.report(rule, "the number %s cannot be kept exactly", clip(string(raw), 40))
+		}
+	}
+	if w.dec.StackDepth() == 0 {
+		return w.end()
+	}
+	return true
+}
+
+// next reads one token as it is written: a delimiter, or a whole scalar.
+func (w *walker) next() (jsontext.Value, error) {
+	switch kind := w.dec.PeekKind(); kind {
+	case '{', '[', '}', ']':
+		if _, err := w.dec.ReadToken(); err != nil {
+			return nil, err
+		}
+		return jsontext.Value{byte(kind)}, w.nest(kind)
+	}
+	return w.dec.ReadValue()
+}
+
+var errTooDeep = fmt.Errorf("nested deeper than %d", MaxDepth)
+
+// nest follows the brackets. Too deep ends the walk: nobody wants a hundred messages about it.
+func (w *walker) nest(kind jsontext.Kind) error {
+	switch kind {
+	case '{':
+		w.names = append(w.names, map[string]bool{})
+	case '[':
+		w.names = append(w.names, nil)
+	default:
+		w.names = w.names[:len(w.names)-1]
+	}
+	if len(w.names) > MaxDepth {
+		return errTooDeep
+	}
+	return nil
+}
+
+func (w *walker) text(raw jsontext.Value) {
+	plain, err := jsontext.AppendUnquote(nil, raw)
+	if err != nil || !utf8.Valid(raw) {
+		w.report(ruleUTF8, "a string is not valid UTF-8")
+	}
+	depth := w.dec.StackDepth()
+	kind, n := w.dec.StackIndex(depth)
+	if kind != '{' || n%2 == 0 || len(w.names) == 0 {
+		return // a value, not a name
+	}
+	if len(plain) > MaxName {
+		w.report(ruleName, "the name of a member is longer than %d bytes", MaxName)
+	}
+	names := w.names[len(w.names)-1]
+	if names[string(plain)] {
+		w.report(ruleDuplicate, "the member occurs twice")
+	}
+	names[string(plain)] = true
+}
+
+// end makes sure that nothing follows the value.
+func (w *walker) end() bool {
+	if _, err := w.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		w.report(ruleSyntax, "more than one JSON value")
+	}
+	return false
+}
+
+func (w *walker) syntax(err error) {
+	if errors.Is(err, errTooDeep) {
+		w.report(ruleDepth, "%s", errTooDeep)
+		return
+	}
+	var bad *jsontext.SyntacticError
+	if errors.As(err, &bad) {
+		w.found = append(w.found, violation(string(bad.JSONPointer), ruleSyntax, fmt.Sprintf("not JSON at byte %d", bad.ByteOffset)))
+		return
+	}
+	w.report(ruleSyntax, "not JSON at byte %d", w.dec.InputOffset())
+}
+
+func (w *walker) report(rule, format string, args ...any) {
+	w.found = append(w.found, violation(string(w.dec.StackPointer()), rule, fmt.Sprintf(format, args...)))
+}
+
+// violation returns a violation whose texts are bounded and clean.
+func violation(pointer, rule, message string) Violation {
+	return Violation{
+		Pointer: clip(strings.ToValidUTF8(pointer, "�"), MaxViolationText),
+		Rule:    rule,
+		Message: clip(message, MaxViolationText),
+	}
+}
+
+// clip cuts s to at most n bytes, not inside a character, and marks the cut.
+func clip(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	cut := n - len(mark)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + mark
+}

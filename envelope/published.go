@@ -1,0 +1,68 @@
+package envelope
+
+import (
+	"embed"
+	"fmt"
+	"sync"
+)
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// The published schemas, compiled at first use.
+var (
+	requestSchema  = sync.OnceValue(published("request.json"))
+	responseSchema = sync.OnceValue(published("response.json"))
+	chunkSchema    = sync.OnceValue(published("chunk.json"))
+	acceptedSchema = sync.OnceValue(published("accepted.json"))
+	errorSchema    = sync.OnceValue(published("error.json"))
+)
+
+// RequestSchema returns the published schema of a [Request].
+func RequestSchema() *Schema { return requestSchema() }
+
+// ResponseSchema returns the published schema of a [Response]: that of the source contract
+// (000 §7), word for word. The schema of output is the tool's, so any output is valid here.
+func ResponseSchema() *Schema { return responseSchema() }
+
+// ChunkSchema returns the published schema of a [Chunk].
+func ChunkSchema() *Schema { return chunkSchema() }
+
+// AcceptedSchema returns the published schema of an [Accepted].
+func AcceptedSchema() *Schema { return acceptedSchema() }
+
+// ErrorSchema returns the published schema of an [Error].
+func ErrorSchema() *Schema { return errorSchema() }
+
+// Schemas returns the published schemas by file name, for those who serve them.
+func Schemas() map[string]*Schema {
+	return map[string]*Schema{
+		"request.json": RequestSchema(), "response.json": ResponseSchema(), "chunk.json": ChunkSchema(),
+		"accepted.json": AcceptedSchema(), "error.json": ErrorSchema(),
+	}
+}
+
+// published returns a function that compiles an embedded schema. The files are part of the
+// program, so a fault in one is a programmer's mistake and panics; a test compiles them all.
+func published(name string) func() *Schema {
+	return func() *Schema {
+		raw, err := schemaFiles.ReadFile("schemas/" + name)
+		if err != nil {
+			panic(err)
+		}
+		s, err := CompileSchema(name, raw, anything)
+		if err != nil {
+			panic(err)
+		}
+		return s
+	}
+}
+
+// anything stands in for the schemas of a tool's input and output, which the envelope leaves
+// to the tool.
+func anything(ref string) ([]byte, error) {
+	if ref != "input.json" && ref != "output.json" {
+		return nil, fmt.Errorf("unknown schema %s", ref)
+	}
+	return []byte("true"), nil
+}

@@ -1,0 +1,97 @@
+package envelope
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// Status is one of the four outcomes a call can have (000 §Design goal). There are no others.
+type Status string
+
+// The four outcomes.
+const (
+	Success        Status = "success"
+	RetryableError Status = "retryable_error"
+	TerminalError  Status = "terminal_error"
+	InvalidRequest Status = "invalid_request"
+)
+
+// Response is the outcome of a call (000 §2.2). It validates against the source contract's
+// response.json verbatim: additions live inside error, metrics and provenance.
+type Response struct {
+	CallID      string           `json:"call_id"`
+	Status      Status           `json:"status"`
+	Output      jsontext.Value   `json:"output,omitzero"`
+	Error       *Error           `json:"error,omitzero"`
+	SideEffects []jsontext.Value `json:"side_effects,omitzero"`
+	Metrics     Metrics          `json:"metrics"`
+	Provenance  Provenance       `json:"provenance"`
+	Warnings    []string         `json:"warnings,omitzero"`
+	CommitToken *string          `json:"commit_token,omitzero"`
+}
+
+// Metrics of one call; zero values are valid and always present. QueueMS is the time from
+// admission to the start of the run, DurationMS the run itself.
+type Metrics struct {
+	DurationMS   int64 `json:"duration_ms"`
+	CPUMS        int64 `json:"cpu_ms"`
+	MemoryPeakMB int64 `json:"memory_peak_mb"`
+	QueueMS      int64 `json:"queue_ms"`
+	Attempts     int   `json:"attempts"`
+}
+
+// Provenance says what ran and how the outcome came about. Final is false only in a statement
+// that the client library makes by itself because the bus is gone: that is no outcome.
+type Provenance struct {
+	ToolID        string      `json:"tool_id"`
+	ToolVersion   string      `json:"tool_version"`
+	Digest        string      `json:"digest,omitzero"`
+	Attempt       int         `json:"attempt"`
+	Fence         uint64      `json:"fence,omitzero"`
+	Replayed      bool        `json:"replayed"`
+	Final         bool        `json:"final"`
+	AuditEventID  string      `json:"audit_event_id,omitzero"`
+	Chunks        *Chunks     `json:"chunks,omitzero"`
+	OutputRef     *PayloadRef `json:"output_ref,omitzero"`
+	PolicyApplied []string    `json:"policy_applied,omitzero"`
+}
+
+// Chunks counts what a streaming run emitted; Digest is the SHA-256 over its chunk data, hex.
+type Chunks struct {
+	Count  int64  `json:"count"`
+	Digest string `json:"digest"`
+}
+
+// PayloadRef points to a payload that was too large to travel inline (claim-check).
+type PayloadRef struct {
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps; a
+// higher Fence means that the call was run again and what came before is void.
+type Chunk struct {
+	CallID string         `json:"call_id"`
+	Index  int64          `json:"index"`
+	Kind   ChunkKind      `json:"kind"`
+	Data   jsontext.Value `json:"data"`
+	Final  bool           `json:"final"`
+	Fence  uint64         `json:"fence"`
+}
+
+// ChunkKind tells result data from progress and log lines.
+type ChunkKind string
+
+// The kinds of chunk.
+const (
+	ChunkData     ChunkKind = "data"
+	ChunkProgress ChunkKind = "progress"
+	ChunkLog      ChunkKind = "log"
+)
+
+// Accepted tells the caller that its call is durable and will be decided.
+type Accepted struct {
+	CallID         string `json:"call_id"`
+	Ref            string `json:"ref"`
+	Attempt        int    `json:"attempt"`
+	Joined         bool   `json:"joined"`
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"`
+	ToolVersion    string `json:"tool_version"`
+}

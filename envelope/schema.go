@@ -1,0 +1,117 @@
+package envelope
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Schema is a compiled JSON Schema (2020-12, formats asserted). It is immutable and safe for
+// concurrent use.
+type Schema struct {
+	raw      []byte
+	compiled *jsonschema.Schema
+}
+
+// schemaBase is where schemas live for the compiler, which wants absolute addresses.
+const schemaBase = "toolbus:///"
+
+// CompileSchema compiles raw, which is known by name, a relative path. A reference to another
+// document is resolved against name and read with load; the path that load gets never leaves
+// the root. Without load there are no other documents. Nothing is ever fetched from a network.
+func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error)) (*Schema, error) {
+	if len(raw) > MaxManifest {
+		return nil, fmt.Errorf("schema %s: larger than %d bytes", name, MaxManifest)
+	}
+	doc, err := schemaDocument(raw)
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(loader(load))
+	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
+	if err := c.AddResource(at, doc); err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	compiled, err := c.Compile(at)
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	return &Schema{raw: bytes.Clone(raw), compiled: compiled}, nil
+}
+
+func schemaDocument(raw []byte) (any, error) {
+	if v := CheckIJSON(raw); v != nil {
+		return nil, fmt.Errorf("%s: %s", v[0].Pointer, v[0].Message)
+	}
+	return decodeAny(raw)
+}
+
+type loader func(ref string) ([]byte, error)
+
+// Load implements [jsonschema.URLLoader].
+func (load loader) Load(address string) (any, error) {
+	path, ours := strings.CutPrefix(address, schemaBase)
+	path, err := url.PathUnescape(path)
+	if err != nil || !ours {
+		return nil, fmt.Errorf("%s is outside of the tool and is not fetched", address)
+	}
+	if load == nil {
+		return nil, errors.New("no other documents may be referred to")
+	}
+	raw, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > MaxManifest {
+		return nil, fmt.Errorf("larger than %d bytes", MaxManifest)
+	}
+	return schemaDocument(raw)
+}
+
+// Raw returns the schema as it was given. The caller must not change it.
+func (s *Schema) Raw() []byte { return s.raw }
+
+// Validate lists every rule that v breaks, in a stable order and at most MaxViolations; nil means
+// that v is valid. Messages name the rule, never the offending value, which may be a secret.
+func (s *Schema) Validate(v jsontext.Value) []Violation {
+	doc, err := decodeAny(v)
+	if err != nil {
+		return listUnreadable(v)
+	}
+	err = s.compiled.Validate(doc)
+	var invalid *jsonschema.ValidationError
+	if errors.As(err, &invalid) {
+		return violations(invalid)
+	}
+	return nil
+}
+
+// listUnreadable says why v could not be decoded.
+func listUnreadable(v jsontext.Value) []Violation {
+	if found := CheckIJSON(v); found != nil {
+		return found
+	}
+	return []Violation{violation("", ruleSyntax, "cannot be read")}
+}
+
+// decodeAny decodes v into what a schema validates: numbers are float64, or int64 where that
+// says more.
+func decodeAny(v jsontext.Value) (any, error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
+	doc, err := decodeNext(dec, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dec.ReadToken(); err == nil {
+		return nil, errors.New("more than one JSON value")
+	}
+	return doc, nil
+}

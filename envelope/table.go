@@ -1,0 +1,319 @@
+package envelope
+
+// Row is one line of the taxonomy: all that is known of a code. Everything else that speaks of
+// errors (documentation, bindings, doors) is derived from it.
+type Row struct {
+	Code   Code
+	Status Status
+	// AutoRetry says that a client may ask again on its own. A retryable code without it is
+	// safe to ask again, but somebody wanted the call to end.
+	AutoRetry bool
+	// RetryAfterMS is the back-off hint of a retryable code, unless the error brings its own.
+	RetryAfterMS int64
+	// Effect is what the code alone says of the tool's effect: none when nothing ran,
+	// otherwise unknown, until whoever makes the error knows better.
+	Effect      Effect
+	Message     string
+	Fix         string
+	LikelyCause string
+	HTTPStatus  int
+	// MCP is the JSON-RPC code of the protocol error in MCP; 0 means a tool result that
+	// says isError, which a model can react to.
+	MCP      int
+	Gateway  string // error code of Tool Gateway v1 (003)
+	Category string // category of 002
+	Severity string // info, warning, error or critical
+}
+
+// Error codes of Tool Gateway v1.
+const (
+	GatewayNotImplemented   = "TOOL_NOT_IMPLEMENTED"
+	GatewayDenied           = "TOOL_DENIED"
+	GatewayInvalidArguments = "TOOL_INVALID_ARGUMENTS"
+	GatewayTimeout          = "TOOL_TIMEOUT"
+	GatewayDependencyDown   = "TOOL_DEPENDENCY_DOWN"
+	GatewayInternalError    = "TOOL_INTERNAL_ERROR"
+)
+
+// Categories of 002.
+const (
+	CategoryContract  = "ContractError"
+	CategoryPolicy    = "PolicyError"
+	CategoryAuth      = "AuthError"
+	CategoryExecution = "ExecutionError"
+	CategorySystem    = "SystemError"
+)
+
+// Severities: an info needs nobody, a warning passes by itself, an error needs the caller, a
+// critical one the operator.
+const (
+	SeverityInfo     = "info"
+	SeverityWarning  = "warning"
+	SeverityError    = "error"
+	SeverityCritical = "critical"
+)
+
+// JSON-RPC codes.
+const (
+	rpcParse   = -32700
+	rpcRequest = -32600
+	rpcParams  = -32602
+)
+
+// table returns the taxonomy of the codes that Toolbus itself uses, by class. A test proves that
+// every constant of taxonomy.go has exactly one row, and every row all its fields.
+func table() []Row {
+	return []Row{
+		{
+			CodeMalformed, InvalidRequest, false, 0, EffectNone,
+			"The request cannot be read",
+			"send one I-JSON or msgpack envelope with the content type that it has",
+			"the sender does not use a Toolbus client, or a proxy cut the body",
+			400, rpcParse, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
+			CodeSchema, InvalidRequest, false, 0, EffectNone,
+			"The request breaks its schema",
+			"correct the places listed in details.violations",
+			"a field is missing, misspelt or has the wrong type",
+			422, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
+			CodeLimit, InvalidRequest, false, 0, EffectNone,
+			"The request is larger or deeper than allowed",
+			"make the request smaller; pass large data by reference",
+			"a document was put into the input instead of a reference to it",
+			413, rpcRequest, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
+			CodeKeyReused, InvalidRequest, false, 0, EffectNone,
+			"The idempotency key belongs to a call with another input",
+			"use a key that depends on the input, or a fresh one",
+			"the key is a constant, or leaves out part of the input",
+			409, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
+			CodeToolUnknown, InvalidRequest, false, 0, EffectNone,
+			"No such tool",
+			"list the tools with toolbus tools, and check the spelling of tool_id",
+			"the tool was never registered, or its id is misspelt",
+			404, rpcParams, GatewayNotImplemented, CategoryContract, SeverityError,
+		}, {
+			CodeFnUnknown, InvalidRequest, false, 0, EffectNone,
+			"The tool has no such function",
+			"use one of the functions that the tool describes",
+			"fn is misspelt, or belongs to another version of the tool",
+			404, rpcParams, GatewayNotImplemented, CategoryContract, SeverityError,
+		}, {
+			CodeIdentity, TerminalError, false, 0, EffectNone,
+			"The caller's identity could not be verified",
+			"refresh the credential, and send the actor_id that it was issued for",
+			"the credential has expired or was issued for another actor",
+			401, 0, GatewayDenied, CategoryAuth, SeverityError,
+		}, {
+			CodeForbidden, TerminalError, false, 0, EffectNone,
+			"The caller may not make this call",
+			"ask for the scope, role or lane that details name, or call another tool",
+			"a role, lane, scope or prohibition of the policy forbids it",
+			403, 0, GatewayDenied, CategoryAuth, SeverityError,
+		}, {
+			CodeCancelled, RetryableError, false, 100, EffectUnknown,
+			"The call was cancelled",
+			"call again with the same key if the result is wanted after all",
+			"the owner of the call cancelled it",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,
+		}, {
+			CodeCancelledUnknown, TerminalError, false, 0, EffectUnknown,
+			"The call was cancelled while it ran; its effect is unknown",
+			"find out whether the effect took place before calling again with a new key",
+			"the owner of the call cancelled it after the tool had started",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityWarning,
+		}, {
+			CodeDryRun, TerminalError, false, 0, EffectNone,
+			"The tool has no dry run",
+			"call without dry_run, or use a tool whose capabilities include it",
+			"the manifest does not declare capabilities.dry_run",
+			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
+		}, {
+			CodeDurability, TerminalError, false, 0, EffectNone,
+			"The deployment cannot run this tool safely",
+			"use a deployment with sync_interval always, or accept_rerun_after_power_loss in the manifest",
+			"a side-effectful tool could run twice after a power cut here",
+			503, 0, GatewayDenied, CategoryPolicy, SeverityCritical,
+		}, {
+			CodeAttempts, TerminalError, false, 0, EffectNone,
+			"The call has used up its attempts",
+			"look into the earlier outcomes, then call with a new key",
+			"every attempt so far ended in a retryable error",
+			409, 0, GatewayDependencyDown, CategoryPolicy, SeverityError,
+		}, {
+			CodeToolDisabled, TerminalError, false, 0, EffectNone,
+			"The tool may not be called now",
+			"ask the tool's owner, or use another tool",
+			"the tool is planned, disabled or locked",
+			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodeNotFound, TerminalError, false, 0, EffectNone,
+			"There is no such call",
+			"use the reference that the accepted message named; outcomes are kept for the tool's retention",
+			"the reference is wrong, belongs to somebody else, or has expired",
+			404, rpcParams, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
+			CodeTimeout, RetryableError, true, 200, EffectUnknown,
+			"The call did not end before its deadline",
+			"call again with the same key, and with a larger timeout_ms",
+			"the tool is slow or its queue is long",
+			504, 0, GatewayTimeout, CategoryPolicy, SeverityWarning,
+		}, {
+			CodeTimeoutUnknown, TerminalError, false, 0, EffectUnknown,
+			"The call did not end before its deadline; its effect is unknown",
+			"find out whether the effect took place before calling again with a new key",
+			"a side-effectful tool was cut off while it ran",
+			504, 0, GatewayTimeout, CategoryPolicy, SeverityError,
+		}, {
+			CodeUpstream, RetryableError, true, 500, EffectUnknown,
+			"A service behind the tool failed",
+			"call again with the same key after details.retry_after_ms",
+			"the upstream service is down, overloaded or unreachable",
+			502, 0, GatewayDependencyDown, CategoryExecution, SeverityWarning,
+		}, {
+			CodeCapacity, RetryableError, true, 1000, EffectNone,
+			"No capacity for this call now",
+			"call again with the same key after details.retry_after_ms",
+			"a rate or concurrency limit is reached",
+			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
+		}, {
+			CodeStoreFull, RetryableError, true, 5000, EffectNone,
+			"The call log is full",
+			"call again later; the operator must enlarge the calls bucket or shorten retention",
+			"more calls are kept than the bucket has room for",
+			503, 0, GatewayDependencyDown, CategorySystem, SeverityCritical,
+		}, {
+			CodeAuditLag, RetryableError, true, 2000, EffectNone,
+			"The audit record is too far behind to take more calls",
+			"call again later; the operator must check the AUDIT stream",
+			"the audit stream is full or its projector is stuck",
+			503, 0, GatewayDependencyDown, CategorySystem, SeverityCritical,
+		}, {
+			CodeJoiners, RetryableError, true, 1000, EffectUnknown,
+			"Too many callers wait for this call already",
+			"ask for its result later, with the same key",
+			"very many callers share one idempotency key",
+			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
+		}, {
+			CodeToolFault, RetryableError, true, 200, EffectUnknown,
+			"The tool failed",
+			"call again once with the same key; report it to the tool's owner if it repeats",
+			"a fault in the tool",
+			500, 0, GatewayInternalError, CategoryExecution, SeverityError,
+		}, {
+			CodeToolFaultAgain, TerminalError, false, 0, EffectUnknown,
+			"The tool failed again",
+			"report it to the tool's owner",
+			"a fault in the tool that running again does not mend",
+			500, 0, GatewayInternalError, CategoryExecution, SeverityCritical,
+		}, {
+			CodeToolUnknownState, TerminalError, false, 0, EffectUnknown,
+			"The tool ended without saying whether its effect took place",
+			"find out whether the effect took place before calling again with a new key",
+			"the tool or its executor died while a side-effectful call ran",
+			500, 0, GatewayInternalError, CategoryExecution, SeverityCritical,
+		}, {
+			CodeUnavailable, RetryableError, true, 1000, EffectNone,
+			"The tool is not available now",
+			"call again with the same key later, or start executors for its pool",
+			"no healthy executor offers the tool",
+			503, 0, GatewayDependencyDown, CategorySystem, SeverityError,
+		}, {
+			CodeLost, TerminalError, false, 0, EffectUnknown,
+			"The call was lost: executors took it five times and none came back",
+			"look at the dead letter of the call, and report it to the tool's owner",
+			"the call brings its executor down",
+			500, 0, GatewayInternalError, CategorySystem, SeverityCritical,
+		}, {
+			CodeVersion, TerminalError, false, 0, EffectNone,
+			"No single version of the tool fits the request",
+			"ask for one of the versions named in the message",
+			"the range matches no version, or several equally well",
+			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
+		}, {
+			CodeOutput, TerminalError, false, 0, EffectUnknown,
+			"The tool's output breaks its own schema",
+			"report it to the tool's owner, with details.violations",
+			"the tool and its manifest do not agree",
+			502, 0, GatewayInternalError, CategoryContract, SeverityCritical,
+		}, {
+			CodeOutputLimit, TerminalError, false, 0, EffectUnknown,
+			"The tool's output is larger than allowed",
+			"ask for less, or have limits.output_bytes_max of the tool raised",
+			"the result is larger than the manifest foresees",
+			502, 0, GatewayInternalError, CategoryContract, SeverityError,
+		}, {
+			CodeToolProtocol, TerminalError, false, 0, EffectUnknown,
+			"An answer does not follow the protocol",
+			"report it to the tool's owner",
+			"something other than one well-formed answer came back",
+			502, 0, GatewayInternalError, CategoryContract, SeverityCritical,
+		}, {
+			CodeChecksum, TerminalError, false, 0, EffectUnknown,
+			"A payload does not match its checksum",
+			"send the payload again in a new call; the operator must check the store",
+			"the payload was damaged or replaced in the store",
+			502, 0, GatewayInternalError, CategorySystem, SeverityCritical,
+		}, {
+			CodePayloadMissing, TerminalError, false, 0, EffectUnknown,
+			"A payload is not in the store any more",
+			"send the payload again in a new call",
+			"the payload has expired, or was never completely written",
+			410, 0, GatewayInternalError, CategorySystem, SeverityError,
+		},
+	}
+}
+
+// defaults returns the rows of the classes: what holds for a code that Toolbus does not know,
+// so for the subcodes of tools.
+func defaults() map[Class]Row {
+	return map[Class]Row{
+		ClassRequest: {
+			"", InvalidRequest, false, 0, EffectUnknown, "The tool refused the request",
+			"correct the input as the message says", "the input is not what the tool can work on",
+			400, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
+		},
+		ClassAuth: {
+			"", TerminalError, false, 0, EffectUnknown, "The tool was not authorised",
+			"renew the credential that the tool uses, or its permissions", "an upstream refused the tool's credential",
+			403, 0, GatewayDenied, CategoryAuth, SeverityError,
+		},
+		ClassPrecondition: {
+			"", TerminalError, false, 0, EffectUnknown, "A precondition of the tool does not hold",
+			"bring about what the message names, then call with a new key", "a resource is missing or in the wrong state",
+			412, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		},
+		ClassTimeout: {
+			"", RetryableError, true, 200, EffectUnknown, "The tool ran out of time",
+			"call again with the same key, and with a larger timeout_ms", "the tool or its upstream is slow",
+			504, 0, GatewayTimeout, CategoryPolicy, SeverityWarning,
+		},
+		ClassUpstream: {
+			"", RetryableError, true, 500, EffectUnknown, "A service behind the tool failed",
+			"call again with the same key after details.retry_after_ms", "the upstream service is down, overloaded or unreachable",
+			502, 0, GatewayDependencyDown, CategoryExecution, SeverityWarning,
+		},
+		ClassCapacity: {
+			"", RetryableError, true, 1000, EffectUnknown, "The tool has no capacity now",
+			"call again with the same key after details.retry_after_ms", "a rate or concurrency limit is reached",
+			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
+		},
+		ClassTool: {
+			"", RetryableError, true, 200, EffectUnknown, "The tool failed",
+			"call again once with the same key; report it to the tool's owner if it repeats", "a fault in the tool",
+			500, 0, GatewayInternalError, CategoryExecution, SeverityError,
+		},
+		ClassContract: {
+			"", TerminalError, false, 0, EffectUnknown, "The tool and the request do not agree on the contract",
+			"bring the versions into line", "agent and tool use different versions",
+			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
+		},
+		ClassData: {
+			"", TerminalError, false, 0, EffectUnknown, "The tool's data is damaged",
+			"repair the data that the message names", "stored data failed a check",
+			422, 0, GatewayInternalError, CategoryExecution, SeverityError,
+		},
+	}
+}

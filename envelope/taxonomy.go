@@ -1,0 +1,145 @@
+package envelope
+
+import "strings"
+
+// Code names an error precisely; its prefix is its class (000 §5).
+type Code string
+
+// Class is the stable prefix of a Code; it decides whether running again can help.
+type Class string
+
+// The nine classes of the taxonomy.
+const (
+	ClassRequest      Class = "I-REQ"
+	ClassAuth         Class = "A-AUTH"
+	ClassPrecondition Class = "P-PRECOND"
+	ClassTimeout      Class = "R-TIMEOUT"
+	ClassUpstream     Class = "R-UPSTREAM"
+	ClassCapacity     Class = "R-CAP"
+	ClassTool         Class = "S-TOOL"
+	ClassContract     Class = "C-CONTRACT"
+	ClassData         Class = "D-DATA"
+)
+
+// The codes that Toolbus itself uses. A tool may add subcodes to a class, never redefine it.
+const (
+	CodeMalformed        Code = "I-REQ-MALFORMED"
+	CodeSchema           Code = "I-REQ-SCHEMA"
+	CodeLimit            Code = "I-REQ-LIMIT"
+	CodeKeyReused        Code = "I-REQ-KEY_REUSED"
+	CodeToolUnknown      Code = "I-REQ-TOOL_UNKNOWN"
+	CodeFnUnknown        Code = "I-REQ-FN_UNKNOWN"
+	CodeIdentity         Code = "A-AUTH-IDENTITY"
+	CodeForbidden        Code = "A-AUTH-FORBIDDEN"
+	CodeCancelled        Code = "P-PRECOND-CANCELLED"
+	CodeCancelledUnknown Code = "P-PRECOND-CANCELLED_RUNNING"
+	CodeDryRun           Code = "P-PRECOND-DRY_RUN"
+	CodeDurability       Code = "P-PRECOND-DURABILITY"
+	CodeAttempts         Code = "P-PRECOND-ATTEMPTS"
+	CodeToolDisabled     Code = "P-PRECOND-TOOL_DISABLED"
+	CodeNotFound         Code = "P-PRECOND-NOT_FOUND"
+	CodeTimeout          Code = "R-TIMEOUT-001"
+	CodeTimeoutUnknown   Code = "R-TIMEOUT-002"
+	CodeUpstream         Code = "R-UPSTREAM-001"
+	CodeCapacity         Code = "R-CAP-001"
+	CodeStoreFull        Code = "R-CAP-STORE"
+	CodeAuditLag         Code = "R-CAP-AUDIT"
+	CodeJoiners          Code = "R-CAP-JOINERS"
+	CodeToolFault        Code = "S-TOOL-001"
+	CodeToolFaultAgain   Code = "S-TOOL-002"
+	CodeToolUnknownState Code = "S-TOOL-UNKNOWN"
+	CodeUnavailable      Code = "S-TOOL-UNAVAILABLE"
+	CodeLost             Code = "S-TOOL-LOST"
+	CodeVersion          Code = "C-CONTRACT-VERSION"
+	CodeOutput           Code = "C-CONTRACT-OUTPUT"
+	CodeOutputLimit      Code = "C-CONTRACT-OUTPUT_LIMIT"
+	CodeToolProtocol     Code = "C-CONTRACT-PROTOCOL"
+	CodeChecksum         Code = "D-DATA-CHECKSUM"
+	CodePayloadMissing   Code = "D-DATA-PAYLOAD_MISSING"
+)
+
+// Class returns the class of c, or "" when c has no known class.
+func (c Code) Class() Class {
+	for _, class := range classes {
+		if strings.HasPrefix(string(c), string(class)+"-") {
+			return class
+		}
+	}
+	return ""
+}
+
+// classes holds the known classes. None is a prefix of another one.
+var classes = [...]Class{
+	ClassRequest, ClassAuth, ClassPrecondition, ClassTimeout, ClassUpstream, ClassCapacity, ClassTool, ClassContract, ClassData,
+}
+
+// The table by code, and what holds for a class. Neither changes.
+var (
+	rows      = byCode(table())
+	classRows = defaults()
+)
+
+func byCode(rows []Row) map[Code]Row {
+	m := make(map[Code]Row, len(rows))
+	for _, r := range rows {
+		m[r.Code] = r
+	}
+	return m
+}
+
+// Codes returns the taxonomy of Toolbus's own codes, in the order of the documentation.
+func Codes() []Row { return table() }
+
+// Lookup returns the row of c. It is total: a code that Toolbus does not know has the row of its
+// class, and one without a known class that of a tool fault.
+func Lookup(c Code) Row {
+	if r, ok := rows[c]; ok {
+		return r
+	}
+	class := c.Class()
+	if class == "" {
+		class = ClassTool
+	}
+	r := classRows[class]
+	r.Code = c
+	return r
+}
+
+// Status returns the one outcome that c stands for.
+func (c Code) Status() Status { return Lookup(c).Status }
+
+// Retryable reports whether the same request may be made again with the same key.
+func (c Code) Retryable() bool { return c.Status() == RetryableError }
+
+// AutoRetry reports whether a client may do so on its own. It implies Retryable.
+func (c Code) AutoRetry() bool { return Lookup(c).AutoRetry }
+
+// ToolErrorCode returns the code on the wire of a tool's own error: fetch_failed of class
+// R-UPSTREAM is R-UPSTREAM-FETCH_FAILED. What is not a letter or digit becomes "_". A tool cannot
+// produce a code that is Toolbus's own: such a name gets the prefix TOOL_.
+func ToolErrorCode(class Class, name string) Code {
+	if _, known := classRows[class]; !known {
+		class = ClassTool
+	}
+	code := Code(string(class) + "-" + subcode(name))
+	if _, ours := rows[code]; ours {
+		code = Code(string(class) + "-TOOL_" + subcode(name))
+	}
+	return code
+}
+
+func subcode(name string) string {
+	if name == "" {
+		return "UNNAMED"
+	}
+	name = name[:min(len(name), MaxCode-len("P-PRECOND-TOOL_"))]
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}

@@ -1,0 +1,156 @@
+package envelope
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// violations flattens the tree of a failed validation. Containers that only group their causes
+// are left out; a failed combinator (anyOf, oneOf) is listed with what failed under it.
+func violations(root *jsonschema.ValidationError) []Violation {
+	var found []Violation
+	collect(root, &found)
+	slices.SortFunc(found, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
+	})
+	found = slices.Compact(found)
+	return found[:min(len(found), MaxViolations)]
+}
+
+func collect(e *jsonschema.ValidationError, found *[]Violation) {
+	at := pointer(e.InstanceLocation)
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			*found = append(*found, violation(at+"/"+escapePointer(name), "required", "is missing"))
+		}
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			*found = append(*found, violation(at+"/"+escapePointer(name), "additionalProperties", "is not allowed here"))
+		}
+	case *kind.PropertyNames:
+		*found = append(*found, violation(at+"/"+escapePointer(k.Property), "propertyNames", "the name is not allowed"))
+		return
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+	default:
+		*found = append(*found, violation(at, keyword(k), describe(k)))
+	}
+	for _, cause := range e.Causes {
+		collect(cause, found)
+	}
+}
+
+func pointer(location []string) string {
+	var b strings.Builder
+	for _, token := range location {
+		b.WriteByte('/')
+		b.WriteString(escapePointer(token))
+	}
+	return b.String()
+}
+
+func escapePointer(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+}
+
+// keyword is the schema keyword behind k.
+func keyword(k jsonschema.ErrorKind) string {
+	if path := k.KeywordPath(); len(path) > 0 {
+		return path[0]
+	}
+	switch k.(type) {
+	case *kind.Not:
+		return "not"
+	case *kind.FalseSchema:
+		return "false"
+	}
+	return "schema"
+}
+
+// describe says what k demands. It never repeats the value that was found.
+func describe(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Enum:
+		return "must be one of " + list(k.Want)
+	case *kind.Const:
+		return "must be " + list([]any{k.Want})
+	case *kind.Format:
+		return "must be a valid " + k.Want
+	case *kind.Pattern:
+		return "must match " + k.Want
+	case *kind.Not:
+		return "must not match the schema under not"
+	case *kind.FalseSchema:
+		return "is not allowed here"
+	}
+	if s := describeSize(k); s != "" {
+		return s
+	}
+	return describeParts(k)
+}
+
+// describeSize speaks of the rules that compare a size or a number.
+func describeSize(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters, has %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters, has %d", k.Want, k.Got)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d items, has %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d items, has %d", k.Want, k.Got)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d members, has %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %d members, has %d", k.Want, k.Got)
+	case *kind.Minimum:
+		return "must be at least " + k.Want.RatString()
+	case *kind.Maximum:
+		return "must be at most " + k.Want.RatString()
+	case *kind.ExclusiveMinimum:
+		return "must be more than " + k.Want.RatString()
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + k.Want.RatString()
+	case *kind.MultipleOf:
+		return "must be a multiple of " + k.Want.RatString()
+	}
+	return ""
+}
+
+// describeParts speaks of the rules about items, members and alternatives.
+func describeParts(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.UniqueItems:
+		return fmt.Sprintf("items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
+	case *kind.AnyOf:
+		return "matches none of the alternatives"
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 {
+			return "matches more than one of the alternatives"
+		}
+		return "matches none of the alternatives"
+	case *kind.Contains, *kind.MinContains:
+		return "has too few items of the kind demanded"
+	case *kind.MaxContains:
+		return "has too many items of one kind"
+	case *kind.DependentRequired:
+		return fmt.Sprintf("must have %s because it has %s", strings.Join(k.Missing, ", "), k.Prop)
+	}
+	return "breaks the rule " + keyword(k)
+}
+
+func list(values []any) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,284 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// Log is the call log; kv.Log is one.
+type Log = settle.Log
+
+// Catalog finds the tools that this executor can run.
+type Catalog interface {
+	Get(id string) (*tool.Manifest, bool)
+}
+
+// Lease is the hold on one work message. None of its methods proves ownership.
+type Lease interface {
+	Extend()                      // say that the work is alive
+	Ack()                         // the attempt is decided: done
+	HandBack(after time.Duration) // give it to somebody else, not before after
+}
+
+// Replier delivers an outcome to a caller's inbox; it is best effort, callers ask again.
+type Replier interface {
+	Outcome(owner call.Owner, r *envelope.Response)
+}
+
+// Stream takes the chunks of one run. Close waits until all are stored.
+type Stream interface {
+	tool.Sink
+	Close(ctx context.Context) (envelope.Chunks, error)
+}
+
+// Streams opens the stream of a run.
+type Streams interface {
+	Open(s call.State, attempt int, fence uint64, limit int64) Stream
+}
+
+// Payloads holds what is too large to travel inline.
+type Payloads interface {
+	Put(ctx context.Context, data []byte) (envelope.PayloadRef, error)
+	Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error)
+}
+
+// Peers knows which executors live.
+type Peers interface {
+	Gone(ctx context.Context, instance string) bool
+}
+
+// Records keeps what the call log does not: dead letters, and results that came too late.
+type Records interface {
+	Dead(ctx context.Context, m Message, cause *envelope.Error) error
+	LateResult(ctx context.Context, s call.State, attempt int, said envelope.Code, effect envelope.Effect) error
+}
+
+// Hooks observe; any may be nil.
+type Hooks struct {
+	// Run is told when a run starts and returns what to call when it has ended.
+	Run func(ctx context.Context, s call.State, attempt int, req *envelope.Request) (context.Context, func(*envelope.Response))
+	// Pause is called at the named points of the protocol; tests freeze and kill there.
+	Pause func(point string, s call.State)
+}
+
+// Options are what an Executor is made of; all but Hooks and Log are required.
+type Options struct {
+	Instance string // unique per start of a process
+	Catalog  Catalog
+	Adapters map[tool.Transport]tool.Adapter
+	CallLog  Log
+	Replies  Replier
+	Streams  Streams
+	Payloads Payloads
+	Peers    Peers
+	Records  Records
+	Now      func() time.Time // bus time
+	NewNonce func() string
+	Lease    time.Duration // see bus.DefaultLease
+	Hooks    Hooks
+	Logger   *slog.Logger // nil discards
+}
+
+// Executor runs the calls it is handed. Handle is safe for concurrent use; whoever calls it
+// bounds how many run at once.
+type Executor struct {
+	Options
+	mu      sync.Mutex
+	running map[string]*job      // by call id of the log and attempt
+	busy    map[string]int       // runs per tool
+	killed  map[string]time.Time // kills heard since listening, until their deadline
+	since   time.Time            // no kill was missed since then; zero: all may have been
+}
+
+// New returns an Executor.
+func New(o Options) *Executor {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Executor{Options: o, running: map[string]*job{}, busy: map[string]int{}, killed: map[string]time.Time{}}
+}
+
+// Message is a work message: the request event as stored, and the hold on it.
+type Message struct {
+	Entry      call.Entry
+	Deliveries int // 1 on the first
+	Lease      Lease
+}
+
+// How long a message waits before it is looked at again.
+const (
+	retryDelay   = 250 * time.Millisecond // the log could not be reached
+	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here
+	missingDelay = time.Second            // the tool is not here
+)
+
+// Handle sees one work message through the protocol (protocol rules 4–9). When it returns, the
+// message is acknowledged, because its attempt has an outcome, or it is handed back.
+func (e *Executor) Handle(ctx context.Context, m Message) {
+	j, again := e.begin(ctx, m)
+	if j == nil {
+		m.Lease.HandBack(again)
+		return
+	}
+	defer e.end(j)
+
+	step, err := e.take(j)
+	if err == nil {
+		err = e.follow(j, step)
+	}
+	switch {
+	case err == nil, errors.Is(err, settle.ErrGone):
+		e.pause("before-ack", j.state)
+		m.Lease.Ack()
+	case errors.Is(err, errWait):
+		m.Lease.HandBack(e.Lease / 4)
+	default:
+		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
+		m.Lease.HandBack(retryDelay)
+	}
+}
+
+// errWait says that another executor runs the attempt.
+var errWait = errors.New("claimed by a live executor")
+
+// follow does what take found out.
+func (e *Executor) follow(j *job, step call.Step) error {
+	switch step {
+	case call.Run:
+		end, draft := e.run(j)
+		return e.finish(j, end, draft)
+	case call.Adopt:
+		return e.deliver(j)
+	case call.Expire:
+		return e.finish(j, call.Ending{Cause: call.TimedOut}, settle.Draft{})
+	case call.WaitClaim:
+		return errWait
+	case call.AskTool:
+		return e.confirm(j)
+	case call.DeadLetter:
+		return e.bury(j)
+	}
+	return settle.ErrGone // Drop
+}
+
+// take finds the next step, writing the claim where the step needs one. The state in a message
+// delivered for the first time is as good as a read: what is written next proves it.
+func (e *Executor) take(j *job) (call.Step, error) {
+	if j.pickup.Deliveries > 1 || e.mayBeKilled(j) {
+		if err := e.refresh(j); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		j.pickup.Now = call.At(e.Now())
+		step, claim := call.Take(j.state, j.pickup)
+		if step != call.TakeClaim {
+			return step, nil
+		}
+		e.pause("before-claim", j.state)
+		after, err := e.CallLog.Write(j.ctx, claim, nil)
+		var moved *call.Moved
+		switch {
+		case err == nil:
+			j.state, j.claim = after, j.pickup.Nonce
+			e.pause("after-claim", j.state)
+		case errors.As(err, &moved):
+			j.state = moved.State
+		default:
+			return 0, err
+		}
+	}
+}
+
+func (e *Executor) refresh(j *job) error {
+	last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
+	if err != nil {
+		return err
+	}
+	if last.State.Empty() {
+		return settle.ErrGone
+	}
+	j.state = last.State
+	return nil
+}
+
+// finish decides the attempt and delivers what stands.
+func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
+	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
+	e.pause("before-decide", j.state)
+	o, err := settle.Decide(j.ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+	if err != nil {
+		return err
+	}
+	j.state = o.State
+	e.pause("after-decide", j.state)
+	if !o.Won && end.Cause == call.ToolEnded && o.Attempt.Decision.Code != end.Error {
+		if err := e.Records.LateResult(j.ctx, o.State, j.attempt, end.Error, end.Effect); err != nil {
+			return err
+		}
+	}
+	e.reply(j, o)
+	return nil
+}
+
+// deliver hands out the outcome that is stored already.
+func (e *Executor) deliver(j *job) error {
+	o, err := settle.Load(j.ctx, e.CallLog, j.state, j.attempt)
+	if err != nil {
+		return err
+	}
+	e.reply(j, o)
+	return nil
+}
+
+func (e *Executor) reply(j *job, o settle.Outcome) {
+	e.pause("before-reply", j.state)
+	e.Replies.Outcome(o.Attempt.Owner, o.For(o.Attempt.Owner.CallID, false))
+}
+
+// confirm ends a side-effectful attempt whose executor is gone: the tool's lookup may confirm
+// the effect, and nothing else may be concluded from it.
+func (e *Executor) confirm(j *job) error {
+	m, adapter, fault := e.find(j)
+	if fault != nil || !m.Capability.Lookup {
+		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
+	}
+	ctx, cancel := e.untilDue(j)
+	defer cancel()
+	inv, fault := e.invocation(ctx, j, m)
+	if fault != nil {
+		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
+	}
+	res, found, err := adapter.Lookup(ctx, m, inv)
+	if err != nil || !found {
+		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
+	}
+	end, draft := e.outcome(j, m, res, nil)
+	if end.Error == "" {
+		end.Cause = call.Confirmed
+	}
+	return e.finish(j, end, draft)
+}
+
+// bury keeps a poison call among the dead letters, then decides it lost.
+func (e *Executor) bury(j *job) error {
+	cause := envelope.NewError(envelope.CodeLost, "")
+	if err := e.Records.Dead(j.ctx, j.message, cause); err != nil {
+		return err
+	}
+	return e.finish(j, call.Ending{Cause: call.Poisoned}, settle.Draft{Error: cause})
+}
+
+func (e *Executor) pause(point string, s call.State) {
+	if e.Hooks.Pause != nil {
+		e.Hooks.Pause(point, s)
+	}
+}

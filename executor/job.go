@@ -1,0 +1,164 @@
+package executor
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// job is one work message in progress. Handle owns it; only kill is shared.
+type job struct {
+	ctx      context.Context // ends when the executor gives up, not at the deadline
+	message  Message
+	state    call.State
+	attempt  int
+	pickup   call.Pickup
+	claim    string // nonce of our claim; "" without one
+	fence    uint64
+	req      *envelope.Request
+	inputRef *envelope.PayloadRef
+	earlier  []call.Outcome
+	enqueued time.Time // bus time of admission
+	started  time.Time // bus time the tool was started
+
+	mu      sync.Mutex
+	kill    context.CancelCauseFunc
+	running bool
+}
+
+func (j *job) setKill(kill context.CancelCauseFunc) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.kill = kill
+}
+
+func (j *job) setRunning() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.running = true
+}
+
+// key names an attempt among those of this executor.
+func key(id string, attempt int) string { return id + "." + strconv.Itoa(attempt) }
+
+// begin registers the message. It returns no job when the same attempt is in hand here already,
+// or when its tool has all the runs it may have; again says when to look at it next.
+func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Duration) {
+	body, req, err := parse(m.Entry)
+	if err != nil { // cannot be: only admission writes these, and it wrote valid JSON
+		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
+		return nil, e.Lease
+	}
+	j = &job{
+		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, req: req,
+		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
+		pickup: call.Pickup{
+			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
+			By: e.Instance, Nonce: e.NewNonce(),
+			Gone: func(instance string) bool { return e.Peers.Gone(ctx, instance) },
+		},
+	}
+	if j.earlier == nil {
+		j.earlier = []call.Outcome{}
+	}
+	j.started = j.enqueued
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k := key(j.state.ID, j.attempt)
+	if e.running[k] != nil {
+		return nil, e.Lease
+	}
+	tm, ok := e.Catalog.Get(j.state.Tool)
+	switch {
+	case !ok:
+		return nil, missingDelay
+	case e.busy[j.state.Tool] >= tm.Limits.Concurrency:
+		return nil, busyDelay
+	}
+	e.running[k] = j
+	e.busy[j.state.Tool]++
+	return j, 0
+}
+
+func (e *Executor) end(j *job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.running, key(j.state.ID, j.attempt))
+	if e.busy[j.state.Tool]--; e.busy[j.state.Tool] == 0 {
+		delete(e.busy, j.state.Tool)
+	}
+}
+
+// maxKilled bounds how many kills are remembered.
+const maxKilled = 10_000
+
+// Listening says that no kill is missed from now on. Call it once kills are subscribed to, and
+// again after every interruption: first deliveries admitted before are looked up in the log.
+func (e *Executor) Listening() {
+	now := e.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.since = now
+	clear(e.killed)
+}
+
+// Kill ends the run of an attempt, which has been decided by a cancel, and reports whether its
+// tool was running here. A kill for work that has not arrived yet is remembered until the
+// attempt's deadline due.
+func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
+	now := e.Now()
+	e.mu.Lock()
+	if len(e.killed) >= maxKilled {
+		clear(e.killed)
+		e.since = now
+	}
+	maps.DeleteFunc(e.killed, func(_ string, due time.Time) bool { return due.Before(now) })
+	e.killed[key(id, attempt)] = due
+	j := e.running[key(id, attempt)]
+	e.mu.Unlock()
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.kill != nil {
+		j.kill(errKilled)
+	}
+	return j.running
+}
+
+// mayBeKilled reports whether the attempt was cancelled, or may have been unheard.
+func (e *Executor) mayBeKilled(j *job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, heard := e.killed[key(j.state.ID, j.attempt)]
+	return heard || j.enqueued.Before(e.since.Add(killSlack))
+}
+
+// killSlack covers the difference between the server's clock, which dates admissions, and ours.
+const killSlack = 100 * time.Millisecond
+
+// Extend says for every message in hand that its work is alive. Call it every third of a lease.
+func (e *Executor) Extend() {
+	e.mu.Lock()
+	leases := make([]Lease, 0, len(e.running))
+	for _, j := range e.running {
+		leases = append(leases, j.message.Lease)
+	}
+	e.mu.Unlock()
+	for _, l := range leases {
+		l.Extend()
+	}
+}
+
+// Running returns how many messages are in hand.
+func (e *Executor) Running() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.running)
+}

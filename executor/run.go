@@ -1,0 +1,204 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// Causes of the end of a run's context.
+var (
+	errDeadline = errors.New("deadline passed")
+	errKilled   = errors.New("killed by a cancel")
+)
+
+// run runs the tool until it ends, its deadline passes or it is killed, and says how the
+// attempt should end. When run returns, the tool and all its processes are gone.
+func (e *Executor) run(j *job) (call.Ending, settle.Draft) {
+	m, adapter, fault := e.find(j)
+	if fault != nil {
+		return unrunnable(fault)
+	}
+	ctx, cancel := e.untilDue(j)
+	defer cancel()
+	ctx, ended := e.observe(ctx, j)
+	inv, fault := e.invocation(ctx, j, m)
+	if fault != nil {
+		return unrunnable(fault)
+	}
+	stream := e.Streams.Open(j.state, j.attempt, j.fence, m.Limits.OutputBytes)
+	j.started = e.Now()
+	j.setRunning()
+	res, err := adapter.Execute(ctx, m, inv, stream)
+	e.pause("after-effect", j.state)
+	chunks, streamErr := stream.Close(ctx)
+	if err == nil && streamErr != nil {
+		err = streamErr
+	}
+	end, draft := e.outcome(j, m, res, failure(adapter, m, err))
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		end.Cause = interrupted(cause, end.Cause)
+	}
+	if chunks.Count > 0 {
+		draft.Chunks = &chunks
+	}
+	ended(draft, end)
+	return end, draft
+}
+
+// interrupted says how a run ended whose context ended first.
+func interrupted(cause error, otherwise call.Cause) call.Cause {
+	switch {
+	case errors.Is(cause, errDeadline):
+		return call.TimedOut
+	case errors.Is(cause, errKilled):
+		return call.Cancelled
+	}
+	return otherwise
+}
+
+func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft) {
+	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}
+}
+
+// Fault is an error that knows what it is in the taxonomy; streams return such errors.
+type Fault interface {
+	error
+	Fault() *envelope.Error
+}
+
+// failure maps the error of a run to the taxonomy; nil stays nil.
+func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
+	if err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[Fault](err); ok {
+		return known.Fault()
+	}
+	return a.ClassifyError(m, err)
+}
+
+// outcome turns what a run produced into an ending and its draft. A result is checked against
+// the tool's own response schema first: what does not fit is the tool's fault.
+func (e *Executor) outcome(j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error) (call.Ending, settle.Draft) {
+	d := settle.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
+	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
+	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
+	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
+	if fault == nil {
+		fault = e.checkOutput(j, m, res, &d)
+	}
+	if fault != nil {
+		d.Error, end.Error, end.Effect = fault, fault.Code, fault.Details.Effect
+		if end.Effect == "" {
+			end.Effect = envelope.EffectUnknown
+		}
+		return end, d
+	}
+	sum := sha256.Sum256(res.Output)
+	end.Output = hex.EncodeToString(sum[:])
+	return end, d
+}
+
+func (e *Executor) checkOutput(j *job, m *tool.Manifest, res tool.Result, d *settle.Draft) *envelope.Error {
+	fn, ok := m.Functions[j.req.Fn]
+	if !ok {
+		return envelope.NewError(envelope.CodeFnUnknown, "")
+	}
+	if bad := fn.Response.Validate(res.Output); len(bad) > 0 {
+		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
+	}
+	if len(res.Output) <= envelope.MaxInline {
+		d.Output = res.Output
+		return nil
+	}
+	ref, err := e.Payloads.Put(j.ctx, res.Output)
+	if err != nil {
+		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
+			WithCause(err.Error()).WithEffect(envelope.EffectApplied)
+	}
+	d.OutputRef = &ref
+	return nil
+}
+
+// find returns the tool of the admitted version and its adapter.
+func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
+	m, ok := e.Catalog.Get(j.state.Tool)
+	if !ok {
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
+	}
+	if m.Semver != j.state.Version {
+		return nil, nil, envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
+	}
+	a, ok := e.Adapters[m.Transport]
+	if !ok {
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor has no adapter for transport "+string(m.Transport))
+	}
+	return m, a, nil
+}
+
+// invocation builds what the adapter gets, fetching a large input.
+func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, *envelope.Error) {
+	input := j.req.Input
+	if j.inputRef != nil {
+		data, err := e.Payloads.Get(ctx, *j.inputRef)
+		if err != nil {
+			return tool.Invocation{}, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error()).WithEffect(envelope.EffectNone)
+		}
+		input = data
+	}
+	a, _ := j.state.Attempt(j.attempt)
+	j.fence = call.Fence(j.state, j.pickup)
+	return tool.Invocation{
+		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.req.Fn,
+		Input: input, Context: j.req.Context, IdempotencyKey: j.req.Constraints.IdempotencyKey,
+		Attempt: j.attempt, Fence: j.fence, Deadline: a.Due(), DryRun: j.req.DryRun,
+	}, nil
+}
+
+// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable.
+func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
+	a, _ := j.state.Attempt(j.attempt)
+	ctx, kill := context.WithCancelCause(j.ctx)
+	timer := time.AfterFunc(a.Due().Sub(e.Now()), func() { kill(errDeadline) })
+	j.setKill(kill)
+	return ctx, func() { timer.Stop(); kill(nil) }
+}
+
+func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {
+	if e.Hooks.Run == nil {
+		return ctx, func(settle.Draft, call.Ending) {}
+	}
+	ctx, done := e.Hooks.Run(ctx, j.state, j.attempt, j.req)
+	return ctx, func(d settle.Draft, end call.Ending) {
+		status := envelope.Success
+		if end.Error != "" {
+			status = end.Error.Status()
+		}
+		done(&envelope.Response{Status: status, Error: d.Error, Metrics: d.Metrics})
+	}
+}
+
+// parse reads the request out of a work message.
+func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
+	var body call.RequestBody
+	if err := json.Unmarshal(entry.Body, &body); err != nil {
+		return body, nil, fmt.Errorf("work message: %w", err)
+	}
+	req := new(envelope.Request)
+	if err := json.Unmarshal(body.Request, req); err != nil {
+		return body, nil, fmt.Errorf("work message: %w", err)
+	}
+	return body, req, nil
+}

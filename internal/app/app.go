@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Options are common to both processes.
+type Options struct {
+	URL      string
+	Topology bus.TopologyOptions
+	KV       kv.LogOptions
+	Lease    time.Duration // default bus.DefaultLease
+	Skew     time.Duration // added to the local clock; for tests
+	Logger   *slog.Logger  // nil discards
+	Trace    Tracer        // zero observes nothing
+	Connect  []nats.Option
+}
+
+// Conn is an open bus with everything on it that both processes need.
+type Conn struct {
+	Options
+	NC       *nats.Conn
+	JS       jetstream.JetStream
+	Log      *kv.Log
+	Clock    *bus.Clock
+	Payloads *streaming.Payloads
+	Instance string
+	nonces   atomic.Uint64
+}
+
+// Connect dials the bus, creates or verifies the topology, and measures the bus clock.
+func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Lease <= 0 {
+		o.Lease = bus.DefaultLease
+	}
+	nc, err := bus.Dial(o.URL, name, o.Connect...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := open(ctx, nc, o)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	if err := bus.Ensure(ctx, js, o.Topology); err != nil {
+		return nil, err
+	}
+	log, err := kv.OpenLog(ctx, js, o.KV)
+	if err != nil {
+		return nil, err
+	}
+	local := func() time.Time { return time.Now().Add(o.Skew) }
+	clock, err := bus.NewClock(ctx, js, local)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{
+		Options: o, NC: nc, JS: js, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
+		Payloads: OpenPayloads(js),
+	}, nil
+}
+
+// OpenPayloads binds to the payload store.
+func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
+	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), subjects.PayloadsPrefix, envelope.MaxPayload)
+}
+
+// NewNonce returns a nonce that no other writer ever uses.
+func (c *Conn) NewNonce() string {
+	return c.Instance + "." + strconv.FormatUint(c.nonces.Add(1), 36)
+}
+
+// Close ends the connection after what was published has left.
+func (c *Conn) Close() {
+	_ = c.NC.FlushTimeout(time.Second) // best effort: a dead connection has nothing to flush to
+	c.NC.Close()
+}
+
+// clockInterval is how often the bus clock is measured again.
+const clockInterval = 30 * time.Second

@@ -1,0 +1,219 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// DispatcherOptions tune a dispatcher process.
+type DispatcherOptions struct {
+	Registry *tool.Registry
+	Fsync    bool          // the server syncs before it acknowledges
+	AuditLag time.Duration // see dispatcher.Options
+	Version  string        // of the product, for service discovery
+	Ready    func()        // called once it serves; may be nil
+	Pause    func(point string, s call.State)
+}
+
+// RunDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
+// guardian and projector stop, the connection is flushed by its owner.
+func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
+	store := &storeGauge{}
+	killer := &killer{nc: c.NC}
+	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.
+	var d *dispatcher.Dispatcher
+	projector, from, err := bus.NewProjector(ctx, c.NC, c.JS, func() uint64 { _, oldest := d.Watching(); return oldest })
+	if err != nil {
+		return err
+	}
+	follower := bus.NewFollower(c.JS)
+	health := &health{projector: projector, follower: follower, store: store, now: c.Clock.Now}
+	d = dispatcher.New(dispatcher.Options{
+		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
+		Health: health, Gate: gate{c}, Killer: killer, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Fsync: o.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
+	})
+
+	// Whatever serves requests in hand outlives the intake.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, background := errgroup.WithContext(background)
+	g.Go(func() error { return d.Run(background) })
+	g.Go(func() error { projector.Run(background); return nil })
+	g.Go(func() error {
+		return follower.Run(background, from, func(o bus.Observed) {
+			d.Observe(background, o.Kind, o.Attempt, o.State)
+			projector.Observe(background, o)
+		})
+	})
+	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
+	g.Go(func() error { store.run(background, c.JS); return nil })
+	if err := serve(ctx, background, c, d, o); err != nil {
+		stop()
+		return errors.Join(err, g.Wait())
+	}
+	stop()
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// serve answers requests until ctx ends, or something in the background fails.
+func serve(ctx, background context.Context, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
+	svc, err := bus.Serve(background, c.NC, o.Version, endpoints(c, d, o))
+	if err != nil {
+		return err
+	}
+	intake, err := bus.Listen(background, c.NC, func(ctx context.Context, in bus.Incoming) {
+		d.Handle(ctx, &dispatcher.Incoming{
+			Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, ContentType: in.ContentType, InputRef: in.InputRef,
+			Body: in.Body, Reply: in.Reply, Received: c.Clock.Now(),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	select {
+	case <-ctx.Done():
+	case <-background.Done():
+	}
+	intake.Stop()
+	return svc.Stop()
+}
+
+// replies puts the dispatcher's and executor's answers on the bus.
+type replies struct{ bus *bus.Replies }
+
+func (r replies) Accepted(to dispatcher.Inbox, a *envelope.Accepted) {
+	r.bus.Accepted(to.Reply, to.ContentType, a)
+}
+
+func (r replies) Outcome(to dispatcher.Inbox, resp *envelope.Response) {
+	r.bus.Outcome(to.Reply, to.ContentType, resp)
+}
+
+// health tells admission how the deployment is.
+type health struct {
+	projector *bus.Projector
+	follower  *bus.Follower
+	store     *storeGauge
+	now       func() time.Time
+}
+
+func (h *health) AuditLag() time.Duration {
+	now := h.now()
+	return max(h.projector.Lag(now), h.follower.Behind(now))
+}
+
+func (h *health) StoreFull() bool { return h.store.full.Load() }
+
+// storeGauge watches how full the call log is. Admission stops at the high-water mark, so that
+// decisions always find room.
+type storeGauge struct{ full atomic.Bool }
+
+const (
+	gaugeInterval = time.Second
+	highWater     = 85 // per cent
+)
+
+func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream) {
+	tick := time.NewTicker(gaugeInterval)
+	defer tick.Stop()
+	for {
+		if stream, err := js.Stream(ctx, subjects.CallsStream); err == nil {
+			i := stream.CachedInfo()
+			g.full.Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// gate appends the gate's own audit records.
+type gate struct{ c *Conn }
+
+func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope.Request, e *envelope.Error) (string, error) {
+	id := "gate." + g.c.NewNonce()
+	r := audit.Record{
+		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.Tenant, Actor: in.Actor,
+		ToolName: in.Tool, Contract: audit.ContractVersion, Policies: map[string]string{},
+		Status: e.Code.Status(), Code: e.Code, Effect: envelope.EffectNone,
+	}
+	if req != nil {
+		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
+		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
+		r.ArgumentsHash = envelope.ArgumentsHash(req.Input)
+	} else {
+		r.ArgumentsHash = envelope.ArgumentsHash(in.Body)
+	}
+	return id, bus.Gate(ctx, g.c.JS, id, r)
+}
+
+// killer tells executors of cancels.
+type killer struct{ nc *nats.Conn }
+
+// kill is the message of a cancel on the bus.
+type kill struct {
+	ID      string      `json:"id"`
+	Attempt int         `json:"attempt"`
+	Due     call.UnixMS `json:"due"`
+}
+
+// Executors that run the call answer; one that does not answer is asked again.
+const (
+	killAnswer = 150 * time.Millisecond
+	killTries  = 3
+)
+
+func (k *killer) Kill(ctx context.Context, id string, attempt int, due time.Time) bool {
+	data, err := json.Marshal(kill{ID: id, Attempt: attempt, Due: call.At(due)})
+	if err != nil {
+		return false
+	}
+	for range killTries {
+		once, cancel := context.WithTimeout(ctx, killAnswer)
+		msg, err := k.nc.RequestWithContext(once, subjects.Kill(id), data)
+		cancel()
+		if err == nil {
+			return string(msg.Data) == killedRunning
+		}
+	}
+	return false
+}
+
+const killedRunning = "running"
+
+// chunkSource opens the stored chunks of one call.
+func chunkSource(store *streaming.Store, s call.State) streaming.StoreSource {
+	return streaming.NewStoreSource(store, func(r streaming.Run) string {
+		a, _ := s.Attempt(r.Attempt)
+		return subjects.Chunk(s.Tenant, a.Owner.Actor, s.ID, r.Attempt, r.Fence)
+	})
+}

@@ -1,0 +1,10 @@
+// Package app is the only place where the parts of Toolbus meet: it connects to the bus, builds
+// a dispatcher or an executor out of the pure cores and the NATS adapters, and runs them with
+// everything they need around them.
+//
+// A tour, from the leaves: envelope (what travels), subjects (where), call (the protocol as pure
+// functions), settle (deciding), tool (what a tool is), audit (what auditors are told); bus, kv
+// and streaming put these on NATS; tool/process and tool/native run tools; dispatcher and
+// executor are the two halves of a call. Here, [Connect] opens the bus, [RunDispatcher] and
+// [RunExecutor] are the two processes, and each says in which order it shuts down.
+package app

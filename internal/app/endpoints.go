@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// endpoints are what the service of a dispatcher answers.
+func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.Endpoint {
+	store := streaming.NewStore(c.JS, subjects.ChunksStream)
+	return []bus.Endpoint{
+		endpoint(subjects.OpResult, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
+			r, a, refusal := d.Result(ctx, tenant, actor, dispatcher.Query(q))
+			return bus.ResultAnswer{Response: r, Accepted: a}, refusal
+		}),
+		endpoint(subjects.OpCancel, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
+			a, refusal := d.Cancel(ctx, tenant, actor, dispatcher.Query(q))
+			return bus.CancelAnswer(a), refusal
+		}),
+		endpoint(subjects.OpWhy, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
+			sentence, refusal := d.Why(ctx, tenant, actor, dispatcher.Query(q))
+			return bus.WhyAnswer{Sentence: sentence}, refusal
+		}),
+		endpoint(subjects.OpDescribe, func(_ context.Context, _, _ string, q bus.Describe) (any, *envelope.Error) {
+			return bus.Description{NowUnixMS: c.Clock.Now().UnixMilli(), Tools: describe(o.Registry, q.Tool)}, nil
+		}),
+		endpoint(subjects.OpChunks, func(ctx context.Context, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
+			return chunks(ctx, d, store, tenant, actor, q)
+		}),
+	}
+}
+
+// endpoint decodes the question, which is as untrusted as any other message.
+func endpoint[Q any](op string, handle func(ctx context.Context, tenant, actor string, q Q) (any, *envelope.Error)) bus.Endpoint {
+	return bus.Endpoint{Op: op, Handle: func(ctx context.Context, tenant, actor string, body []byte) (any, *envelope.Error) {
+		var q Q
+		if err := json.Unmarshal(body, &q, json.RejectUnknownMembers(true)); err != nil {
+			return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+		}
+		return handle(ctx, tenant, actor, q)
+	}}
+}
+
+// maxChunkBytes bounds one answer; it leaves room for its encoding below the server's limit.
+const maxChunkBytes = 512 << 10
+
+func chunks(ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Store, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
+	s, refusal := d.State(ctx, tenant, actor, dispatcher.Query{Ref: q.Ref, CallID: q.CallID})
+	if refusal != nil {
+		return nil, refusal
+	}
+	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
+	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), maxChunkBytes))
+	switch {
+	case errors.Is(err, streaming.ErrExpired):
+		return bus.ChunksAnswer{Expired: true}, nil
+	case err != nil:
+		return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read").WithCause(err.Error())
+	}
+	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body()}, nil
+}
+
+// describe lists the tools; with an id, that one with its schemas.
+func describe(r *tool.Registry, id string) []bus.ToolInfo {
+	if id != "" {
+		m, ok := r.Get(id)
+		if !ok {
+			return nil
+		}
+		return []bus.ToolInfo{toolInfo(m, true)}
+	}
+	list := []bus.ToolInfo{}
+	for _, m := range r.List() {
+		list = append(list, toolInfo(m, false))
+	}
+	return list
+}
+
+func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
+	info := bus.ToolInfo{
+		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
+		Status: string(m.Status), Determinism: string(m.Determinism), Transport: string(m.Transport), Pool: m.Pool,
+		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun,
+		TimeoutDefaultMS: m.Limits.TimeoutDefault.Milliseconds(), TimeoutMaxMS: m.Limits.TimeoutMax.Milliseconds(),
+		Functions: map[string]bus.FnInfo{},
+	}
+	for name, fn := range m.Functions {
+		f := bus.FnInfo{Description: fn.Description}
+		if schemas {
+			f.Request, f.Response = fn.Request.Raw(), fn.Response.Raw()
+		}
+		info.Functions[name] = f
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Errors)) {
+		spec := m.Errors[name]
+		info.Errors = append(info.Errors, bus.ToolErrorInfo{
+			Code: envelope.ToolErrorCode(spec.Class, spec.Name), ToolCode: spec.Name, HTTPStatus: spec.HTTPStatus,
+			Message: spec.Message, Fix: spec.Fix,
+		})
+	}
+	return info
+}

@@ -1,0 +1,221 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// ExecutorOptions tune an executor process.
+type ExecutorOptions struct {
+	Registry *tool.Registry
+	Adapters map[tool.Transport]tool.Adapter
+	Pool     string        // default "default"
+	Slots    int           // calls at once; default 16
+	Drain    time.Duration // how long calls in hand may take to finish at shutdown; default 10 s
+	Ready    func()
+	Pause    func(point string, s call.State)
+}
+
+// RunExecutor works until ctx ends. Shutdown order: no more pulls, calls in hand finish or, after
+// Drain, are killed and handed back, heartbeats stop, the connection is flushed by its owner.
+func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
+	if o.Pool == "" {
+		o.Pool = "default"
+	}
+	if o.Slots <= 0 {
+		o.Slots = 16
+	}
+	if o.Drain <= 0 {
+		o.Drain = 10 * time.Second
+	}
+	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
+	if err != nil {
+		return err
+	}
+	e := executor.New(executor.Options{
+		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
+		Replies: owners{bus.NewReplies(c.NC, c.Logger)}, Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
+		Payloads: c.Payloads, Peers: pools, Records: records{c}, Now: c.Clock.Now, NewNonce: c.NewNonce, Lease: c.Lease,
+		Hooks: executor.Hooks{Run: c.Trace.Run, Pause: o.Pause}, Logger: c.Logger,
+	})
+	workers, err := bus.NewWorkers(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w bus.Work) {
+		e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
+	})
+	if err != nil {
+		return err
+	}
+	return run(ctx, c, o, e, workers, pools)
+}
+
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *bus.Workers, pools *kv.Pools) error {
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { killed(e, msg) })
+	if err != nil {
+		return fmt.Errorf("listen for kills: %w", err)
+	}
+	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	e.Listening()
+	if err := pools.Beat(ctx, o.Pool, c.Instance); err != nil {
+		return err
+	}
+	// Calls in hand outlive the intake by at most Drain.
+	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { beat(hand, c, o, e, pools); return nil })
+	g.Go(func() error { c.Clock.Run(hand, clockInterval); return nil })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-hand.Done():
+			return nil
+		}
+		t := time.NewTimer(o.Drain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			stop()
+		case <-hand.Done():
+		}
+		return nil
+	})
+	if o.Ready != nil {
+		o.Ready()
+	}
+	workers.Run(hand, ctx, c.NC)
+	stop()
+	_ = kills.Unsubscribe() // gone with the connection otherwise
+	return g.Wait()
+}
+
+// beat says every third of a lease that this executor and the work in its hands are alive.
+func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools) {
+	status := c.NC.StatusChanged(nats.CONNECTED)
+	defer c.NC.RemoveStatusListener(status)
+	tick := time.NewTicker(c.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-status:
+			e.Listening()
+			pools.Reconnected()
+		case <-tick.C:
+		}
+		e.Extend()
+		once, cancel := context.WithTimeout(ctx, c.Lease/3)
+		if err := pools.Beat(once, o.Pool, c.Instance); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("heartbeat", "err", err)
+		}
+		cancel()
+	}
+}
+
+func killed(e *executor.Executor, msg *nats.Msg) {
+	var k kill
+	if json.Unmarshal(msg.Data, &k) != nil {
+		return
+	}
+	if e.Kill(k.ID, k.Attempt, k.Due.Time()) {
+		_ = msg.Respond([]byte(killedRunning)) // asked again otherwise
+	}
+}
+
+// owners answers the caller whose request opened an attempt.
+type owners struct{ bus *bus.Replies }
+
+func (r owners) Outcome(o call.Owner, resp *envelope.Response) {
+	r.bus.Outcome(o.Reply, o.ContentType, resp)
+}
+
+// streams opens the chunk stream of a run when its first chunk comes.
+type streams struct{ store *streaming.Store }
+
+func (s streams) Open(st call.State, attempt int, fence uint64, limit int64) executor.Stream {
+	a, _ := st.Attempt(attempt)
+	return &stream{
+		store: s.store, limit: limit,
+		subject: subjects.Chunk(st.Tenant, a.Owner.Actor, st.ID, attempt, fence),
+	}
+}
+
+type stream struct {
+	store   *streaming.Store
+	subject string
+	limit   int64
+	writer  *streaming.Writer
+}
+
+// Emit implements tool.Sink.
+func (s *stream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+	if s.writer == nil {
+		s.writer = streaming.NewWriter(ctx, s.store, s.subject, streaming.WriterOptions{MaxBytes: s.limit})
+	}
+	return fault(s.writer.Emit(ctx, kind, data))
+}
+
+// Close implements executor.Stream.
+func (s *stream) Close(ctx context.Context) (envelope.Chunks, error) {
+	if s.writer == nil {
+		return envelope.Chunks{}, nil
+	}
+	chunks, err := s.writer.Close(ctx)
+	return chunks, fault(err)
+}
+
+// streamFault is a stream's error with its place in the taxonomy.
+type streamFault struct{ error }
+
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return streamFault{err}
+}
+
+// Unwrap returns the stream's own error.
+func (f streamFault) Unwrap() error { return f.error }
+
+// Fault implements executor.Fault.
+func (f streamFault) Fault() *envelope.Error {
+	code := envelope.CodeStoreFull
+	switch {
+	case errors.Is(f, streaming.ErrOutputLimit), errors.Is(f, streaming.ErrChunkSize):
+		code = envelope.CodeOutputLimit
+	case errors.Is(f, streaming.ErrInvalid):
+		code = envelope.CodeToolProtocol
+	}
+	return envelope.NewError(code, "").WithCause(f.Error()).WithEffect(envelope.EffectUnknown)
+}
+
+// records keeps dead letters and late results.
+type records struct{ c *Conn }
+
+func (r records) Dead(ctx context.Context, m executor.Message, cause *envelope.Error) error {
+	return bus.Bury(ctx, r.c.JS, bus.DeadLetter{
+		Cause: cause, State: m.Entry.State, Attempt: m.Entry.Attempt, Body: m.Entry.Body, Time: r.c.Clock.Now().UTC(),
+	})
+}
+
+func (r records) LateResult(ctx context.Context, s call.State, attempt int, said envelope.Code, effect envelope.Effect) error {
+	return bus.Gate(ctx, r.c.JS, "late."+r.c.NewNonce(), audit.Late(s, attempt, said, effect, r.c.Clock.Now()))
+}

@@ -1,0 +1,211 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Log writes and reads the call log. Its methods are safe for concurrent use.
+type Log struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	expiry call.Expiry
+	answer time.Duration
+}
+
+// LogOptions tune a Log; the zero value is the default.
+type LogOptions struct {
+	Expiry call.Expiry   // default call.DefaultExpiry
+	Answer time.Duration // how long to wait for one answer of the server; default 2 s
+}
+
+// OpenLog binds to the calls bucket, which must exist (see bus.Topology).
+func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
+	stream, err := js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return nil, fmt.Errorf("call log: %w", err)
+	}
+	if o.Expiry == (call.Expiry{}) {
+		o.Expiry = call.DefaultExpiry
+	}
+	if o.Answer <= 0 {
+		o.Answer = 2 * time.Second
+	}
+	return &Log{js: js, stream: stream, expiry: o.Expiry, answer: o.Answer}, nil
+}
+
+// Write appends e if the log has not moved since the state that e was derived from, and returns
+// the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
+// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull], or
+// [call.ErrUnsure] when ctx ended first.
+func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	msg, err := l.message(e, body)
+	if err != nil {
+		return call.State{}, err
+	}
+	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
+		seq, err := l.publish(ctx, msg)
+		switch {
+		case err == nil:
+			return call.Fold(e, seq), nil
+		case errors.Is(err, call.ErrFull), errors.Is(err, errTooLarge):
+			return call.State{}, err
+		}
+		state, settled, err := l.resolve(ctx, e)
+		if settled {
+			return state, err
+		}
+		if !pause(ctx, backoff) {
+			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
+		}
+	}
+}
+
+var errTooLarge = errors.New("event is larger than the server takes")
+
+// publish sends msg once. The server refuses it when the log has moved, and drops it when it
+// has it already.
+func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.answer)
+	defer cancel()
+	ack, err := l.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case errors.Is(err, nats.ErrMaxPayload):
+		return 0, errTooLarge
+	}
+	var api *jetstream.APIError
+	if errors.As(err, &api) && storeFull(api) {
+		return 0, fmt.Errorf("%w: %s", call.ErrFull, api.Description)
+	}
+	return 0, err
+}
+
+// Codes of the server that mean "no room": stream limits, account limits, ingest queue.
+func storeFull(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case 10023, 10047, 10077, 10122, 10167:
+		return true
+	}
+	return false
+}
+
+// resolve settles a write whose answer was not a plain yes, by looking for its nonce in the
+// log. settled is false when the log has not moved: then the write may be tried again.
+func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, settled bool, err error) {
+	last, err := l.Read(ctx, e.State.Tool, e.State.ID)
+	switch {
+	case err != nil:
+		return call.State{}, false, err
+	case last.State.Wrote(e):
+		return last.State, true, nil
+	case last.State.Seq != e.State.Seq:
+		return call.State{}, true, &call.Moved{State: last.State}
+	}
+	return call.State{}, false, nil
+}
+
+// Read returns the last event of the log of (tool, id); the zero Entry when it is empty. An
+// error means that the log could not be read, never that it is empty.
+func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.answer)
+	defer cancel()
+	msg, err := l.stream.GetLastMsgForSubject(ctx, subjects.Key{Tool: tool, ID: id}.Filter())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return call.Entry{}, nil
+	}
+	if err != nil {
+		return call.Entry{}, fmt.Errorf("read call log: %w", err)
+	}
+	return entry(msg)
+}
+
+// Get returns the event at seq; the zero Entry when it has expired.
+func (l *Log) Get(ctx context.Context, seq uint64) (call.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.answer)
+	defer cancel()
+	msg, err := l.stream.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return call.Entry{}, nil
+	}
+	if err != nil {
+		return call.Entry{}, fmt.Errorf("read call log at %d: %w", seq, err)
+	}
+	return entry(msg)
+}
+
+func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
+	e, err := DecodeEvent(msg.Header)
+	if err != nil {
+		return call.Entry{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
+	}
+	return call.Entry{
+		State: call.Fold(e, msg.Sequence), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: msg.Time,
+	}, nil
+}
+
+// DecodeEvent reads the event of a stored message from its header.
+func DecodeEvent(h nats.Header) (call.Event, error) {
+	var e call.Event
+	raw := h.Get(subjects.HeaderEvent)
+	if raw == "" {
+		return e, errors.New("no event header")
+	}
+	if err := json.Unmarshal([]byte(raw), &e); err != nil {
+		return e, fmt.Errorf("event header: %w", err)
+	}
+	return e, nil
+}
+
+func (l *Log) message(e call.Event, body []byte) (*nats.Msg, error) {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID}
+	msg := nats.NewMsg(eventSubject(key, e))
+	msg.Data = body
+	msg.Header = nats.Header{
+		subjects.HeaderEvent:                    {string(raw)},
+		jetstream.MsgIDHeader:                   {e.State.ID + "." + e.Nonce},
+		jetstream.MsgTTLHeader:                  {strconv.Itoa(int(l.expiry.TTL(e) / time.Second))},
+		jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(e.State.Seq, 10)},
+		jetstream.ExpectedLastSubjSeqSubjHeader: {key.Filter()},
+	}
+	return msg, nil
+}
+
+func eventSubject(key subjects.Key, e call.Event) string {
+	switch e.Kind {
+	case call.Requested:
+		a, _ := e.State.Attempt(e.Attempt)
+		return key.Request(e.Attempt, e.State.Version, string(a.Priority), e.State.Pool)
+	case call.Claimed:
+		return key.Claim(e.Attempt)
+	case call.Decided:
+		return key.Outcome(e.Attempt)
+	}
+	return key.Join(e.Attempt)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

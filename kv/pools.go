@@ -1,0 +1,104 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Pools knows which executors live. Every executor beats; a beat that is not renewed expires.
+// Its methods are safe for concurrent use.
+type Pools struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	ttl    time.Duration
+
+	mu    sync.Mutex
+	seen  map[string]verdict
+	since time.Time // connected without interruption since then
+}
+
+type verdict struct {
+	gone bool
+	at   time.Time
+}
+
+// OpenPools binds to the pools bucket. A beat lives for lease, in whole seconds, at least one.
+func OpenPools(ctx context.Context, js jetstream.JetStream, lease time.Duration) (*Pools, error) {
+	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	if err != nil {
+		return nil, fmt.Errorf("pools: %w", err)
+	}
+	return &Pools{js: js, stream: stream, ttl: max(time.Second, lease.Round(time.Second)), seen: map[string]verdict{}, since: time.Now()}, nil
+}
+
+// Reconnected says that the connection was interrupted: beats may have expired unrenewed, so
+// nobody is said to be gone before they had the time to beat again.
+func (p *Pools) Reconnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+	clear(p.seen)
+}
+
+// Beat says that the executor instance of pool lives.
+func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
+	_, err := p.js.PublishMsg(ctx, &nats.Msg{
+		Subject: subjects.PoolSubject(pool, instance),
+		Data:    []byte(instance),
+		Header:  nats.Header{jetstream.MsgTTLHeader: {strconv.Itoa(int(p.ttl / time.Second))}},
+	})
+	if err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	return nil
+}
+
+// freshVerdict is how long an answer about an instance is used again.
+const freshVerdict = 250 * time.Millisecond
+
+// Gone reports whether the instance (as named by [Instance]) has stopped beating. When the
+// bucket cannot be read it says no: a live claim must not be taken over.
+func (p *Pools) Gone(ctx context.Context, instance string) bool {
+	p.mu.Lock()
+	v, ok := p.seen[instance]
+	settled := time.Since(p.since) > p.ttl
+	p.mu.Unlock()
+	if !settled {
+		return false
+	}
+	if ok && time.Since(v.at) < freshVerdict {
+		return v.gone
+	}
+	gone := p.look(ctx, instance)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.seen) > 10_000 {
+		clear(p.seen)
+	}
+	p.seen[instance] = verdict{gone: gone, at: time.Now()}
+	return gone
+}
+
+func (p *Pools) look(ctx context.Context, instance string) bool {
+	pool, name, ok := strings.Cut(instance, "/")
+	if !ok {
+		return true // not a name of ours: nobody beats under it
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := p.stream.GetLastMsgForSubject(ctx, subjects.PoolSubject(pool, name))
+	return errors.Is(err, jetstream.ErrMsgNotFound)
+}
+
+// Instance names an executor of a pool.
+func Instance(pool, name string) string { return pool + "/" + name }

@@ -1,0 +1,199 @@
+// Package settle ends attempts and finds their outcomes: the one piece of code with which
+// executor, deadline timer, guardian and canceller decide. What may be decided is a pure
+// function, [call.Decide]; this package repeats it against the log until an outcome stands,
+// its own or another's, and builds the response that is stored.
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Log is the call log as deciders need it; kv.Log is one.
+type Log interface {
+	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
+	Read(ctx context.Context, tool, id string) (call.Entry, error)
+	Get(ctx context.Context, seq uint64) (call.Entry, error)
+}
+
+// ErrGone means that the log holds the attempt no more, or another in its place: there is
+// nothing to decide and nothing to deliver.
+var ErrGone = errors.New("the attempt is not in the log")
+
+// Draft is what a decider knows of the response besides the code: a tool's result or error.
+type Draft struct {
+	Output      jsontext.Value
+	OutputRef   *envelope.PayloadRef
+	Error       *envelope.Error
+	SideEffects []jsontext.Value
+	Warnings    []string
+	Metrics     envelope.Metrics
+	Chunks      *envelope.Chunks
+}
+
+// Outcome is the outcome of one attempt as it stands in the log. Won reports whether this
+// decider wrote it.
+type Outcome struct {
+	State    call.State
+	Attempt  call.Attempt
+	Response *envelope.Response
+	Won      bool
+}
+
+// Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
+// that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
+// them at hand; nil makes Decide read them. Errors: ErrGone; call.ErrFull and call.ErrUnsure as
+// the log gave them; nothing is known then, and the caller tries again later.
+func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome) (Outcome, error) {
+	for {
+		ruling := call.Decide(s, n, admitted, end)
+		if ruling.Gone {
+			return Outcome{}, ErrGone
+		}
+		if !ruling.Do {
+			return Load(ctx, log, s, n)
+		}
+		if n > 1 && earlier == nil {
+			var err error
+			if earlier, err = carried(ctx, log, s, n); err != nil {
+				return Outcome{}, err
+			}
+		}
+		response := respond(ruling, d)
+		body, err := encode(response, earlier)
+		if err != nil {
+			return Outcome{}, err
+		}
+		after, err := log.Write(ctx, ruling.Event, body)
+		var moved *call.Moved
+		switch {
+		case err == nil:
+			return own(after, n, response), nil
+		case errors.As(err, &moved):
+			s = moved.State
+		default:
+			return Outcome{}, err
+		}
+	}
+}
+
+// own returns the outcome that was just written, at the position it got.
+func own(s call.State, n int, r *envelope.Response) Outcome {
+	a, _ := s.Attempt(n)
+	r.Provenance.AuditEventID = AuditID(a.Decision.Seq)
+	return Outcome{State: s, Attempt: a, Response: r, Won: true}
+}
+
+// Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
+// event or, when that has expired, in a later one.
+func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
+	a, ok := s.Attempt(n)
+	if !ok || a.Decision == nil {
+		return Outcome{}, ErrGone
+	}
+	entry, err := log.Get(ctx, a.Decision.Seq)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if len(entry.Body) == 0 {
+		if entry, err = holder(ctx, log, s); err != nil {
+			return Outcome{}, err
+		}
+	}
+	stored, ok, err := entry.Outcome(n)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if !ok {
+		return Outcome{}, ErrGone
+	}
+	r, fault := envelope.DecodeResponse(envelope.ContentJSON, stored.Response)
+	if fault != nil {
+		return Outcome{}, fmt.Errorf("stored outcome at %d: %s", stored.Seq, fault.Message)
+	}
+	r.Provenance.AuditEventID = AuditID(stored.Seq)
+	return Outcome{State: s, Attempt: a, Response: r}, nil
+}
+
+// carried returns the outcomes of the attempts before n.
+func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
+	a, _ := s.Attempt(n)
+	entry, err := log.Get(ctx, a.Admitted)
+	if err != nil {
+		return nil, err
+	}
+	return entry.Outcomes()
+}
+
+// holder returns the newest entry of the log that has a body with earlier outcomes.
+func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
+	last, err := log.Read(ctx, s.Tool, s.ID)
+	if err != nil || len(last.Body) > 0 || last.State.Empty() {
+		return last, err
+	}
+	return log.Get(ctx, last.State.Last().Admitted)
+}
+
+// AuditID names the log position of a decision; it is the same whenever it is told.
+func AuditID(seq uint64) string { return fmt.Sprintf("calls.%d", seq) }
+
+func respond(ruling call.Ruling, d Draft) *envelope.Response {
+	s := ruling.Event.State
+	a, _ := s.Attempt(ruling.Event.Attempt)
+	p := envelope.Provenance{
+		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest,
+		Attempt: a.N, Fence: a.Decision.Fence, Final: true, Chunks: d.Chunks,
+	}
+	d.Metrics.Attempts = a.N
+	if ruling.Code != "" {
+		r := envelope.Failure(a.Owner.CallID, failure(ruling, d.Error), p, d.Metrics)
+		r.SideEffects, r.Warnings = d.SideEffects, d.Warnings
+		return r
+	}
+	p.OutputRef = d.OutputRef
+	return &envelope.Response{
+		CallID: a.Owner.CallID, Status: envelope.Success, Output: d.Output, SideEffects: d.SideEffects,
+		Warnings: d.Warnings, Metrics: d.Metrics, Provenance: p,
+	}
+}
+
+// failure keeps the tool's own error where the ruling agrees with it; otherwise it states the
+// ruling and keeps what the tool said as its cause.
+func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
+	if said != nil && said.Code == ruling.Code {
+		return said.WithEffect(ruling.Effect)
+	}
+	e := envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect)
+	if said == nil {
+		return e
+	}
+	e.Details.ToolCode, e.Details.Stderr = said.Details.ToolCode, said.Details.Stderr
+	return e.WithCause(string(said.Code) + ": " + said.Message)
+}
+
+func encode(r *envelope.Response, earlier []call.Outcome) ([]byte, error) {
+	raw, err := envelope.EncodeResponse(envelope.ContentJSON, r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(call.OutcomeBody{Response: raw, Earlier: earlier})
+	if err != nil {
+		return nil, fmt.Errorf("outcome body: %w", err)
+	}
+	return body, nil
+}
+
+// For returns the outcome as callID is told it: under its own call id. Replayed marks an answer
+// that was decided before it was asked for.
+func (o Outcome) For(callID string, replayed bool) *envelope.Response {
+	r := *o.Response
+	r.CallID, r.Provenance.Replayed = callID, replayed
+	return &r
+}

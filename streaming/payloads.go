@@ -1,0 +1,132 @@
+package streaming
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// What can be wrong with a payload.
+var (
+	// ErrMissing means that the payload is not stored: never, or no longer.
+	ErrMissing = errors.New("streaming: payload is missing")
+	// ErrChecksum means that what is stored is not what the reference names.
+	ErrChecksum = errors.New("streaming: payload does not match its checksum")
+	// ErrTooLarge means that the payload exceeds the limit.
+	ErrTooLarge = errors.New("streaming: payload too large")
+	// ErrReference means that the reference is malformed.
+	ErrReference = errors.New("streaming: malformed payload reference")
+)
+
+// partSize is how payloads are cut into messages. It is part of the stored form: changing it
+// makes stored payloads unreadable.
+const partSize = 512 << 10
+
+// Payloads keeps large payloads under their SHA-256, cut into parts of partSize:
+//
+//	<prefix>.<sha256, hex>.<part, from 0>
+//
+// The stream keeps one message per subject and drops it some time after it was last put. So
+// putting the same content again stores nothing twice and renews its time, readers are never
+// disturbed, and a lookup is one message get per part. It is safe for concurrent use.
+type Payloads struct {
+	store    *Store
+	prefix   string
+	maxBytes int64
+}
+
+// NewPayloads returns the payloads of a stream that keeps one message per subject. maxBytes bounds
+// one payload.
+func NewPayloads(store *Store, prefix string, maxBytes int64) *Payloads {
+	return &Payloads{store: store, prefix: prefix, maxBytes: maxBytes}
+}
+
+// Put stores data and returns its reference. It tries until ctx ends: what is uncertain is simply
+// put again.
+func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
+	if int64(len(data)) > p.maxBytes {
+		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
+	}
+	sum := sha256.Sum256(data)
+	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data))}
+	for part := range parts(ref) {
+		from := part * partSize
+		to := min(from+partSize, ref.Bytes)
+		if err := p.putPart(ctx, p.subject(ref, part), data[from:to]); err != nil {
+			return envelope.PayloadRef{}, err
+		}
+	}
+	return ref, nil
+}
+
+func (p *Payloads) putPart(ctx context.Context, subject string, data []byte) error {
+	return untilDone(ctx, func(ctx context.Context) error {
+		_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
+		return err
+	})
+}
+
+// Get returns the payload that ref names, verified.
+func (p *Payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	sum, err := hex.DecodeString(ref.SHA256)
+	switch {
+	case err != nil || len(sum) != sha256.Size || hex.EncodeToString(sum) != ref.SHA256 || ref.Bytes < 0:
+		return nil, fmt.Errorf("%w: %.80q, %d bytes", ErrReference, ref.SHA256, ref.Bytes)
+	case ref.Bytes > p.maxBytes:
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, ref.Bytes, p.maxBytes)
+	}
+	data, err := p.collect(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if got := sha256.Sum256(data); int64(len(data)) != ref.Bytes || got != [sha256.Size]byte(sum) {
+		return nil, fmt.Errorf("%w: %s", ErrChecksum, ref.SHA256)
+	}
+	return data, nil
+}
+
+// collect reads all parts. Memory is allocated when the first part is there.
+func (p *Payloads) collect(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	var data []byte
+	for part := range parts(ref) {
+		body, err := p.getPart(ctx, p.subject(ref, part))
+		if err != nil {
+			return nil, err
+		}
+		if len(body) > partSize {
+			return nil, fmt.Errorf("%w: %s, part %d", ErrChecksum, ref.SHA256, part)
+		}
+		if data == nil {
+			data = make([]byte, 0, ref.Bytes)
+		}
+		data = append(data, body...)
+	}
+	return data, nil
+}
+
+func (p *Payloads) getPart(ctx context.Context, subject string) (body []byte, err error) {
+	err = untilDone(ctx, func(ctx context.Context) error {
+		m, err := p.store.get(ctx, getRequest{LastFor: subject})
+		if err == nil && m == nil {
+			return fmt.Errorf("%w: %s", ErrMissing, subject)
+		}
+		if err == nil {
+			body = m.data
+		}
+		return err
+	})
+	return body, err
+}
+
+func parts(ref envelope.PayloadRef) int64 { return (ref.Bytes + partSize - 1) / partSize }
+
+func (p *Payloads) subject(ref envelope.PayloadRef, part int64) string {
+	return p.prefix + "." + ref.SHA256 + "." + strconv.FormatInt(part, 10)
+}

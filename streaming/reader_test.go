@@ -1,0 +1,463 @@
+package streaming
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// memorySource holds the first stored sample chunks of each run.
+type memorySource struct {
+	mu     sync.Mutex
+	stored map[Run]int
+	fetch  func(at Position) (Frame, error, bool) // answers instead, if ok
+	calls  int
+}
+
+func (s *memorySource) put(run Run, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stored == nil {
+		s.stored = map[Run]int{}
+	}
+	s.stored[run] = n
+}
+
+func (s *memorySource) Fetch(_ context.Context, at Position, maxBytes int) (Frame, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.fetch != nil {
+		if f, err, ok := s.fetch(at); ok {
+			return f, err
+		}
+	}
+	if int(at.Index) >= s.stored[at.Run] {
+		return Frame{}, nil
+	}
+	return frameOf(int(at.Index), min(s.stored[at.Run], int(at.Index)+50)).limit(maxBytes), nil
+}
+
+// offer hands the sample chunks [first, end) to r.
+func offer(r *Reader, run Run, first, end int) {
+	f := frameOf(first, end)
+	r.Offer(run, f.Header(), f.body)
+}
+
+// outcome is what a Writer of n sample chunks returns.
+func outcome(n int) *envelope.Chunks {
+	d := newDigest()
+	for i := range n {
+		d.add(sample(i))
+	}
+	c := d.chunks()
+	return &c
+}
+
+func mustExpect(t *testing.T, r *Reader, from, to int) {
+	t.Helper()
+	if err := expect(t.Context(), r, from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustEnd wants an error from Next, again and again.
+func mustEnd(t *testing.T, r *Reader, want error) {
+	t.Helper()
+	for range 2 {
+		if c, err := r.Next(t.Context()); !errors.Is(err, want) {
+			t.Fatalf("got chunk %d, %v; want %v", c.Index, err, want)
+		}
+	}
+}
+
+// Whatever happens to live frames and however the source lags, the reader yields the exact
+// sequence.
+func TestReaderYieldsExactSequence(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { exactSequence(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func exactSequence(t *testing.T, random *rand.Rand) {
+	source := &memorySource{}
+	r := NewReader(source, ReaderOptions{CallID: "c", Buffer: 200 + random.IntN(4000), FetchBytes: 1 + random.IntN(3000)})
+	n := 1 + random.IntN(400)
+	trouble := random.Float64()
+	source.fetch = func(Position) (Frame, error, bool) {
+		switch x := random.Float64(); {
+		case x < trouble/4:
+			return Frame{}, fmt.Errorf("%w: try again", ErrUnavailable), true
+		case x < trouble/2:
+			return Frame{}, nil, true // a replica that lags
+		}
+		return Frame{}, nil, false
+	}
+	// Only the source's own lock guards random: the writer below waits while it is not its turn.
+	decide := func(p float64) (yes bool, delay time.Duration) {
+		source.mu.Lock()
+		defer source.mu.Unlock()
+		return random.Float64() < p, rand.N(20 * time.Millisecond)
+	}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for first := 0; first < n; {
+			_, delay := decide(1)
+			end := min(n, first+1+int(delay/time.Millisecond))
+			for range 3 { // a frame may be published more than once, before and after it is stored
+				if lost, delay := decide(trouble); !lost {
+					writer.Go(func() { time.Sleep(delay); offer(r, firstRun, first, end) })
+				}
+			}
+			if seen, _ := decide(0.5); seen {
+				time.Sleep(delay)
+			}
+			source.put(firstRun, end)
+			first = end
+		}
+		r.Finish(firstRun, outcome(n))
+	})
+	for i := range n {
+		if slow, delay := decide(trouble / 10); slow {
+			time.Sleep(delay)
+		}
+		got, err := r.Next(t.Context())
+		want := envelope.Chunk{CallID: "c", Index: int64(i), Kind: envelope.ChunkData, Data: sample(i), Fence: firstRun.Fence}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Fatalf("%v %s", err, diff)
+		}
+	}
+	mustEnd(t, r, io.EOF)
+	writer.Wait()
+}
+
+// A chunk is yielded when it is offered: no clock is involved, and no source.
+func TestReaderIsEventDriven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &memorySource{}
+		r := NewReader(source, ReaderOptions{})
+		start := time.Now()
+		time.AfterFunc(time.Hour, func() { offer(r, firstRun, 0, 1) })
+		mustExpect(t, r, 0, 1)
+		if waited := time.Since(start); waited != time.Hour || source.calls != 0 {
+			t.Fatalf("took %v and %d fetches", waited, source.calls)
+		}
+	})
+}
+
+func TestReaderStartsAnewWithNewerRun(t *testing.T) {
+	t.Parallel()
+	for _, newer := range []Run{{1, 8}, {2, 3}} {
+		t.Run(fmt.Sprint(newer), func(t *testing.T) {
+			t.Parallel()
+			source := &memorySource{}
+			r := NewReader(source, ReaderOptions{})
+			offer(r, firstRun, 0, 10)
+			mustExpect(t, r, 0, 5)
+			offer(r, newer, 0, 2)
+			offer(r, firstRun, 10, 20) // a straggler
+			mustExpect(t, r, 0, 2)
+			source.put(newer, 4)
+			r.Finish(newer, outcome(4))
+			offer(r, Run{9, 9}, 0, 1) // there is nothing after the outcome
+			mustExpect(t, r, 2, 4)
+			mustEnd(t, r, io.EOF)
+		})
+	}
+}
+
+// A newer run whose beginning was not seen live is fetched from its beginning.
+func TestReaderFetchesStartOfNewerRun(t *testing.T) {
+	t.Parallel()
+	newer := Run{1, 8}
+	source := &memorySource{}
+	source.put(newer, 30)
+	r := NewReader(source, ReaderOptions{})
+	offer(r, firstRun, 0, 10)
+	mustExpect(t, r, 0, 5)
+	offer(r, newer, 30, 40)
+	mustExpect(t, r, 0, 40)
+}
+
+// The outcome decides which run counts, even against what was seen.
+func TestReaderFollowsOutcome(t *testing.T) {
+	t.Parallel()
+	source := &memorySource{}
+	source.put(firstRun, 20)
+	r := NewReader(source, ReaderOptions{})
+	offer(r, Run{1, 8}, 0, 3)
+	mustExpect(t, r, 0, 2)
+	r.Finish(firstRun, outcome(20))
+	r.Finish(Run{1, 8}, outcome(3)) // only the first call counts
+	mustExpect(t, r, 0, 20)
+	mustEnd(t, r, io.EOF)
+}
+
+func TestReaderFinish(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		chunks *envelope.Chunks
+		read   int // of 10 that were offered, in two frames with a gap after 5
+		want   error
+	}{
+		{"all", outcome(12), 12, io.EOF},
+		{"fewer than seen", outcome(3), 3, io.EOF},
+		{"none", outcome(0), 0, io.EOF},
+		{"without digest", &envelope.Chunks{Count: 12}, 12, io.EOF},
+		{"other digest", &envelope.Chunks{Count: 12, Digest: "00"}, 12, ErrDigest},
+		{"unknown", nil, 5, io.EOF},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			source := &memorySource{}
+			source.put(firstRun, 12)
+			r := NewReader(source, ReaderOptions{})
+			offer(r, firstRun, 0, 5)
+			offer(r, firstRun, 7, 12)
+			r.Finish(firstRun, row.chunks)
+			mustExpect(t, r, 0, row.read)
+			mustEnd(t, r, row.want)
+		})
+	}
+}
+
+// An outcome that counts fewer chunks than were read (a run that was cut off) ends the stream.
+func TestReaderFinishBelowWhatWasRead(t *testing.T) {
+	t.Parallel()
+	r := NewReader(&memorySource{}, ReaderOptions{})
+	offer(r, firstRun, 0, 10)
+	mustExpect(t, r, 0, 8)
+	r.Finish(firstRun, outcome(6))
+	mustEnd(t, r, io.EOF)
+}
+
+func TestReaderResumesByIndex(t *testing.T) {
+	t.Parallel()
+	source := &memorySource{}
+	source.put(firstRun, 100)
+	r := NewReader(source, ReaderOptions{Run: firstRun, Index: 42})
+	mustExpect(t, r, 42, 100)
+	offer(r, firstRun, 90, 110)
+	mustExpect(t, r, 100, 110)
+	r.Finish(firstRun, outcome(110))
+	mustEnd(t, r, io.EOF)
+}
+
+// After Resync the reader asks the source at once; a loss during that very question is asked again.
+func TestReaderResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &memorySource{}
+		r := NewReader(source, ReaderOptions{})
+		offer(r, firstRun, 0, 10)
+		mustExpect(t, r, 0, 10)
+		source.fetch = func(Position) (Frame, error, bool) {
+			source.fetch = nil
+			go func() {
+				source.put(firstRun, 15)
+				r.Resync()
+			}()
+			synctest.Wait()
+			return Frame{}, nil, true
+		}
+		r.Resync()
+		mustExpect(t, r, 10, 15)
+		if calls := source.calls; calls != 2 {
+			t.Fatalf("%d fetches", calls)
+		}
+	})
+}
+
+// However many frames are offered to a reader that does not read, it keeps a bounded number of
+// bytes, and reads all of them later.
+func TestReaderStalled(t *testing.T) {
+	source := &memorySource{}
+	r := NewReader(source, ReaderOptions{})
+	const frames, size = 100_000, 10
+	before := heap()
+	for i := range frames {
+		offer(r, firstRun, i*size, (i+1)*size)
+	}
+	if grown := heap() - before; grown > 4<<20 {
+		t.Fatalf("the heap grew by %d bytes", grown)
+	}
+	if r.assembly.bytes > r.opts.Buffer {
+		t.Fatalf("holds %d bytes", r.assembly.bytes)
+	}
+	source.put(firstRun, frames*size)
+	mustExpect(t, r, 0, frames*size)
+	runtime.KeepAlive(r)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A frame that arrived live but was dropped may not be stored yet; that is no reason to give up.
+func TestReaderWaitsForWhatIsNotYetStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &memorySource{}
+		r := NewReader(source, ReaderOptions{Buffer: 1})
+		offer(r, firstRun, 0, 1)
+		offer(r, firstRun, 1, 2)
+		mustExpect(t, r, 0, 1)
+		time.AfterFunc(time.Hour, func() { source.put(firstRun, 2) })
+		mustExpect(t, r, 1, 2)
+	})
+}
+
+func TestReaderExpired(t *testing.T) {
+	t.Parallel()
+	expired := func(Position) (Frame, error, bool) { return Frame{}, ErrExpired, true }
+	for _, row := range []struct {
+		name  string
+		act   func(*Reader)
+		fetch func(Position) (Frame, error, bool)
+		took  time.Duration
+	}{
+		{"the source knows, gap", func(r *Reader) { offer(r, firstRun, 5, 6) }, expired, 0},
+		{"the source knows, end", func(r *Reader) { r.Finish(firstRun, outcome(5)) }, expired, 0},
+		{"lacks what was before a live frame", func(r *Reader) { offer(r, firstRun, 5, 6) }, nil, 2 * time.Second},
+		{"lacks what the outcome counts", func(r *Reader) { r.Finish(firstRun, outcome(5)) }, nil, 2 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := NewReader(&memorySource{fetch: row.fetch}, ReaderOptions{})
+				row.act(r)
+				start := time.Now()
+				_, err := r.Next(t.Context())
+				took := time.Since(start)
+				if !errors.Is(err, ErrExpired) || took < row.took || took > row.took+time.Second {
+					t.Fatalf("%v after %v", err, took)
+				}
+			})
+		})
+	}
+}
+
+// The time that the source is away does not count against what it lacks.
+func TestReaderPatienceStartsWithAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &memorySource{}
+		start := time.Now()
+		source.fetch = func(Position) (Frame, error, bool) {
+			if since := time.Since(start); since > time.Second && since < 10*time.Second {
+				return Frame{}, ErrUnavailable, true
+			}
+			return Frame{}, nil, false
+		}
+		r := NewReader(source, ReaderOptions{})
+		offer(r, firstRun, 5, 6)
+		time.AfterFunc(11*time.Second, func() { source.put(firstRun, 5) })
+		mustExpect(t, r, 0, 6)
+	})
+}
+
+// While a fetch is being retried, whatever makes it unnecessary is noticed at once.
+func TestReaderPauseEndsEarly(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		act  func(*Reader)
+		want int
+	}{
+		{"the frame comes live", func(r *Reader) { offer(r, firstRun, 0, 5) }, 6},
+		{"a newer run", func(r *Reader) { offer(r, Run{2, 9}, 0, 3) }, 3},
+		{"the outcome counts none", func(r *Reader) { r.Finish(firstRun, outcome(0)) }, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				source := &memorySource{fetch: func(Position) (Frame, error, bool) { return Frame{}, ErrUnavailable, true }}
+				r := NewReader(source, ReaderOptions{})
+				offer(r, firstRun, 5, 6)
+				acted := make(chan time.Time, 1)
+				time.AfterFunc(time.Minute, func() {
+					offer(r, firstRun, 6, 7) // of no help
+					row.act(r)
+					acted <- time.Now()
+				})
+				if row.want > 0 {
+					mustExpect(t, r, 0, row.want)
+				} else {
+					mustEnd(t, r, io.EOF)
+				}
+				if late := time.Since(<-acted); late != 0 {
+					t.Fatalf("%v late", late)
+				}
+			})
+		})
+	}
+}
+
+func TestReaderErrors(t *testing.T) {
+	t.Parallel()
+	denied := errors.New("denied")
+	gap := func(r *Reader) { offer(r, firstRun, 5, 6) }
+	for _, row := range []struct {
+		name  string
+		act   func(*Reader)
+		frame Frame
+		err   error
+		want  error
+	}{
+		{"the source's own", gap, Frame{}, denied, denied},
+		{"the wrong frame", gap, frameOf(3, 4), nil, ErrCorrupt},
+		{"corrupt frame from the source", gap, Frame{first: 0, end: 1, body: []byte("d{\n")}, nil, ErrCorrupt},
+		{"corrupt live frame", func(r *Reader) { r.Offer(firstRun, header("0-0"), []byte("d{\n")) }, Frame{}, nil, ErrCorrupt},
+		{"malformed live frame is lost", func(r *Reader) { r.Offer(firstRun, header("0-1"), []byte("d1\n")); gap(r) }, Frame{}, denied, denied},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			source := &memorySource{fetch: func(Position) (Frame, error, bool) { return row.frame, row.err, true }}
+			r := NewReader(source, ReaderOptions{})
+			row.act(r)
+			mustEnd(t, r, row.want)
+		})
+	}
+}
+
+func TestReaderContext(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		act  func(*Reader)
+	}{
+		{"waiting", func(*Reader) {}},
+		{"pausing", func(r *Reader) { offer(r, firstRun, 5, 6) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				source := &memorySource{fetch: func(Position) (Frame, error, bool) { return Frame{}, ErrUnavailable, true }}
+				r := NewReader(source, ReaderOptions{})
+				row.act(r)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatal(err)
+				}
+				offer(r, firstRun, 0, 5) // and it can go on
+				mustExpect(t, r, 0, 5)
+			})
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package streaming
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// ErrExpired means that the store no longer has chunks that were there: they aged out or were
+// discarded for newer ones.
+var ErrExpired = errors.New("streaming: chunks have expired")
+
+// Position is a place in the chunks of a run. After is a hint for where to look, carried from one
+// Frame to the next Fetch; any value is safe.
+type Position struct {
+	Run   Run
+	Index int64
+	After uint64
+}
+
+// Source hands out stored chunks by index.
+type Source interface {
+	// Fetch returns consecutive chunks of a run from at.Index on: as many as fit into maxBytes
+	// but at least one. The zero Frame means that the chunk is not stored yet. ErrExpired means
+	// that it never will be; an error that is ErrUnavailable is worth another try.
+	Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error)
+}
+
+// maxJoined bounds how many stored frames one Fetch puts together, and so how long it takes.
+const maxJoined = 256
+
+// StoreSource is a Source over the stream that a Writer wrote to. It keeps no state, so one may
+// serve any number of readers.
+type StoreSource struct {
+	store   *Store
+	subject func(Run) string
+}
+
+// NewStoreSource returns a Source for the runs of one call; subject names the subject of each.
+func NewStoreSource(store *Store, subject func(Run) string) StoreSource {
+	return StoreSource{store: store, subject: subject}
+}
+
+// Fetch implements Source.
+func (s StoreSource) Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error) {
+	c := cursor{store: s.store, subject: s.subject(at.Run)}
+	f, err := c.find(ctx, at)
+	if err != nil || f.Len() == 0 {
+		return Frame{}, err
+	}
+	part := f.skip(at.Index).limit(maxBytes)
+	if part.end < f.end {
+		part.after = f.after - 1 // the rest is in the same stored frame
+		return part, nil
+	}
+	return c.join(ctx, part, maxBytes), nil
+}
+
+// cursor reads the stored frames of one subject.
+type cursor struct {
+	store   *Store
+	subject string
+}
+
+// frame turns a stored message into a frame whose hint is its own sequence.
+func (c cursor) frame(m *message, err error) (Frame, error) {
+	if err != nil || m == nil {
+		return Frame{}, err
+	}
+	f, err := ParseFrame(m.header, m.data)
+	f.after = m.sequence
+	return f, err
+}
+
+// next returns the first frame after sequence.
+func (c cursor) next(ctx context.Context, sequence uint64) (Frame, error) {
+	return c.frame(c.store.next(ctx, c.subject, sequence+1))
+}
+
+// find returns the stored frame that holds at.Index; the zero Frame if it is not there yet.
+// A hint is one frame early when it came from a live frame, and right when from a stored one.
+func (c cursor) find(ctx context.Context, at Position) (Frame, error) {
+	f := Frame{after: at.After}
+	for range 2 {
+		next, err := c.next(ctx, f.after)
+		if err != nil || next.has(at.Index) {
+			return next, err
+		}
+		if next.Len() == 0 || next.first > at.Index {
+			break
+		}
+		f = next
+	}
+	return c.search(ctx, at.Index)
+}
+
+// search finds the frame that holds index without a hint, by bisection of the stream sequences
+// between the first frame and the last.
+func (c cursor) search(ctx context.Context, index int64) (Frame, error) {
+	last, err := c.frame(c.store.leader(ctx, getRequest{LastFor: c.subject}))
+	if err != nil || last.end <= index || last.has(index) {
+		return last.ifHas(index), err
+	}
+	low, err := c.next(ctx, 0)
+	if err != nil || low.has(index) {
+		return low, err
+	}
+	if low.first > index {
+		return Frame{}, ErrExpired
+	}
+	for high := last.after; low.after+1 < high; {
+		middle := low.after + (high-low.after)/2
+		f, err := c.next(ctx, middle-1)
+		switch {
+		case err != nil || f.has(index):
+			return f, err
+		case f.Len() > 0 && f.end <= index:
+			low = f
+		default:
+			high = middle
+		}
+	}
+	return Frame{}, ErrExpired
+}
+
+// join appends the frames that follow f as long as they fit into maxBytes. What cannot be read
+// now is left to the next Fetch.
+func (c cursor) join(ctx context.Context, f Frame, maxBytes int) Frame {
+	f.body = slices.Clip(f.body)
+	for range maxJoined {
+		m, err := c.store.direct(ctx, getRequest{Sequence: f.after + 1, NextFor: c.subject})
+		next, err := c.frame(m, err)
+		if err != nil || next.Len() == 0 || next.first != f.end || len(f.body)+len(next.body) > maxBytes {
+			return f
+		}
+		f.body = append(f.body, next.body...)
+		f.end, f.after = next.end, next.after
+	}
+	return f
+}
+
+// ifHas returns the frame if it holds index, else the zero Frame.
+func (f Frame) ifHas(index int64) Frame {
+	if f.has(index) {
+		return f
+	}
+	return Frame{}
+}

@@ -1,0 +1,191 @@
+package streaming
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// headroom is what a message needs beside its body: headers, and those that a direct get or a
+// service adds.
+const headroom = 4 << 10
+
+// ErrUnavailable means that the store did not answer in time; asking again may help.
+var ErrUnavailable = errors.New("streaming: store unavailable")
+
+// Store is one stream as this package uses it: append by compare-and-set, read by subject and
+// sequence. It is safe for concurrent use and holds no resources of its own.
+type Store struct {
+	js     jetstream.JetStream
+	stream string
+	prefix string // of the JetStream API
+}
+
+// NewStore returns a Store over the stream of that name, which somebody else creates. Direct get
+// on it is used if allowed, and never trusted with the answer that something is missing.
+func NewStore(js jetstream.JetStream, stream string) *Store {
+	prefix := jetstream.DefaultAPIPrefix
+	switch o := js.Options(); {
+	case o.APIPrefix != "":
+		prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
+	case o.Domain != "":
+		prefix = "$JS." + o.Domain + ".API."
+	}
+	return &Store{js: js, stream: stream, prefix: prefix}
+}
+
+// message is one stored message.
+type message struct {
+	sequence uint64
+	header   nats.Header
+	data     []byte
+}
+
+// maxFrame implements frameLog.
+func (s *Store) maxFrame() int {
+	return min(maxBody, int(s.js.Conn().MaxPayload())) - headroom
+}
+
+// append implements frameLog.
+func (s *Store) append(ctx context.Context, subject string, f Frame, nonce string, prev uint64) (uint64, error) {
+	return s.publish(ctx, &nats.Msg{
+		Subject: subject,
+		Header: nats.Header{
+			HeaderChunks:   {f.indexes()},
+			HeaderNonce:    {nonce},
+			headerExpected: {strconv.FormatUint(prev, 10)},
+		},
+		Data: f.body,
+	})
+}
+
+// publish sends msg once. Answers that no repetition can change are errRefused.
+func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	msg.Header.Set(jetstream.ExpectedStreamHeader, s.stream)
+	ack, err := s.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if err == nil {
+		return ack.Sequence, nil
+	}
+	if definite(err) {
+		return 0, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return 0, err
+}
+
+// The answers of JetStream that are definite: the message is too large or went to another stream.
+const (
+	codeMessageTooLarge jetstream.ErrorCode = 10054
+	codeOtherStream     jetstream.ErrorCode = 10060
+	codeHeaderTooLarge  jetstream.ErrorCode = 10097
+)
+
+func definite(err error) bool {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		switch api.ErrorCode {
+		case codeMessageTooLarge, codeOtherStream, codeHeaderTooLarge:
+			return true
+		}
+		return false
+	}
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) ||
+		errors.Is(err, nats.ErrBadSubject)
+}
+
+// last implements frameLog. It asks the leader of the stream: a replica may not have it yet.
+func (s *Store) last(ctx context.Context, subject string) (mark, error) {
+	m, err := s.leader(ctx, getRequest{LastFor: subject})
+	if err != nil || m == nil {
+		return mark{}, err
+	}
+	// A malformed frame is a foreign one, which its nonce tells.
+	f, _ := ParseFrame(m.header, m.data)
+	return mark{sequence: m.sequence, nonce: m.header.Get(HeaderNonce), frame: f}, nil
+}
+
+// next returns the first message on subject at or after sequence, nil if there is none.
+func (s *Store) next(ctx context.Context, subject string, sequence uint64) (*message, error) {
+	return s.get(ctx, getRequest{Sequence: max(sequence, 1), NextFor: subject})
+}
+
+// get asks any replica, and the leader if that one does not have it.
+func (s *Store) get(ctx context.Context, req getRequest) (*message, error) {
+	m, err := s.direct(ctx, req)
+	if err != nil || m == nil {
+		return s.leader(ctx, req)
+	}
+	return m, nil
+}
+
+// getRequest is the request of both message get APIs.
+type getRequest struct {
+	Sequence uint64 `json:"seq,omitzero"`
+	LastFor  string `json:"last_by_subj,omitzero"`
+	NextFor  string `json:"next_by_subj,omitzero"`
+}
+
+// direct asks any replica. It returns nil if that one does not have the message.
+func (s *Store) direct(ctx context.Context, req getRequest) (*message, error) {
+	reply, err := s.request(ctx, "DIRECT.GET.", req)
+	if err != nil {
+		return nil, err
+	}
+	sequence, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return nil, nil // a status instead of a message
+	}
+	return &message{sequence: sequence, header: reply.Header, data: reply.Data}, nil
+}
+
+// getResponse is the answer of the leader.
+type getResponse struct {
+	Message *struct {
+		Sequence uint64 `json:"seq"`
+		Header   []byte `json:"hdrs"`
+		Data     []byte `json:"data"`
+	} `json:"message"`
+	Error *jetstream.APIError `json:"error"`
+}
+
+// leader asks the leader of the stream. It returns nil if there is no such message.
+func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
+	reply, err := s.request(ctx, "STREAM.MSG.GET.", req)
+	if err != nil {
+		return nil, err
+	}
+	var r getResponse
+	if err := json.Unmarshal(reply.Data, &r); err != nil {
+		return nil, fmt.Errorf("%w: message get: %w", ErrUnavailable, err)
+	}
+	if r.Error != nil && r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+		return nil, nil
+	}
+	if r.Error != nil {
+		return nil, fmt.Errorf("%w: message get: %w", ErrUnavailable, r.Error)
+	}
+	if r.Message == nil {
+		return nil, fmt.Errorf("%w: message get: empty answer", ErrUnavailable)
+	}
+	m := &message{sequence: r.Message.Sequence, data: r.Message.Data}
+	if len(r.Message.Header) > 0 {
+		m.header, err = nats.DecodeHeadersMsg(r.Message.Header)
+	}
+	return m, err
+}
+
+func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.Msg, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return reply, nil
+}

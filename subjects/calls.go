@@ -1,0 +1,173 @@
+package subjects
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Key names one log in the calls bucket: a tool and an idempotency id. All its names start with
+// the same prefix, so one filter covers the log. Use [Key.Ref] where a comparable value is needed:
+// a parsed key of a very long tool id has no Tool (see the package comment).
+type Key struct {
+	Tool string // tool id, plain
+	ID   string
+	// digest is the tool token of a parsed key whose tool id is not in it.
+	digest string
+}
+
+// Prefix returns the start of the log's keys in the bucket, without the last dot.
+func (k Key) Prefix() string { return k.tool() + "." + Token(k.ID) }
+
+// Ref returns the public reference to the call, which [ParseRef] reads.
+func (k Key) Ref() string { return k.Prefix() }
+
+// Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
+// and it must be the same string in each.
+func (k Key) Filter() string { return callsPrefix + k.Prefix() + ".>" }
+
+// Request returns the subject of the event that admits attempt n; executors pull it.
+func (k Key) Request(n int, version, prio, pool string) string {
+	return k.event(n, KindRequest) + "." + Token(version) + "." + priority(prio) + "." + Token(pool)
+}
+
+// Join returns the subject of the event that binds more callers to attempt n.
+func (k Key) Join(n int) string { return k.event(n, KindJoin) }
+
+// Claim returns the subject of the event by which an executor claims attempt n.
+func (k Key) Claim(n int) string { return k.event(n, KindClaim) }
+
+// Outcome returns the subject of the event that decides attempt n. Decisions share the token x,
+// so that one filter republishes them all.
+func (k Key) Outcome(n int) string { return k.event(n, decisions) + "." + KindOutcome }
+
+const decisions = "x"
+
+func (k Key) event(n int, kind string) string {
+	return callsPrefix + k.Prefix() + "." + strconv.Itoa(n) + "." + kind
+}
+
+func (k Key) tool() string {
+	if k.digest != "" {
+		return k.digest
+	}
+	return Token(k.Tool)
+}
+
+// ParseRef is the inverse of [Key.Ref].
+func ParseRef(ref string) (Key, error) {
+	tool, id, ok := strings.Cut(ref, ".")
+	if !ok {
+		return Key{}, fmt.Errorf("%w: call reference %.120q", errSubject, ref)
+	}
+	key, err := parseKey(tool, id)
+	if err != nil {
+		return Key{}, fmt.Errorf("call reference: %w", err)
+	}
+	return key, nil
+}
+
+func parseKey(tool, id string) (key Key, err error) {
+	if key.ID, err = ParseToken(id); err != nil {
+		return Key{}, err
+	}
+	key.Tool, err = ParseToken(tool)
+	if errors.Is(err, ErrDigested) {
+		return Key{ID: key.ID, digest: tool}, nil
+	}
+	return key, err
+}
+
+// Event is a parsed subject of the call log. Version, Priority and Pool are set for requests.
+type Event struct {
+	Key      Key
+	Attempt  int
+	Kind     string
+	Version  string
+	Priority string
+	Pool     string
+}
+
+var errSubject = errors.New("not a subject of this kind")
+
+// ParseEvent parses a subject made by the methods of [Key].
+func ParseEvent(subject string) (Event, error) {
+	e, err := parseEvent(subject)
+	if err != nil {
+		return Event{}, fmt.Errorf("call event %.300q: %w", subject, err)
+	}
+	return e, nil
+}
+
+func parseEvent(subject string) (e Event, err error) {
+	rest, ok := strings.CutPrefix(subject, callsPrefix)
+	t := strings.Split(rest, ".")
+	if !ok || len(t) < 4 {
+		return e, errSubject
+	}
+	if e.Key, err = parseKey(t[0], t[1]); err != nil {
+		return e, err
+	}
+	if e.Attempt, ok = natural(t[2]); !ok {
+		return e, errSubject
+	}
+	e.Kind = t[3]
+	switch {
+	case e.Kind == KindRequest && len(t) == 7:
+		return e, e.parseRoute(t[4], t[5], t[6])
+	case (e.Kind == KindJoin || e.Kind == KindClaim) && len(t) == 4:
+		return e, nil
+	case e.Kind == decisions && len(t) == 5 && t[4] == KindOutcome:
+		e.Kind = KindOutcome
+		return e, nil
+	}
+	return e, errSubject
+}
+
+func (e *Event) parseRoute(version, prio, pool string) (err error) {
+	if e.Version, err = name(version); err != nil {
+		return err
+	}
+	if e.Priority, err = parseWord(prio); err != nil {
+		return err
+	}
+	e.Pool, err = name(pool)
+	return err
+}
+
+// natural parses a positive decimal in its canonical form.
+func natural(s string) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n > 0 && strconv.Itoa(n) == s
+}
+
+// priority is the token of a priority; none means normal.
+func priority(prio string) string {
+	if prio == "" {
+		prio = "normal"
+	}
+	return word(prio)
+}
+
+// WorkFilter returns the filter of the requests that executors of a pool pull at one priority.
+func WorkFilter(pool, prio string) string {
+	return callsPrefix + "*.*.*." + KindRequest + ".*." + priority(prio) + "." + Token(pool)
+}
+
+// Worker returns the durable name of the consumer behind [WorkFilter].
+func Worker(pool, prio string) string {
+	return "exec_" + Token(pool) + "_" + priority(prio)
+}
+
+// Pool returns the key of an executor's heartbeat in the pools bucket.
+func Pool(pool, executor string) string { return Token(pool) + "." + Token(executor) }
+
+// PoolSubject returns the subject of the key that [Pool] returns.
+func PoolSubject(pool, executor string) string { return poolsPrefix + Pool(pool, executor) }
+
+// ParsePool is the inverse of [Pool]; it also takes the subject of the key.
+func ParsePool(key string) (pool, executor string, err error) {
+	err = parse(strings.TrimPrefix(key, poolsPrefix), "", &pool, &executor)
+	return pool, executor, err
+}

@@ -1,0 +1,187 @@
+package subjects
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	callPrefix  = "tb.call."
+	svcPrefix   = "tb.svc."
+	chunkPrefix = "tb.chunk."
+	auditPrefix = "tb.audit."
+	deadPrefix  = "tb.dead."
+	killPrefix  = "tb.ctl.kill."
+)
+
+// Wildcards that processes subscribe to.
+const (
+	CallWildcard = callPrefix + "*.*.*"
+	KillWildcard = killPrefix + "*"
+)
+
+// Call returns the subject on which an actor of a tenant asks for a call of a tool.
+func Call(tenant, actor, tool string) string {
+	return callPrefix + Token(tenant) + "." + Token(actor) + "." + Token(tool)
+}
+
+// ParseCall is the inverse of [Call].
+func ParseCall(subject string) (tenant, actor, tool string, err error) {
+	err = parse(subject, callPrefix, &tenant, &actor, &tool)
+	return tenant, actor, tool, err
+}
+
+// Service returns the subject of a service operation for an actor of a tenant.
+func Service(op, tenant, actor string) string {
+	return svcPrefix + word(op) + "." + Token(tenant) + "." + Token(actor)
+}
+
+// ServiceWildcard returns the subscription for an operation, whoever asks.
+func ServiceWildcard(op string) string { return svcPrefix + word(op) + ".*.*" }
+
+// ParseService is the inverse of [Service].
+func ParseService(subject string) (op, tenant, actor string, err error) {
+	op, rest, err := cutWord(subject, svcPrefix)
+	if err == nil {
+		err = parse(rest, "", &tenant, &actor)
+	}
+	if err != nil {
+		return "", "", "", err
+	}
+	return op, tenant, actor, nil
+}
+
+// ChunkSource says which run of which call emitted a chunk. A higher Fence is a later run.
+type ChunkSource struct {
+	Tenant  string
+	Actor   string
+	ID      string
+	Attempt int
+	Fence   uint64
+}
+
+// Chunk returns the subject of the chunks of one run.
+func Chunk(tenant, actor, id string, attempt int, fence uint64) string {
+	return chunks(tenant, actor, id) + "." + strconv.Itoa(attempt) + "." + strconv.FormatUint(fence, 10)
+}
+
+// ChunkLive returns the subscription for the chunks of all runs of a call.
+func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
+
+func chunks(tenant, actor, id string) string {
+	return chunkPrefix + Token(tenant) + "." + Token(actor) + "." + Token(id)
+}
+
+// ParseChunk is the inverse of [Chunk].
+func ParseChunk(subject string) (ChunkSource, error) {
+	var c ChunkSource
+	rest, fence, ok := cutLast(subject)
+	rest, attempt, ok2 := cutLast(rest)
+	if !ok || !ok2 {
+		return c, fmt.Errorf("%w: %.300q", errSubject, subject)
+	}
+	if err := parse(rest, chunkPrefix, &c.Tenant, &c.Actor, &c.ID); err != nil {
+		return ChunkSource{}, err
+	}
+	var err error
+	c.Fence, err = strconv.ParseUint(fence, 10, 64)
+	c.Attempt, ok = natural(attempt)
+	if err != nil || !ok || strconv.FormatUint(c.Fence, 10) != fence {
+		return ChunkSource{}, fmt.Errorf("%w: %.300q", errSubject, subject)
+	}
+	return c, nil
+}
+
+func cutLast(s string) (before, last string, ok bool) {
+	i := strings.LastIndexByte(s, '.')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// Audit returns the subject of an audit record; see [AuditFromLog] for src.
+func Audit(src, tenant, event, tool string) string {
+	return auditPrefix + word(src) + "." + Token(tenant) + "." + word(event) + "." + Token(tool)
+}
+
+// ParseAudit is the inverse of [Audit].
+func ParseAudit(subject string) (src, tenant, event, tool string, err error) {
+	src, rest, err := cutWord(subject, auditPrefix)
+	if err != nil {
+		return "", "", "", "", err
+	}
+	t := strings.Split(rest, ".")
+	if len(t) != 3 {
+		return "", "", "", "", fmt.Errorf("%w: %.300q", errSubject, subject)
+	}
+	if event, err = parseWord(t[1]); err == nil {
+		err = parse(t[0]+"."+t[2], "", &tenant, &tool)
+	}
+	if err != nil {
+		return "", "", "", "", err
+	}
+	return src, tenant, event, tool, nil
+}
+
+// Dead returns the subject under which a call that could not be run is kept.
+func Dead(tenant, tool string) string { return deadPrefix + Token(tenant) + "." + Token(tool) }
+
+// ParseDead is the inverse of [Dead].
+func ParseDead(subject string) (tenant, tool string, err error) {
+	err = parse(subject, deadPrefix, &tenant, &tool)
+	return tenant, tool, err
+}
+
+// Kill returns the subject that tells the executor of a call to end it.
+func Kill(id string) string { return killPrefix + Token(id) }
+
+// ParseKill is the inverse of [Kill].
+func ParseKill(subject string) (id string, err error) {
+	err = parse(subject, killPrefix, &id)
+	return id, err
+}
+
+// parse reads the tokens behind prefix into names, of which there must be as many. It sets none
+// of them when it returns an error.
+func parse(subject, prefix string, names ...*string) error {
+	rest, ok := strings.CutPrefix(subject, prefix)
+	tokens := strings.Split(rest, ".")
+	if !ok || len(tokens) != len(names) {
+		return fmt.Errorf("%w: %.300q", errSubject, subject)
+	}
+	parsed := make([]string, len(names))
+	for i, t := range tokens {
+		n, err := name(t)
+		if err != nil {
+			return err
+		}
+		parsed[i] = n
+	}
+	for i, n := range parsed {
+		*names[i] = n
+	}
+	return nil
+}
+
+// name parses a token; a digested one gives the empty string.
+func name(token string) (string, error) {
+	s, err := ParseToken(token)
+	if errors.Is(err, ErrDigested) {
+		return "", nil
+	}
+	return s, err
+}
+
+// cutWord reads the word behind prefix and returns it with what follows its dot.
+func cutWord(subject, prefix string) (w, rest string, err error) {
+	rest, ok := strings.CutPrefix(subject, prefix)
+	first, rest, ok2 := strings.Cut(rest, ".")
+	if !ok || !ok2 {
+		return "", "", fmt.Errorf("%w: %.300q", errSubject, subject)
+	}
+	w, err = parseWord(first)
+	return w, rest, err
+}

@@ -1,0 +1,161 @@
+package subjects
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	maxToken   = 100 // longer tokens are digested
+	keptPrefix = 40  // bytes of a digested token that stay readable
+	digestMark = "_h"
+	digestLen  = 32 // hex digits
+	emptyToken = "_e"
+)
+
+// ErrDigested means that a token stands for a name that was too long to be kept in it.
+var ErrDigested = errors.New("token holds only a digest of the name")
+
+var errToken = errors.New("not a canonical token")
+
+// Token encodes s as one token (see the package comment). It is injective.
+func Token(s string) string {
+	if s == "" {
+		return emptyToken
+	}
+	t := escape(s, '_')
+	if len(t) <= maxToken {
+		return t
+	}
+	sum := sha256.Sum256([]byte(s))
+	return t[:boundary(t)] + digestMark + hex.EncodeToString(sum[:digestLen/2])
+}
+
+// ParseToken is the inverse of [Token]. It accepts nothing that Token does not produce, and
+// returns [ErrDigested] for a digested token.
+func ParseToken(token string) (string, error) {
+	if token == emptyToken {
+		return "", nil
+	}
+	if digested(token) {
+		return "", ErrDigested
+	}
+	s, ok := unescape(token, '_')
+	if !ok || s == "" || len(token) > maxToken {
+		return "", fmt.Errorf("%w: %.120q", errToken, token)
+	}
+	return s, nil
+}
+
+// boundary returns how much of the escaped t may stay: keptPrefix, less what would cut an escape.
+func boundary(t string) int {
+	for back := range 2 {
+		if t[keptPrefix-1-back] == '_' {
+			return keptPrefix - 1 - back
+		}
+	}
+	return keptPrefix
+}
+
+// digested reports whether token has the form of a digested token.
+func digested(token string) bool {
+	cut := len(token) - digestLen - len(digestMark)
+	if cut < keptPrefix-2 || cut > keptPrefix || token[cut:cut+len(digestMark)] != digestMark {
+		return false
+	}
+	_, ok := unescape(token[:cut], '_')
+	return ok && strings.Trim(token[cut+len(digestMark):], hexDigits) == ""
+}
+
+const hexDigits = "0123456789abcdef"
+
+// escape keeps letters, digits and "-" (and "_", where it is not the mark itself), and writes
+// every other byte as mark and two hex digits.
+func escape(s string, mark byte) string {
+	special := 0
+	for i := range len(s) {
+		if !kept(s[i], mark) {
+			special++
+		}
+	}
+	if special == 0 {
+		return s
+	}
+	out := make([]byte, 0, len(s)+2*special)
+	for i := range len(s) {
+		if c := s[i]; kept(c, mark) {
+			out = append(out, c)
+		} else {
+			out = append(out, mark, hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return string(out)
+}
+
+// unescape is the inverse of escape; ok is false for anything that escape does not produce.
+func unescape(t string, mark byte) (s string, ok bool) {
+	if strings.IndexByte(t, mark) < 0 {
+		return t, allKept(t, mark)
+	}
+	out := make([]byte, 0, len(t))
+	for i := 0; i < len(t); i++ {
+		c := t[i]
+		if c == mark {
+			if c, ok = unhex(t[i+1:]); !ok || kept(c, mark) {
+				return "", false
+			}
+			i += 2
+		} else if !kept(c, mark) {
+			return "", false
+		}
+		out = append(out, c)
+	}
+	return string(out), true
+}
+
+func unhex(s string) (byte, bool) {
+	if len(s) < 2 {
+		return 0, false
+	}
+	hi, lo := strings.IndexByte(hexDigits, s[0]), strings.IndexByte(hexDigits, s[1])
+	return byte(hi<<4 | lo), hi >= 0 && lo >= 0
+}
+
+func allKept(s string, mark byte) bool {
+	for i := range len(s) {
+		if !kept(s[i], mark) {
+			return false
+		}
+	}
+	return true
+}
+
+func kept(c, mark byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
+		return true
+	}
+	return c == '_' && mark != '_'
+}
+
+// word encodes a word of our own vocabulary, which keeps its underscores.
+func word(s string) string {
+	if s == "" {
+		return "=e"
+	}
+	return escape(s, '=')
+}
+
+func parseWord(t string) (string, error) {
+	if t == "=e" {
+		return "", nil
+	}
+	s, ok := unescape(t, '=')
+	if !ok || s == "" {
+		return "", fmt.Errorf("%w: %.120q", errToken, t)
+	}
+	return s, nil
+}

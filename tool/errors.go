@@ -1,0 +1,221 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// ErrNoLookup is what Lookup returns for a tool whose manifest does not declare lookup.
+var ErrNoLookup = errors.New("the tool has no lookup")
+
+// Error is what a tool says of its own failure. Its Code is a name of the tool's own, one that
+// the manifest declares under errors; Effect is "" when the tool does not know.
+type Error struct {
+	Code       string
+	Message    string
+	Details    jsontext.Value // an object, or nothing
+	Effect     envelope.Effect
+	RetryAfter time.Duration
+}
+
+// StartError means that the tool could not be started: nothing of it ran.
+type StartError struct{ Err error }
+
+// CrashError means that the tool ended without an answer: its exit status, signal or panic.
+type CrashError struct {
+	How    string // for example "exit status 3", "signal: killed", "panic: …"
+	Stderr string
+}
+
+// ProtocolError means that what the tool wrote is not the tool protocol.
+type ProtocolError struct {
+	Reason string
+	Stderr string
+}
+
+// LimitError means that the tool's output and chunks together exceed its limit.
+type LimitError struct {
+	Limit  int64 // bytes
+	Stderr string
+}
+
+// SinkError means that the sink of the run's chunks failed, so that the run was ended.
+type SinkError struct{ Err error }
+
+// StoppedError means that the run was ended because its context did. Cause is that context's
+// cause; Effect is what the tool still said on its way out, or "".
+type StoppedError struct {
+	Cause  error
+	Effect envelope.Effect
+	Stderr string
+}
+
+// SurvivorError means that processes of the run did not go away although they were killed; the
+// kernel holds them. They are killed as soon as it lets go.
+type SurvivorError struct{ Waited time.Duration }
+
+func (e *Error) Error() string         { return e.Code + ": " + e.Message }
+func (e *StartError) Error() string    { return "start tool: " + e.Err.Error() }
+func (e *CrashError) Error() string    { return "tool crashed: " + e.How }
+func (e *ProtocolError) Error() string { return "tool protocol: " + e.Reason }
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("tool output is larger than %d bytes", e.Limit)
+}
+func (e *SinkError) Error() string    { return "chunk sink: " + e.Err.Error() }
+func (e *StoppedError) Error() string { return "tool stopped: " + e.Cause.Error() }
+func (e *SurvivorError) Error() string {
+	return fmt.Sprintf("processes of the tool still there %v after they were killed", e.Waited)
+}
+
+// Check says what is wrong with e by the tool contract, or nil.
+func (e *Error) Check() error {
+	switch {
+	case !errorPattern.MatchString(e.Code):
+		return fmt.Errorf("the error code %.80q is no name of lower-case letters, digits and _", e.Code)
+	case !slices.Contains([]envelope.Effect{"", envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}, e.Effect):
+		return fmt.Errorf("the effect %.40q is none of none, applied and unknown", e.Effect)
+	case e.RetryAfter < 0:
+		return errors.New("retry_after_ms is negative")
+	case len(e.Details) > 0 && e.Details.Kind() != '{':
+		return errors.New("the error's details are no object")
+	}
+	return nil
+}
+
+// Unwrap returns why the tool could not be started.
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Unwrap returns the sink's error.
+func (e *SinkError) Unwrap() error { return e.Err }
+
+// Unwrap returns the cause of the context's end.
+func (e *StoppedError) Unwrap() error { return e.Cause }
+
+// classified is an error that knows its place in the taxonomy.
+type classified interface {
+	error
+	classify(m *Manifest) *envelope.Error
+}
+
+// Classify maps the error of a run to the taxonomy. It is total; adapters implement
+// Adapter.ClassifyError with it.
+//
+// The effect is what the tool said. Where it said nothing, the effect of a pure tool is none
+// (it has none) and of any other unknown. A code that lets the same call run again is given only
+// where that is safe: a side-effectful tool whose effect is not known to be none ends in a
+// terminal code instead.
+func Classify(m *Manifest, err error) *envelope.Error {
+	var known classified
+	if errors.As(err, &known) {
+		return known.classify(m)
+	}
+	if err == nil {
+		err = errors.New("no error was given")
+	}
+	return m.fault("", "").WithCause(err.Error())
+}
+
+func (e *Error) classify(m *Manifest) *envelope.Error {
+	spec, declared := m.Errors[e.Code]
+	if !declared {
+		spec = ErrorSpec{Class: envelope.ClassTool, Fix: "declare the error " + e.Code + " in the tool's manifest"}
+	}
+	message := withDefault(e.Message, spec.Message)
+	effect := m.effect(e.Effect)
+	code := envelope.ToolErrorCode(spec.Class, e.Code)
+	if code.Retryable() && !m.safeAgain(effect) {
+		code = envelope.CodeToolUnknownState
+		spec.Fix = "" // it tells how to call again
+	}
+	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix)
+	if e.RetryAfter > 0 {
+		out.WithRetryAfter(e.RetryAfter)
+	}
+	if spec.HTTPStatus != 0 {
+		out.WithHTTPStatus(spec.HTTPStatus)
+	}
+	if len(e.Details) > 0 {
+		out.WithDetails(e.Details)
+	}
+	return out
+}
+
+func (e *StartError) classify(*Manifest) *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the tool could not be started").
+		WithFix("check the tool's endpoint on the executor's host, as the cause says").
+		WithCause(e.Err.Error()).WithEffect(envelope.EffectNone)
+}
+
+func (e *CrashError) classify(m *Manifest) *envelope.Error {
+	return m.fault("the tool ended without an answer: "+e.How, e.Stderr)
+}
+
+func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
+	return m.refused(envelope.CodeToolProtocol, e.Reason, e.Stderr)
+}
+
+func (e *LimitError) classify(m *Manifest) *envelope.Error {
+	return m.refused(envelope.CodeOutputLimit, fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit), e.Stderr)
+}
+
+func (e *SinkError) classify(m *Manifest) *envelope.Error {
+	effect, code := m.effect(""), envelope.CodeUpstream
+	if !m.safeAgain(effect) {
+		code = envelope.CodeToolUnknownState
+	}
+	return envelope.NewError(code, "the run was ended because its chunks could not be delivered").
+		WithCause(e.Err.Error()).WithEffect(effect)
+}
+
+func (e *StoppedError) classify(m *Manifest) *envelope.Error {
+	effect := m.effect(e.Effect)
+	again, unsafe := envelope.CodeCancelled, envelope.CodeCancelledUnknown
+	if errors.Is(e.Cause, context.DeadlineExceeded) {
+		again, unsafe = envelope.CodeTimeout, envelope.CodeTimeoutUnknown
+	}
+	if !m.safeAgain(effect) {
+		again = unsafe
+	}
+	return envelope.NewError(again, "").WithEffect(effect).WithStderr(e.Stderr)
+}
+
+func (e *SurvivorError) classify(m *Manifest) *envelope.Error {
+	return m.fault("the tool could not be ended", "").WithCause(e.Error())
+}
+
+// fault is a tool that failed without saying how.
+func (m *Manifest) fault(message, stderr string) *envelope.Error {
+	code := envelope.CodeToolFault
+	if !m.safeAgain(m.effect("")) {
+		code = envelope.CodeToolUnknownState
+	}
+	return envelope.NewError(code, message).WithEffect(m.effect("")).WithStderr(stderr)
+}
+
+// refused is a tool whose answer cannot be used.
+func (m *Manifest) refused(code envelope.Code, message, stderr string) *envelope.Error {
+	return envelope.NewError(code, message).WithEffect(m.effect("")).WithStderr(stderr)
+}
+
+// effect returns what is known of the effect of a run that failed.
+func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
+	switch {
+	case said == envelope.EffectNone || said == envelope.EffectApplied:
+		return said
+	case said == "" && m.Determinism == Pure:
+		return envelope.EffectNone
+	}
+	return envelope.EffectUnknown
+}
+
+// safeAgain says whether a call with this effect may run again under the same key.
+func (m *Manifest) safeAgain(effect envelope.Effect) bool {
+	return m.Determinism != SideEffectful || effect == envelope.EffectNone
+}

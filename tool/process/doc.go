@@ -1,0 +1,37 @@
+// Package process runs tools that are programs: JSON in, NDJSON out, one process per call.
+//
+// # Protocol
+//
+// A tool gets one JSON object on standard input, and then its end:
+//
+//	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
+//	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
+//
+// It writes one JSON object per line on standard output. While it runs, any number of
+//
+//	{"type":"chunk"|"progress"|"log","data":<any JSON>}
+//
+// and last, exactly once, one of
+//
+//	{"type":"output","output":<any JSON>,"side_effects":[{…}],"warnings":["…"]}
+//	{"type":"error","error":{"code":"fetch_failed","message":"…","details":{…},
+//	  "effect":"none|applied|unknown","retry_after_ms":500}}
+//	{"type":"absent"}        only for op lookup: nothing is committed under this key
+//
+// and then exits with status 0 (after an error line any status will do). No line is longer than
+// 1 MiB, and all of standard output together no longer than the manifest's output limit.
+// Standard error is free text; its beginning and end are kept for failures.
+//
+// # Surroundings
+//
+// The command is never given to a shell. Relative to the tool's folder are a command with a
+// slash and the working directory. The environment holds PATH and LANG, what the manifest's
+// endpoint.env sets, and what capabilities.env names and the executor has; nothing else.
+//
+// # The end of a run
+//
+// Every run has a supervisor (package supervisor), so that it ends as a whole: daemons that the
+// tool leaves are killed when it exits. When the context of a run ends, the tool gets SIGTERM,
+// and after the grace everything is killed. When the executor dies, everything is killed.
+// Execute returns when nothing is left.
+package process

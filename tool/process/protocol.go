@@ -1,0 +1,246 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+const (
+	opExecute = "execute"
+	opLookup  = "lookup"
+)
+
+// request is what a tool reads.
+type request struct {
+	Op             string           `json:"op"`
+	CallID         string           `json:"call_id"`
+	ToolID         string           `json:"tool_id"`
+	ToolVersion    string           `json:"tool_version"`
+	Fn             string           `json:"fn"`
+	Input          jsontext.Value   `json:"input"`
+	Context        envelope.Context `json:"context"`
+	IdempotencyKey string           `json:"idempotency_key"`
+	Attempt        int              `json:"attempt"`
+	Fence          uint64           `json:"fence"`
+	DeadlineUnixMS int64            `json:"deadline_unix_ms"`
+	DryRun         bool             `json:"dry_run"`
+}
+
+func encodeRequest(op string, inv tool.Invocation) ([]byte, error) {
+	return json.Marshal(request{
+		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: inv.Input,
+		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+	})
+}
+
+// The types of the terminal line.
+const (
+	lineOutput = "output"
+	lineError  = "error"
+	lineAbsent = "absent"
+)
+
+// chunkKinds are the types of the lines before it.
+var chunkKinds = map[string]envelope.ChunkKind{
+	"chunk":    envelope.ChunkData,
+	"progress": envelope.ChunkProgress,
+	"log":      envelope.ChunkLog,
+}
+
+// The lines of a tool, by type.
+type (
+	chunkLine struct {
+		Type string         `json:"type"`
+		Data jsontext.Value `json:"data"`
+	}
+	outputLine struct {
+		Type        string           `json:"type"`
+		Output      jsontext.Value   `json:"output"`
+		SideEffects []jsontext.Value `json:"side_effects"`
+		Warnings    []string         `json:"warnings"`
+	}
+	errorLine struct {
+		Type  string `json:"type"`
+		Error struct {
+			Code         string          `json:"code"`
+			Message      string          `json:"message"`
+			Details      jsontext.Value  `json:"details"`
+			Effect       envelope.Effect `json:"effect"`
+			RetryAfterMS int64           `json:"retry_after_ms"`
+		} `json:"error"`
+	}
+	absentLine struct {
+		Type string `json:"type"`
+	}
+)
+
+// statement is what a tool said with its terminal line; kind is "" while it has said nothing.
+type statement struct {
+	kind   string
+	result tool.Result
+	fault  *tool.Error
+}
+
+// effect returns what the statement says of the tool's effect.
+func (s statement) effect() envelope.Effect {
+	switch {
+	case s.kind == lineOutput:
+		return envelope.EffectApplied
+	case s.fault != nil:
+		return s.fault.Effect
+	}
+	return ""
+}
+
+// reader reads what a tool writes, within bounds.
+type reader struct {
+	lines *bufio.Reader
+	op    string
+	limit int64 // of all lines together
+	read  int64
+	line  []byte
+	said  statement
+	cut   bool // the output ended within a line
+}
+
+func newReader(r io.Reader, op string, limit int64) *reader {
+	return &reader{lines: bufio.NewReaderSize(r, 16<<10), op: op, limit: limit}
+}
+
+// readAll reads lines until the end and passes chunks on. The error is a *tool.ProtocolError, a
+// *tool.LimitError, a *tool.SinkError or that of the pipe; what was said before it stands.
+func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
+	for {
+		err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = r.take(ctx, sink)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next reads the next line. The last one needs no end if it is a whole JSON value; otherwise
+// the tool died while it wrote.
+func (r *reader) next() error {
+	r.line = r.line[:0]
+	for {
+		part, err := r.lines.ReadSlice('\n')
+		r.line = append(r.line, part...)
+		r.read += int64(len(part))
+		switch {
+		case r.read > r.limit:
+			return &tool.LimitError{Limit: r.limit}
+		case len(r.line) > envelope.MaxLine:
+			return broken("a line is longer than %d bytes", envelope.MaxLine)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && jsontext.Value(r.line).IsValid():
+			return nil
+		case errors.Is(err, io.EOF):
+			r.cut = len(r.line) > 0
+		}
+		return err
+	}
+}
+
+// take handles one line.
+func (r *reader) take(ctx context.Context, sink tool.Sink) error {
+	if r.said.kind != "" {
+		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
+	}
+	var l absentLine // any line, seen by its type alone
+	if err := json.Unmarshal(r.line, &l); err != nil {
+		return broken("not a JSON object with a type: %s", excerpt(r.line))
+	}
+	switch {
+	case l.Type == lineOutput:
+		return r.output()
+	case l.Type == lineError:
+		return r.fault()
+	case l.Type == lineAbsent && r.op == opLookup:
+		r.said.kind = lineAbsent
+		return r.decode(&l)
+	case chunkKinds[l.Type] != "":
+		return r.chunk(ctx, sink)
+	}
+	return broken("a line of type %.40q: %s", l.Type, excerpt(r.line))
+}
+
+func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
+	var l chunkLine
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	if l.Data == nil {
+		return broken("a %s line without data", l.Type)
+	}
+	if err := sink.Emit(ctx, chunkKinds[l.Type], l.Data); err != nil {
+		return &tool.SinkError{Err: err}
+	}
+	return nil
+}
+
+func (r *reader) output() error {
+	var l outputLine
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	result := tool.Result{Output: l.Output, SideEffects: l.SideEffects, Warnings: l.Warnings}
+	if err := result.Check(); err != nil {
+		return broken("%v", err)
+	}
+	r.said = statement{kind: lineOutput, result: result}
+	return nil
+}
+
+func (r *reader) fault() error {
+	var l errorLine
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	fault := &tool.Error{
+		Code: l.Error.Code, Message: l.Error.Message, Details: l.Error.Details, Effect: l.Error.Effect,
+		RetryAfter: time.Duration(l.Error.RetryAfterMS) * time.Millisecond,
+	}
+	if err := fault.Check(); err != nil {
+		return broken("%v", err)
+	}
+	r.said = statement{kind: lineError, fault: fault}
+	return nil
+}
+
+// decode reads the line into v and refuses members that its type does not have.
+func (r *reader) decode(v any) error {
+	err := json.Unmarshal(r.line, v, json.RejectUnknownMembers(true))
+	var at *json.SemanticError
+	switch {
+	case errors.As(err, &at):
+		return broken("a line is not of its type at %q: %s", at.JSONPointer, excerpt(r.line))
+	case err != nil:
+		return broken("not a line of the protocol: %s", excerpt(r.line))
+	}
+	return nil
+}
+
+func broken(format string, args ...any) error {
+	return &tool.ProtocolError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// excerpt shows the beginning of a line.
+func excerpt(line []byte) string { return fmt.Sprintf("%.120q", line) }

@@ -1,0 +1,127 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
+)
+
+// run starts the tool for one operation, reads what it says, and returns when nothing of it is
+// left.
+func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool.Invocation, sink tool.Sink) (statement, error) {
+	// The caller's context ends earlier, as a rule; no run is without an end.
+	ctx, cancel := context.WithTimeout(ctx, longest(m))
+	defer cancel()
+	if ctx.Err() != nil {
+		return statement{}, &tool.StoppedError{Cause: context.Cause(ctx), Effect: envelope.EffectNone}
+	}
+	p, err := a.start(m, op, inv)
+	if err != nil {
+		return statement{}, &tool.StartError{Err: err}
+	}
+	release := context.AfterFunc(ctx, func() { p.end(supervisor.Terminate) })
+	defer release()
+
+	r := newReader(p.stdout, op, m.Limits.OutputBytes)
+	violation := r.readAll(ctx, sink)
+	switch {
+	case violation != nil && ctx.Err() == nil:
+		p.end(supervisor.Kill)
+	case violation != nil: // it is being ended already, and has its grace
+		violation = nil
+	case r.said.kind == "":
+		p.end(supervisor.Terminate) // it closed its output, so it can say nothing any more
+	}
+	report, err := p.wait()
+	e := ending{said: r.said, violation: violation, cut: r.cut, report: report, failed: err, stderr: p.stderr.String()}
+	if report.Stopped {
+		e.cause = context.Cause(ctx)
+	}
+	if err := e.judge(); err != nil {
+		return statement{}, err
+	}
+	e.said.result.Metrics = measured(report)
+	return e.said, nil
+}
+
+func (a *Adapter) start(m *tool.Manifest, op string, inv tool.Invocation) (*child, error) {
+	cfg, err := a.config(m)
+	if err != nil {
+		return nil, err
+	}
+	input, err := encodeRequest(op, inv)
+	if err != nil {
+		return nil, err
+	}
+	return launch(a.supervisor, cfg, input, m.Limits.StderrBytes)
+}
+
+// ending is all that is known when a run is over.
+type ending struct {
+	said      statement
+	violation error // what was wrong with the output while the context lasted
+	cut       bool  // the output ended within a line
+	report    supervisor.Report
+	failed    error // of the supervisor
+	cause     error // why the run was stopped by its context, or nil
+	stderr    string
+}
+
+// judge returns the error of the run, or nil when its statement stands.
+func (e *ending) judge() error {
+	clean := e.failed == nil && e.report.ExitCode == 0
+	switch {
+	case errors.Is(e.failed, errSurvivors):
+		return &tool.SurvivorError{Waited: patience}
+	case e.report.Failure != "":
+		return &tool.StartError{Err: errors.New(e.report.Failure)}
+	case e.violation != nil:
+		return withStderr(e.violation, e.stderr)
+	case clean && (e.said.kind == lineOutput || e.said.kind == lineAbsent):
+		return nil
+	case e.cause != nil:
+		return &tool.StoppedError{Cause: e.cause, Effect: e.said.effect(), Stderr: e.stderr}
+	case e.failed != nil:
+		return &tool.CrashError{How: e.failed.Error(), Stderr: e.stderr}
+	case e.said.fault != nil:
+		return e.said.fault
+	case clean, e.report.Stopped && e.report.Signal != "": // ended by us, since it could say nothing any more
+		return &tool.ProtocolError{Reason: e.silence(), Stderr: e.stderr}
+	}
+	return &tool.CrashError{How: status(e.report), Stderr: e.stderr}
+}
+
+// silence says in which way the tool said nothing.
+func (e *ending) silence() string {
+	if e.cut {
+		return "standard output ended within a line"
+	}
+	return "standard output ended without an output or error line"
+}
+
+func status(r supervisor.Report) string {
+	if r.Signal != "" {
+		return "signal: " + r.Signal
+	}
+	return fmt.Sprintf("exit status %d", r.ExitCode)
+}
+
+func withStderr(err error, stderr string) error {
+	switch err := err.(type) {
+	case *tool.ProtocolError:
+		err.Stderr = stderr
+	case *tool.LimitError:
+		err.Stderr = stderr
+	}
+	return err
+}
+
+// measured returns what the supervisor counted. The peak is that of the largest process, and
+// never below the supervisor's own, which the kernel counts until the tool's program is loaded.
+func measured(r supervisor.Report) envelope.Metrics {
+	return envelope.Metrics{CPUMS: r.CPUMS, MemoryPeakMB: (r.PeakRSS + 1<<20 - 1) >> 20}
+}

@@ -1,0 +1,61 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// tail keeps the beginning and the end of what is written to it, in bounded memory: the first
+// error is often at the beginning, the last word at the end.
+type tail struct {
+	mu      sync.Mutex
+	limit   int
+	head    []byte
+	end     []byte // a ring once it is full
+	next    int    // where the ring is written next
+	dropped int64
+}
+
+func newTail(limit int64) *tail { return &tail{limit: max(int(limit), 2)} }
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	room := min(t.limit/2-len(t.head), len(p))
+	t.head = append(t.head, p[:room]...)
+	t.ring(p[room:])
+	return n, nil
+}
+
+// ring keeps the last half of the limit.
+func (t *tail) ring(p []byte) {
+	size := t.limit - t.limit/2
+	if over := len(p) - size; over > 0 {
+		t.dropped += int64(over)
+		p = p[over:]
+	}
+	room := min(size-len(t.end), len(p))
+	t.end = append(t.end, p[:room]...)
+	for p = p[room:]; len(p) > 0; {
+		n := copy(t.end[t.next:], p)
+		t.dropped += int64(n)
+		t.next = (t.next + n) % size
+		p = p[n:]
+	}
+}
+
+// String returns what was kept, with a note of what was not.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := string(t.end[t.next:]) + string(t.end[:t.next])
+	if t.dropped == 0 {
+		return string(t.head) + end
+	}
+	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", t.head, t.dropped, end)
+}
+
+var _ io.Writer = (*tail)(nil)

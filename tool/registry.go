@@ -1,0 +1,33 @@
+package tool
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Registry is an immutable snapshot of manifests, safe for concurrent use.
+type Registry struct {
+	byID   map[string]*Manifest
+	sorted []*Manifest
+}
+
+func newRegistry(manifests []*Manifest) *Registry {
+	r := &Registry{byID: make(map[string]*Manifest, len(manifests)), sorted: manifests}
+	slices.SortFunc(r.sorted, func(a, b *Manifest) int { return cmp.Compare(a.ToolID, b.ToolID) })
+	for _, m := range manifests {
+		r.byID[m.ToolID] = m
+	}
+	return r
+}
+
+// Get returns the manifest of a tool.
+func (r *Registry) Get(toolID string) (*Manifest, bool) {
+	m, ok := r.byID[toolID]
+	return m, ok
+}
+
+// List returns all manifests, sorted by tool id, whatever their status.
+func (r *Registry) List() []*Manifest { return slices.Clone(r.sorted) }
+
+// Len counts the manifests.
+func (r *Registry) Len() int { return len(r.sorted) }

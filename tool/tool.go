@@ -1,0 +1,87 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Invocation is one run of one tool function: what an adapter gets after every check passed.
+type Invocation struct {
+	CallID         string
+	ToolID         string
+	ToolVersion    string
+	Digest         string
+	Fn             string
+	Input          jsontext.Value
+	Context        envelope.Context
+	IdempotencyKey string
+	Attempt        int
+	// Fence grows with every run of the call; a tool may refuse a lower one than it has seen.
+	Fence    uint64
+	Deadline time.Time
+	DryRun   bool
+}
+
+// Result is what a run produced. Output is one JSON value; Metrics holds only what the adapter
+// measured (CPU, memory).
+type Result struct {
+	Output      jsontext.Value
+	SideEffects []jsontext.Value
+	Warnings    []string
+	Metrics     envelope.Metrics
+}
+
+// Check says what is wrong with r by the tool contract, or nil. That the output fits its schema
+// is checked by who asked for it.
+func (r Result) Check() error {
+	switch {
+	case !r.Output.IsValid():
+		return errors.New("the output is no JSON value")
+	case len(r.SideEffects) > envelope.MaxSideEffects:
+		return fmt.Errorf("more than %d side effects", envelope.MaxSideEffects)
+	case len(r.Warnings) > envelope.MaxWarnings:
+		return fmt.Errorf("more than %d warnings", envelope.MaxWarnings)
+	}
+	for _, effect := range r.SideEffects {
+		if effect.Kind() != '{' || !effect.IsValid() {
+			return errors.New("a side effect is no JSON object")
+		}
+	}
+	for _, warning := range r.Warnings {
+		if len(warning) > envelope.MaxMessage {
+			return fmt.Errorf("a warning is longer than %d bytes", envelope.MaxMessage)
+		}
+	}
+	return nil
+}
+
+// Sink takes what a streaming tool emits while it runs. Emit blocks while the write window is
+// full and returns an error when the stream is gone or over its limit; the run must then end.
+// It is not safe for concurrent use.
+type Sink interface {
+	Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error
+}
+
+// Adapter runs tools of one transport (003 §Adapter implementation requirement). Normalisation
+// of arguments is the same for every transport and lives in envelope.Canonical. All methods are
+// safe for concurrent use.
+type Adapter interface {
+	// Validate says whether the manifest's endpoint can be run by this adapter on this host.
+	Validate(m *Manifest) error
+	// Execute runs the tool until it ends or ctx does. When ctx ends, every process and
+	// goroutine of the run is gone before Execute returns. The error, if any, is classified
+	// by ClassifyError.
+	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)
+	// Lookup asks whether the effect of inv's idempotency key has been committed. found is
+	// true only with the committed result. A tool without lookup returns ErrNoLookup.
+	Lookup(ctx context.Context, m *Manifest, inv Invocation) (res Result, found bool, err error)
+	// ClassifyError maps an error of Execute to the taxonomy. It is total and keeps what the
+	// tool said of its effect; it says EffectUnknown where the tool said nothing.
+	ClassifyError(m *Manifest, err error) *envelope.Error
+}

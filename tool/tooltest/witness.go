@@ -1,0 +1,79 @@
+package tooltest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Witnessed is a socket to which processes connect (see Attend), so that a test knows which of
+// them live: the kernel closes a connection when its process ends, however it ends.
+type Witnessed struct {
+	Path     string
+	listener *net.UnixListener
+	conns    []net.Conn
+}
+
+// Witness listens on a fresh socket until the test ends.
+func Witness(t *testing.T) *Witnessed {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "w") // short: socket paths are limited to about 100 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Witnessed{Path: filepath.Join(dir, "s")}
+	if w.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: w.Path, Net: "unix"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range w.conns {
+			_ = c.Close()
+		}
+		_ = w.listener.Close()
+		_ = os.RemoveAll(dir)
+	})
+	return w
+}
+
+// Alive waits until n more processes have connected and shown that they live.
+func (w *Witnessed) Alive(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if err := w.listener.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := w.listener.Accept()
+		if err != nil {
+			t.Fatalf("%d of %d processes came: %v", len(w.conns), n, err)
+		}
+		w.conns = append(w.conns, conn)
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Fatalf("a process came and did not stay: %v", err)
+		}
+	}
+}
+
+// Gone fails the test unless every process that connected has ended, or ends within a moment:
+// when Execute has returned, they have.
+func (w *Witnessed) Gone(t *testing.T) { w.GoneWithin(t, 50*time.Millisecond) }
+
+// GoneWithin is Gone with a time.
+func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
+	t.Helper()
+	deadline := time.Now().Add(d)
+	for i, conn := range w.conns {
+		if err := conn.SetDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("process %d of %d lives", i+1, len(w.conns))
+		}
+	}
+}

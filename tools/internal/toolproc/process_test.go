@@ -1,0 +1,87 @@
+package toolproc_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+// asProgram makes the test binary a tool, so that Main can be tested as the process it is.
+const asProgram = "TOOLPROC_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	toolproc.Main(toolproc.Tool{
+		"greet": {Execute: toolproc.Typed(greet)},
+		// wait runs until it is told to stop.
+		"wait": {Execute: func(ctx context.Context, _ *toolproc.Call, out *toolproc.Stream) (toolproc.Result, error) {
+			if err := out.Progress("waiting"); err != nil {
+				return toolproc.Result{}, err
+			}
+			<-ctx.Done()
+			return toolproc.Result{Output: context.Cause(ctx).Error()}, nil
+		}},
+	})
+}
+
+func program(t *testing.T, request string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdin = strings.NewReader(request)
+	return cmd
+}
+
+func TestMainAnswers(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, `{"op":"execute","fn":"greet","input":{"name":"nobody"}}`).Output()
+	if err != nil || !strings.Contains(string(out), `"unknown_name"`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestMainFault(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, `{"op":"execute","fn":"shout"}`).Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
+		t.Fatalf("%s, %v", out, err)
+	}
+	if got := string(exit.Stderr); got != "no function \"shout\"\n" {
+		t.Errorf("stderr is %q", got)
+	}
+}
+
+func TestMainStopsOnSIGTERM(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, `{"op":"execute","fn":"wait"}`)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "waiting") {
+		t.Fatalf("the first line is %q", lines.Text())
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"output"`) {
+		t.Errorf("the last line is %q", lines.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

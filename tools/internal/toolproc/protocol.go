@@ -1,0 +1,129 @@
+package toolproc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// MaxLine is the longest line a program may write, its newline included.
+	MaxLine = 1 << 20
+	// MaxRequest is the longest request a program reads.
+	MaxRequest = 32 << 20
+)
+
+// Op is what the executor wants of the program.
+type Op string
+
+// The two operations.
+const (
+	OpExecute Op = "execute"
+	// OpLookup asks whether the effect of the idempotency key has been committed. It changes nothing.
+	OpLookup Op = "lookup"
+)
+
+// Call is one request as the executor wrote it.
+type Call struct {
+	Op             Op             `json:"op"`
+	CallID         string         `json:"call_id"`
+	ToolID         string         `json:"tool_id"`
+	ToolVersion    string         `json:"tool_version"`
+	Fn             string         `json:"fn"`
+	Input          jsontext.Value `json:"input"`
+	Context        jsontext.Value `json:"context,omitzero"`
+	IdempotencyKey string         `json:"idempotency_key"`
+	Attempt        int            `json:"attempt"`
+	// Fence grows with every run of the call, so a later run can tell leavings of an earlier one.
+	Fence          uint64 `json:"fence"`
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // 0 means that there is none
+	DryRun         bool   `json:"dry_run"`
+}
+
+// Result is what a successful call produced.
+type Result struct {
+	Output      any // any value that encodes to JSON
+	SideEffects []SideEffect
+	Warnings    []string
+}
+
+// SideEffect is one change that the call made outside of itself.
+type SideEffect struct {
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Effect says whether the tool's effect took place. It is never guessed.
+type Effect string
+
+// What a tool knows of its effect.
+const (
+	EffectNone    Effect = "none"
+	EffectApplied Effect = "applied"
+	EffectUnknown Effect = "unknown"
+)
+
+// Error is a failure that the tool's manifest declares.
+type Error struct {
+	Code       string // a name from the manifest's errors
+	Message    string // for people; holds no secret and no content of the input
+	Details    map[string]any
+	Effect     Effect        // "" counts as EffectUnknown
+	RetryAfter time.Duration // 0 means no hint
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// ErrAbsent is what a lookup function returns when nothing was committed under the key.
+var ErrAbsent = errors.New("nothing committed under this key")
+
+// The lines a program writes.
+type (
+	dataLine struct {
+		Type string `json:"type"`
+		Data any    `json:"data"`
+	}
+	outputLine struct {
+		Type        string       `json:"type"`
+		Output      any          `json:"output"`
+		SideEffects []SideEffect `json:"side_effects"`
+		Warnings    []string     `json:"warnings"`
+	}
+	errorLine struct {
+		Type  string    `json:"type"`
+		Error errorBody `json:"error"`
+	}
+	errorBody struct {
+		Code         string         `json:"code"`
+		Message      string         `json:"message"`
+		Details      map[string]any `json:"details,omitzero"`
+		Effect       Effect         `json:"effect"`
+		RetryAfterMS int64          `json:"retry_after_ms,omitzero"`
+	}
+	absentLine struct {
+		Type string `json:"type"`
+	}
+)
+
+// readCall reads the one request of r. Members it does not know are ignored, so that the
+// executor can grow.
+func readCall(r io.Reader) (*Call, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxRequest+1))
+	if err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	if len(data) > MaxRequest {
+		return nil, fmt.Errorf("read request: longer than %d bytes", MaxRequest)
+	}
+	var call Call
+	if err := json.Unmarshal(data, &call); err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	return &call, nil
+}

@@ -1,0 +1,68 @@
+package toolproc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json"
+)
+
+// errLineTooLong is a line above MaxLine; nothing of it has been written.
+var errLineTooLong = errors.New("line too long")
+
+// Stream writes the lines of one call. It is not safe for concurrent use. An error of one of
+// its methods means that nobody listens any more: the function should return it.
+type Stream struct {
+	w io.Writer
+}
+
+// NewStream returns a Stream that writes to w, one write for each line.
+func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
+
+// Chunk emits one piece of the result.
+func (s *Stream) Chunk(data any) error { return s.write(dataLine{"chunk", data}) }
+
+// Progress says how far the work is.
+func (s *Stream) Progress(data any) error { return s.write(dataLine{"progress", data}) }
+
+// Log emits something for whoever watches the call.
+func (s *Stream) Log(data any) error { return s.write(dataLine{"log", data}) }
+
+// Fits says whether the terminal line of res stays within MaxLine.
+func Fits(res Result) bool {
+	line, err := encodeLine(newOutputLine(res))
+	return err == nil && len(line) <= MaxLine
+}
+
+func newOutputLine(res Result) outputLine {
+	return outputLine{"output", res.Output, res.SideEffects, res.Warnings}
+}
+
+func newErrorLine(e *Error) errorLine {
+	effect := cmp.Or(e.Effect, EffectUnknown)
+	return errorLine{"error", errorBody{e.Code, e.Message, e.Details, effect, e.RetryAfter.Milliseconds()}}
+}
+
+func (s *Stream) write(v any) error {
+	line, err := encodeLine(v)
+	if err != nil {
+		return err
+	}
+	if len(line) > MaxLine {
+		return fmt.Errorf("%w: %d bytes, at most %d", errLineTooLong, len(line), MaxLine)
+	}
+	if _, err := s.w.Write(line); err != nil {
+		return fmt.Errorf("write line: %w", err)
+	}
+	return nil
+}
+
+func encodeLine(v any) ([]byte, error) {
+	line, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode line: %w", err)
+	}
+	return append(line, '\n'), nil
+}

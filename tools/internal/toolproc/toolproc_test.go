@@ -1,0 +1,243 @@
+package toolproc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+type greeting struct {
+	Name string `json:"name"`
+}
+
+var errFault = errors.New("a fault of the program")
+
+// greeter shows every way a function can end; the name says which.
+func greeter() toolproc.Tool {
+	return toolproc.Tool{
+		"greet": {Execute: toolproc.Typed(greet), Lookup: toolproc.Typed(lookUp)},
+		"rehearse": {DryRun: true, Execute: toolproc.Typed(
+			func(_ context.Context, call *toolproc.Call, _ greeting, _ *toolproc.Stream) (toolproc.Result, error) {
+				return toolproc.Result{Output: call.DryRun}, nil
+			})},
+	}
+}
+
+func greet(_ context.Context, _ *toolproc.Call, in greeting, out *toolproc.Stream) (toolproc.Result, error) {
+	switch in.Name {
+	case "nobody":
+		return toolproc.Result{}, fmt.Errorf("greet: %w", &toolproc.Error{
+			Code: "unknown_name", Message: "nobody of that name", Effect: toolproc.EffectNone,
+			Details: map[string]any{"b": 2, "a": 1}, RetryAfter: 1500 * time.Millisecond,
+		})
+	case "vague":
+		return toolproc.Result{}, &toolproc.Error{Code: "unknown_name", Message: "who?"}
+	case "fault":
+		return toolproc.Result{}, errFault
+	case "long":
+		return toolproc.Result{Output: strings.Repeat("x", toolproc.MaxLine)}, nil
+	case "absent":
+		return toolproc.Result{}, toolproc.ErrAbsent
+	}
+	for _, emit := range []func(any) error{out.Log, out.Progress, out.Chunk} {
+		if err := emit("for " + in.Name); err != nil {
+			return toolproc.Result{}, err
+		}
+	}
+	return toolproc.Result{
+		Output:      map[string]string{"text": "hello " + in.Name},
+		SideEffects: []toolproc.SideEffect{{Kind: "say", Target: "air://room", Bytes: 5}},
+		Warnings:    []string{"cold"},
+	}, nil
+}
+
+func lookUp(_ context.Context, _ *toolproc.Call, in greeting, _ *toolproc.Stream) (toolproc.Result, error) {
+	if in.Name == "nobody" {
+		return toolproc.Result{}, fmt.Errorf("look up: %w", toolproc.ErrAbsent)
+	}
+	return toolproc.Result{Output: in.Name}, nil
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ request, want string }{
+		"output": {
+			`{"op":"execute","fn":"greet","input":{"name":"Ada"},"later_member":1}`,
+			`{"type":"log","data":"for Ada"}
+{"type":"progress","data":"for Ada"}
+{"type":"chunk","data":"for Ada"}
+{"type":"output","output":{"text":"hello Ada"},"side_effects":[{"kind":"say","target":"air://room","bytes":5}],"warnings":["cold"]}
+`},
+		"error": {
+			`{"op":"execute","fn":"greet","input":{"name":"nobody"}}`,
+			`{"type":"error","error":{"code":"unknown_name","message":"nobody of that name","details":{"a":1,"b":2},"effect":"none","retry_after_ms":1500}}
+`},
+		"an effect that was not said is unknown": {
+			`{"op":"execute","fn":"greet","input":{"name":"vague"}}`,
+			`{"type":"error","error":{"code":"unknown_name","message":"who?","effect":"unknown"}}
+`},
+		"dry run": {
+			`{"op":"execute","fn":"rehearse","input":{"name":"Ada"},"dry_run":true}`,
+			`{"type":"output","output":true,"side_effects":[],"warnings":[]}
+`},
+		"lookup finds": {
+			`{"op":"lookup","fn":"greet","input":{"name":"Ada"}}`,
+			`{"type":"output","output":"Ada","side_effects":[],"warnings":[]}
+`},
+		"lookup finds nothing": {
+			`{"op":"lookup","fn":"greet","input":{"name":"nobody"}}`,
+			`{"type":"absent"}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stdout bytes.Buffer
+			if err := toolproc.Run(t.Context(), greeter(), strings.NewReader(test.request), &stdout); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, stdout.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What is no declared error must not look like one: there is no terminal line, only a fault.
+func TestRunFault(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stdin io.Reader
+		want  string
+	}{
+		"nothing":            {strings.NewReader(""), "read request"},
+		"no JSON":            {strings.NewReader("greet Ada"), "read request"},
+		"two requests":       {strings.NewReader(`{"op":"execute"}{"op":"execute"}`), "read request"},
+		"name twice":         {strings.NewReader(`{"op":"execute","op":"lookup"}`), "duplicate"},
+		"too long":           {io.LimitReader(endless{}, toolproc.MaxRequest+1), "longer than"},
+		"unreadable":         {iotest.ErrReader(errFault), "a fault"},
+		"unknown function":   {strings.NewReader(`{"op":"execute","fn":"shout"}`), `no function "shout"`},
+		"unknown operation":  {strings.NewReader(`{"op":"undo","fn":"greet"}`), `no operation "undo"`},
+		"no lookup":          {strings.NewReader(`{"op":"lookup","fn":"rehearse"}`), "no lookup"},
+		"no dry run":         {strings.NewReader(`{"op":"execute","fn":"greet","dry_run":true}`), "no dry run"},
+		"unknown input":      {strings.NewReader(`{"op":"execute","fn":"greet","input":{"nom":"Ada"}}`), "decode input"},
+		"no input":           {strings.NewReader(`{"op":"execute","fn":"greet"}`), "decode input"},
+		"undeclared failure": {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"fault"}}`), "a fault"},
+		"output too long":    {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"long"}}`), "line too long"},
+		"absent but no lookup": {
+			strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"absent"}}`), "nothing committed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stdout bytes.Buffer
+			err := toolproc.Run(t.Context(), greeter(), test.stdin, &stdout)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("wrote %q", stdout.String())
+			}
+		})
+	}
+}
+
+// endless is spaces for ever.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// broken is a pipe whose reader is gone.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errFault }
+
+func TestRunReportsLostReader(t *testing.T) {
+	t.Parallel()
+	request := `{"op":"execute","fn":"greet","input":{"name":"Ada"}}`
+	if err := toolproc.Run(t.Context(), greeter(), strings.NewReader(request), broken{}); !errors.Is(err, errFault) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestContextEndsBeforeDeadline(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ left, reserve time.Duration }{
+		"far":  {time.Hour, 200 * time.Millisecond},
+		"near": {time.Second, 100 * time.Millisecond},
+		"past": {-time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				deadline := time.Now().Add(test.left)
+				var got time.Time
+				tool := toolproc.Tool{"f": {Execute: func(ctx context.Context, _ *toolproc.Call, _ *toolproc.Stream) (toolproc.Result, error) {
+					got, _ = ctx.Deadline()
+					return toolproc.Result{}, nil
+				}}}
+				request := fmt.Sprintf(`{"op":"execute","fn":"f","deadline_unix_ms":%d}`, deadline.UnixMilli())
+				if err := toolproc.Run(t.Context(), tool, strings.NewReader(request), io.Discard); err != nil {
+					t.Fatal(err)
+				}
+				if reserve := deadline.Sub(got); reserve != test.reserve {
+					t.Errorf("the context ends %v before the deadline, want %v", reserve, test.reserve)
+				}
+			})
+		})
+	}
+}
+
+func TestContextWithoutDeadline(t *testing.T) {
+	t.Parallel()
+	tool := toolproc.Tool{"f": {Execute: func(ctx context.Context, _ *toolproc.Call, _ *toolproc.Stream) (toolproc.Result, error) {
+		_, limited := ctx.Deadline()
+		return toolproc.Result{Output: limited}, nil
+	}}}
+	var stdout bytes.Buffer
+	if err := toolproc.Run(t.Context(), tool, strings.NewReader(`{"op":"execute","fn":"f"}`), &stdout); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(stdout.String(), `{"type":"output","output":false`) {
+		t.Error(stdout.String())
+	}
+}
+
+func TestFits(t *testing.T) {
+	t.Parallel()
+	const around = len(`{"type":"output","output":"","side_effects":[],"warnings":[]}` + "\n")
+	for size, want := range map[int]bool{0: true, toolproc.MaxLine - around: true, toolproc.MaxLine - around + 1: false} {
+		res := toolproc.Result{Output: strings.Repeat("x", size)}
+		if got := toolproc.Fits(res); got != want {
+			t.Errorf("%d bytes: %v", size, got)
+		}
+	}
+}
+
+// FuzzRun feeds arbitrary requests: the program answers or reports a fault, and never both.
+func FuzzRun(f *testing.F) {
+	f.Add(`{"op":"execute","fn":"greet","input":{"name":"Ada"},"deadline_unix_ms":-1}`)
+	f.Add(`{"op":"lookup","fn":"greet","input":{"name":"nobody"},"fence":18446744073709551615}`)
+	f.Add(`{"op":"execute","fn":"greet","input":null,"attempt":1e2}`)
+	f.Fuzz(func(t *testing.T, request string) {
+		var stdout bytes.Buffer
+		err := toolproc.Run(t.Context(), greeter(), strings.NewReader(request), &stdout)
+		if ended := strings.HasSuffix(stdout.String(), "}\n"); ended == (err != nil) {
+			t.Errorf("error %v after %q", err, stdout.String())
+		}
+	})
+}

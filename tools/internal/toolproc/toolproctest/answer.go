@@ -1,0 +1,177 @@
+package toolproctest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+// Line is any line of an answer.
+type Line struct {
+	Type        string                `json:"type"`
+	Data        jsontext.Value        `json:"data,omitzero"`
+	Output      jsontext.Value        `json:"output,omitzero"`
+	SideEffects []toolproc.SideEffect `json:"side_effects,omitzero"`
+	Warnings    []string              `json:"warnings,omitzero"`
+	Error       *Failure              `json:"error,omitzero"`
+}
+
+// Failure is the error of a terminal line.
+type Failure struct {
+	Code         string                    `json:"code"`
+	Message      string                    `json:"message"`
+	Details      map[string]jsontext.Value `json:"details,omitzero"`
+	Effect       toolproc.Effect           `json:"effect"`
+	RetryAfterMS int64                     `json:"retry_after_ms,omitzero"`
+}
+
+// Answer is what a program wrote.
+type Answer struct {
+	Lines []Line // all of them, the terminal one last
+	Raw   []byte
+}
+
+// Terminal is the last line.
+func (a Answer) Terminal() Line { return a.Lines[len(a.Lines)-1] }
+
+// Data returns the data of all lines of a type: chunk, progress or log.
+func (a Answer) Data(kind string) []jsontext.Value {
+	var data []jsontext.Value
+	for _, line := range a.Lines {
+		if line.Type == kind {
+			data = append(data, line.Data)
+		}
+	}
+	return data
+}
+
+// Decode decodes the output of a successful answer; it fails the test on any other.
+func Decode[Out any](t testing.TB, a Answer) Out {
+	t.Helper()
+	var out Out
+	if last := a.Terminal(); last.Type != "output" {
+		t.Fatalf("no output but %s", a.Raw)
+	} else if err := json.Unmarshal(last.Output, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// NewCall returns a call of fn with the given input, a Go value or a jsontext.Value.
+func NewCall(t testing.TB, fn string, input any) toolproc.Call {
+	t.Helper()
+	data, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return toolproc.Call{
+		Op: toolproc.OpExecute, CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", Fn: fn, Input: data,
+		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1,
+	}
+}
+
+// Run runs one call in this process and checks the answer against the protocol.
+func Run(t testing.TB, tool toolproc.Tool, call toolproc.Call) Answer {
+	t.Helper()
+	var stdout bytes.Buffer
+	if err := toolproc.Run(t.Context(), tool, bytes.NewReader(encode(t, call)), &stdout); err != nil {
+		t.Fatalf("%v, after %s", err, stdout.Bytes())
+	}
+	return parse(t, stdout.Bytes())
+}
+
+// Build builds the program of the test's package and returns its path.
+func Build(t testing.TB) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return program
+}
+
+// Exec runs one call as its own process, in the folder dir and with no environment but env, and
+// checks the answer against the protocol.
+func Exec(t testing.TB, program, dir string, env []string, call toolproc.Call) Answer {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir, cmd.Env = dir, append([]string{}, env...)
+	cmd.Stdin = bytes.NewReader(encode(t, call))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\nstdout %s\nstderr %s", cmd, err, stdout, stderr.Bytes())
+	}
+	return parse(t, stdout)
+}
+
+// Cancelled returns a context that has ended.
+func Cancelled(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func encode(t testing.TB, call toolproc.Call) []byte {
+	t.Helper()
+	data, err := json.Marshal(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func parse(t testing.TB, stdout []byte) Answer {
+	t.Helper()
+	answer, err := parseAnswer(stdout)
+	if err != nil {
+		t.Fatalf("not an answer: %v\n%s", err, stdout)
+	}
+	return answer
+}
+
+// parseAnswer demands what an executor demands: known lines of bounded length, exactly one
+// terminal line, and nothing after it.
+func parseAnswer(stdout []byte) (Answer, error) {
+	answer := Answer{Raw: stdout}
+	for raw := range bytes.Lines(stdout) {
+		if len(raw) > toolproc.MaxLine || raw[len(raw)-1] != '\n' {
+			return answer, fmt.Errorf("line %d is too long or has no end", len(answer.Lines)+1)
+		}
+		if n := len(answer.Lines); n > 0 && terminal(answer.Lines[n-1].Type) {
+			return answer, fmt.Errorf("line %d follows the terminal line", n+1)
+		}
+		var line Line
+		if err := json.Unmarshal(raw, &line, json.RejectUnknownMembers(true)); err != nil {
+			return answer, err
+		}
+		answer.Lines = append(answer.Lines, line)
+	}
+	if n := len(answer.Lines); n == 0 || !terminal(answer.Lines[n-1].Type) {
+		return answer, fmt.Errorf("no terminal line")
+	}
+	return answer, nil
+}
+
+func terminal(kind string) bool { return kind == "output" || kind == "error" || kind == "absent" }
+
+// ReadFile returns a file as a string.
+func ReadFile(t testing.TB, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+func main() { toolproc.Main(newTool()) }
+
+func newTool() toolproc.Tool {
+	return toolproc.Tool{"clean": {Execute: toolproc.Typed(run)}}
+}
+
+type input struct {
+	Text string `json:"text"`
+}
+
+type output struct {
+	CleanText string `json:"clean_text"`
+}
+
+// chunk is one paragraph. The paragraphs of all chunks, with an empty line between, are the
+// clean_text.
+type chunk struct {
+	Text string `json:"text"`
+}
+
+// streamFrom is the length of input from which paragraphs are worth streaming.
+const streamFrom = 8 << 10
+
+func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
+	var paragraphs []string
+	err := clean(ctx, in.Text, sink{
+		paragraph: func(text string) error {
+			paragraphs = append(paragraphs, text)
+			if len(in.Text) < streamFrom {
+				return nil
+			}
+			return out.Chunk(chunk{text})
+		},
+		progress: func(p progress) error { return out.Progress(p) },
+	})
+	res := toolproc.Result{Output: output{strings.Join(paragraphs, "\n\n")}}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return toolproc.Result{}, failure("timeout", "the time was up before the transcript was clean")
+	case err != nil:
+		return toolproc.Result{}, err
+	case len(paragraphs) == 0:
+		return toolproc.Result{}, failure("empty_transcript", "the transcript has no spoken words")
+	case !toolproc.Fits(res):
+		return toolproc.Result{}, failure("too_large", "the clean text is larger than an answer may be; send it in parts")
+	}
+	return res, nil
+}
+
+// failure is an error of a tool that has no effect in any case.
+func failure(code, message string) error {
+	return &toolproc.Error{Code: code, Message: message, Effect: toolproc.EffectNone}
+}

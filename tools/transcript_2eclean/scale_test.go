@@ -1,0 +1,27 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCleanScales cleans a megabyte of what could make careless code quadratic.
+func TestCleanScales(t *testing.T) {
+	t.Parallel()
+	for _, piece := range []string{
+		"a", "(", "()", "(a", "[", "[x]", "*", "*a", "<", "<i", "<i>", "<1:", "&amp;", "&", ">> ", "- ", "0:00 ", "00:00:01 ",
+		". ", "x. ", "uh ", "the ", "w-", "Anna: ", "Anna: x\n", "Anna: x\n\n", "Anna: x\nBob: um\n", "\n\n", "♪",
+		"世。", "<rt>", "{\\an8", "00:00:01.000 --> 00:00:02.000\n", "1\n00:00:01.000 --> 00:00:02.000\nthe the\n\n",
+	} {
+		t.Run(piece, func(t *testing.T) {
+			t.Parallel()
+			text := "word. " + strings.Repeat(piece, 1<<20/len(piece)) + strings.Repeat(")", 1<<10)
+			start := time.Now()
+			cleanAll(t, text)
+			if took := time.Since(start); took > time.Minute {
+				t.Errorf("a megabyte took %v", took)
+			}
+		})
+	}
+}
