@@ -1,0 +1,187 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// world is everything a dispatcher touches, in memory.
+type world struct {
+	t        *testing.T
+	log      *calltest.Log
+	manifest *tool.Manifest
+	d        *dispatcher.Dispatcher
+	payloads map[string][]byte
+	lag      time.Duration
+	full     bool
+	gateErr  error
+	running  bool // what executors answer to a kill
+
+	mu       sync.Mutex
+	accepted map[string][]*envelope.Accepted // by inbox
+	outcomes map[string][]*envelope.Response
+	denied   []envelope.Code
+	kills    int
+	nonce    int
+	stop     context.CancelFunc
+}
+
+// start runs a dispatcher in the present synctest bubble, following the log.
+func start(t *testing.T, class tool.Determinism) *world {
+	schema, err := envelope.CompileSchema("in", []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}},"additionalProperties":false}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, log: &calltest.Log{}, payloads: map[string][]byte{}, accepted: map[string][]*envelope.Accepted{}, outcomes: map[string][]*envelope.Response{},
+		manifest: &tool.Manifest{
+			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Determinism: class, Pool: "default", Retention: 24 * time.Hour,
+			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
+			Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8},
+		},
+	}
+	w.d = w.dispatcher("d1", true)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.d.Run(ctx) }()
+	w.stop = func() { cancel(); <-done }
+	t.Cleanup(w.stop)
+	w.log.Watch(func(e call.Entry) {
+		if e.Kind == call.Requested || e.Kind == call.Decided {
+			w.d.Observe(ctx, e.Kind, e.Attempt, e.State)
+		}
+	})
+	return w
+}
+
+func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
+	return dispatcher.New(dispatcher.Options{
+		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Now: time.Now,
+		Instance: instance, Fsync: fsync,
+		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
+	})
+}
+
+type catalog struct{ w *world }
+
+func (c catalog) Get(id string) (*tool.Manifest, bool) {
+	return c.w.manifest, id == c.w.manifest.ToolID
+}
+
+type payloads struct{ w *world }
+
+func (p payloads) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	data, ok := p.w.payloads[ref.SHA256]
+	if !ok {
+		return nil, fmt.Errorf("no payload %s", ref.SHA256)
+	}
+	return data, nil
+}
+
+func (w *world) AuditLag() time.Duration { return w.lag }
+func (w *world) StoreFull() bool         { return w.full }
+
+func (w *world) Accepted(to dispatcher.Inbox, a *envelope.Accepted) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepted[to.Reply] = append(w.accepted[to.Reply], a)
+}
+
+func (w *world) Outcome(to dispatcher.Inbox, r *envelope.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
+}
+
+func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.denied = append(w.denied, e.Code)
+	return "gate.1", w.gateErr
+}
+
+func (w *world) Kill(context.Context, string, int, time.Time) bool { w.kills++; return w.running }
+
+// uuid makes a call id out of a number.
+func uuid(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", n) }
+
+// request is a valid request; edit changes its JSON before it is sent.
+func (w *world) request(n int, edit ...string) *dispatcher.Incoming {
+	body := fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"1.x","fn":"say","input":{"n":1},`+
+		`"context":{"actor_id":"agent","trace_id":%q,"timezone":"UTC","env":"dev"},`+
+		`"constraints":{"timeout_ms":10000,"deadline_unix_ms":%d,"idempotency_key":"key-0123456789abcdef"}}`,
+		uuid(n), uuid(n), time.Now().Add(10*time.Second).UnixMilli())
+	return &dispatcher.Incoming{
+		Tenant: "t", Actor: "agent", Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
+		Reply: fmt.Sprint("inbox", n), Received: time.Now(),
+	}
+}
+
+func (w *world) ask(n int, edit ...string) *dispatcher.Incoming {
+	in := w.request(n, edit...)
+	w.d.Handle(w.t.Context(), in)
+	synctest.Wait()
+	return in
+}
+
+// outcome returns the one outcome that inbox n got.
+func (w *world) outcome(n int) *envelope.Response {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	got := w.outcomes[fmt.Sprint("inbox", n)]
+	if len(got) != 1 {
+		w.t.Fatalf("inbox %d got %d outcomes", n, len(got))
+	}
+	return got[0]
+}
+
+func (w *world) acceptedBy(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.accepted[fmt.Sprint("inbox", n)])
+}
+
+// answers returns how many inboxes got an outcome.
+func (w *world) answers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.outcomes)
+}
+
+func (w *world) state() call.State {
+	entries := w.log.Entries()
+	if len(entries) == 0 {
+		return call.State{}
+	}
+	return entries[len(entries)-1].State
+}
+
+// decide ends the newest attempt as an executor would: with success, or with code.
+func (w *world) decide(code envelope.Code) {
+	w.t.Helper()
+	a := w.state().Last()
+	d := settle.Draft{Output: []byte(`{"n":1}`)}
+	if code != "" {
+		d = settle.Draft{Error: envelope.NewError(code, "")}
+	}
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprint("x", a.N), Now: call.At(time.Now()), Error: code, Effect: envelope.EffectNone}
+	if _, err := settle.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func pass(d time.Duration) { <-time.After(d); synctest.Wait() }

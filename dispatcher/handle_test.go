@@ -1,0 +1,483 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+func bubble(t *testing.T, class tool.Determinism, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, start(t, class)) })
+}
+
+// A new key costs one write and no read, and the caller is told that it is accepted.
+func TestAdmit(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		if len(w.log.Entries()) != 1 || w.acceptedBy(1) != 1 {
+			t.Fatalf("%d writes, accepted %d times", len(w.log.Entries()), w.acceptedBy(1))
+		}
+		a := w.accepted["inbox1"][0]
+		if a.CallID != uuid(1) || a.Ref != w.state().Ref() || a.Attempt != 1 || a.ToolVersion != "1.2.3" {
+			t.Errorf("accepted %+v", a)
+		}
+		if open, from := w.d.Watching(); open != 1 || from != 1 {
+			t.Errorf("watching %d from %d", open, from)
+		}
+		w.decide("")
+		if open, from := w.d.Watching(); open != 0 || from != 0 {
+			t.Errorf("watching %d from %d", open, from)
+		}
+	})
+}
+
+// What is refused leaves no log, is recorded once, and says what is wrong.
+func TestRefuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  []string
+		setup func(*world)
+		want  envelope.Code
+	}{
+		"not JSON":        {edit: []string{`{"call_id"`, `{call_id`}, want: envelope.CodeMalformed},
+		"unknown field":   {edit: []string{`"fn":`, `"fnn":1,"fn":`}, want: envelope.CodeSchema},
+		"bad input":       {edit: []string{`{"n":1}`, `{"n":"x","m":1}`}, want: envelope.CodeSchema},
+		"foreign actor":   {edit: []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, want: envelope.CodeIdentity},
+		"foreign tool":    {edit: []string{`"tool_id":"echo"`, `"tool_id":"rm"`}, want: envelope.CodeIdentity},
+		"unknown tool":    {setup: func(w *world) { w.manifest.ToolID = "other" }, want: envelope.CodeToolUnknown},
+		"unknown fn":      {edit: []string{`"fn":"say"`, `"fn":"sing"`}, want: envelope.CodeFnUnknown},
+		"disabled":        {setup: func(w *world) { w.manifest.Status = tool.StatusDisabled }, want: envelope.CodeToolDisabled},
+		"version":         {edit: []string{`"1.x"`, `"2.x"`}, want: envelope.CodeVersion},
+		"no dry run":      {edit: []string{`"key-0123456789abcdef"}`, `"key-0123456789abcdef"},"dry_run":true`}, want: envelope.CodeDryRun},
+		"deadline passed": {edit: []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, want: envelope.CodeTimeout},
+		"audit behind":    {setup: func(w *world) { w.lag = 11 * time.Second }, want: envelope.CodeAuditLag},
+		"store full":      {setup: func(w *world) { w.full = true }, want: envelope.CodeStoreFull},
+		"write full":      {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) }, want: envelope.CodeStoreFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+				if c.setup != nil {
+					c.setup(w)
+				}
+				w.ask(1, c.edit...)
+				r := w.outcome(1)
+				if r.Error == nil || r.Error.Code != c.want || r.Status != c.want.Status() {
+					t.Fatalf("got %+v (%+v), want %s", r, r.Error, c.want)
+				}
+				if r.Error.Details.Effect != envelope.EffectNone || !r.Provenance.Final || r.Provenance.AuditEventID == "" || r.Error.Fix == "" {
+					t.Errorf("effect %q, final %t, audit id %q, fix %q", r.Error.Details.Effect, r.Provenance.Final, r.Provenance.AuditEventID, r.Error.Fix)
+				}
+				if len(w.log.Entries()) != 0 || !slices.Equal(w.denied, []envelope.Code{c.want}) {
+					t.Errorf("%d events, recorded %v", len(w.log.Entries()), w.denied)
+				}
+			})
+		})
+	}
+}
+
+// A bad input lists every violation, where it is.
+func TestViolations(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1, `{"n":1}`, `{"n":"x","m":1}`)
+		var at []string
+		for _, v := range w.outcome(1).Error.Details.Violations {
+			at = append(at, v.Pointer)
+		}
+		if len(at) != 2 || !strings.HasPrefix(at[0], "/input") || !strings.HasPrefix(at[1], "/input") {
+			t.Errorf("violations at %v", at)
+		}
+	})
+}
+
+// What cannot be recorded is not answered (promise P4).
+func TestRefusalUnrecorded(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.gateErr = errors.New("audit is down")
+		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
+		if w.answers() != 0 {
+			t.Error("answered without a record")
+		}
+	})
+}
+
+// Side-effectful tools need a server that syncs, or the manifest's consent.
+func TestDurability(t *testing.T) {
+	bubble(t, tool.SideEffectful, func(t *testing.T, w *world) {
+		lax := w.dispatcher("d2", false)
+		lax.Handle(t.Context(), w.request(1))
+		if got := w.outcome(1).Error.Code; got != envelope.CodeDurability {
+			t.Errorf("got %s", got)
+		}
+		w.manifest.AcceptRerun = true
+		lax.Handle(t.Context(), w.request(2))
+		if w.acceptedBy(2) != 1 {
+			t.Error("not accepted")
+		}
+	})
+}
+
+// A thousand callers with one key cause one attempt and a handful of writes, and all get its
+// outcome.
+func TestThousandJoiners(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		const callers = 1000
+		var wg sync.WaitGroup
+		for n := range callers {
+			wg.Go(func() { w.d.Handle(t.Context(), w.request(n)) })
+		}
+		wg.Wait()
+		synctest.Wait()
+		w.decide("")
+		if writes := len(w.log.Entries()); writes > 20 {
+			t.Errorf("%d writes", writes)
+		}
+		owner, told := w.state().Last().Owner.CallID, 0
+		for n := range callers {
+			if uuid(n) == owner {
+				continue // told by the executor
+			}
+			if r := w.outcome(n); r.CallID == uuid(n) && r.Status == envelope.Success && string(r.Output) == `{"n":1}` {
+				told++
+			}
+		}
+		if told != callers-1 {
+			t.Errorf("%d of %d joiners were told", told, callers-1)
+		}
+	})
+}
+
+func TestTooManyJoiners(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		var wg sync.WaitGroup
+		for n := range call.MaxJoined + 3 {
+			wg.Go(func() { w.d.Handle(t.Context(), w.request(n)) })
+		}
+		wg.Wait()
+		synctest.Wait()
+		if got := len(w.state().Last().Joined); got != call.MaxJoined {
+			t.Errorf("%d joined", got)
+		}
+		if !slices.Equal(w.denied, []envelope.Code{envelope.CodeJoiners, envelope.CodeJoiners}) {
+			t.Errorf("refused %v", w.denied)
+		}
+	})
+}
+
+func TestReplay(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide("")
+		w.ask(2)
+		r := w.outcome(2)
+		if r.CallID != uuid(2) || !r.Provenance.Replayed || r.Status != envelope.Success || len(w.log.Entries()) != 2 {
+			t.Errorf("%+v after %d events", r, len(w.log.Entries()))
+		}
+		w.ask(1)
+		if again := w.outcome(1); again.Provenance.AuditEventID != r.Provenance.AuditEventID || string(again.Output) != string(r.Output) {
+			t.Errorf("%+v, %+v", again, r)
+		}
+	})
+}
+
+func TestOtherInput(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ask(2, `{"n":1}`, `{"n":2}`)
+		if got := w.outcome(2).Error.Code; got != envelope.CodeKeyReused {
+			t.Errorf("in flight: %s", got)
+		}
+		w.decide("")
+		w.ask(3, `{"n":1}`, `{"n":2}`)
+		if got := w.outcome(3).Error.Code; got != envelope.CodeKeyReused {
+			t.Errorf("decided: %s", got)
+		}
+	})
+}
+
+// After a retryable error the key runs again, and the earlier caller keeps its outcome (C3).
+func TestNextAttempt(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide(envelope.CodeUpstream)
+		w.manifest.Semver = "1.3.0" // a newer build must not run under the same key
+		w.ask(2)
+		if w.acceptedBy(2) != 1 || w.accepted["inbox2"][0].Attempt != 2 || w.accepted["inbox2"][0].ToolVersion != "1.2.3" {
+			t.Fatalf("accepted %+v", w.accepted["inbox2"])
+		}
+		w.decide("")
+		w.ask(1)
+		if r := w.outcome(1); r.Status != envelope.RetryableError || r.Provenance.Attempt != 1 {
+			t.Errorf("the earlier caller got %+v", r)
+		}
+		w.ask(3)
+		if r := w.outcome(3); r.Status != envelope.Success || r.Provenance.Attempt != 2 {
+			t.Errorf("a later caller got %+v", r)
+		}
+	})
+}
+
+// The earlier outcome outlives its own event: later events carry it.
+func TestCarriedForward(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide(envelope.CodeUpstream)
+		w.ask(2)
+		w.log.DropUntil(2)
+		w.ask(1)
+		if r := w.outcome(1); r.Error == nil || r.Error.Code != envelope.CodeUpstream {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
+func TestAttemptsAreCapped(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		for n := 1; n <= call.MaxAttempts; n++ {
+			w.ask(n)
+			w.decide(envelope.CodeUpstream)
+		}
+		w.ask(9)
+		if got := w.outcome(9).Error.Code; got != envelope.CodeAttempts {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// The admitting dispatcher ends the call at its deadline and tells the owner (promise P2).
+func TestDeadline(t *testing.T) {
+	for class, want := range map[tool.Determinism]envelope.Effect{
+		tool.Pure: envelope.EffectNone, tool.Idempotent: envelope.EffectUnknown, tool.SideEffectful: envelope.EffectNone,
+	} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			w.ask(1)
+			pass(9990 * time.Millisecond)
+			if w.answers() != 0 {
+				t.Fatal("ended before its deadline")
+			}
+			pass(20 * time.Millisecond)
+			r := w.outcome(1)
+			if r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != want || r.Status != envelope.RetryableError {
+				t.Errorf("%s: %+v", class, r.Error)
+			}
+		})
+	}
+}
+
+// A dead dispatcher's calls are ended by another one, a little later.
+func TestGuardian(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		other := w.dispatcher("d0", true)
+		other.Handle(t.Context(), w.request(1)) // never runs: its process is dead
+		pass(10 * time.Second)
+		pass(60 * time.Millisecond)
+		if r := w.outcome(1); r.Error.Code != envelope.CodeTimeout {
+			t.Errorf("%+v", r.Error)
+		}
+	})
+}
+
+// A guardian that cannot reach the log tries until it can.
+func TestDeadlineWithoutLog(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.log.Before(func(call.Event) error { return call.ErrUnsure })
+		pass(11 * time.Second)
+		if w.answers() != 0 {
+			t.Fatal("told an outcome that does not stand")
+		}
+		w.log.Before(nil)
+		pass(100 * time.Millisecond)
+		w.outcome(1)
+	})
+}
+
+// An admission whose answer is unsure is not answered; the same call asked again is.
+func TestUnsureAdmission(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.log.Lost(func(call.Event) bool { return true })
+		w.ask(1)
+		if w.acceptedBy(1) != 0 || w.answers() != 0 {
+			t.Fatal("answered without knowing")
+		}
+		w.log.Lost(nil)
+		w.ask(1)
+		if w.acceptedBy(1) != 1 || len(w.log.Entries()) != 1 {
+			t.Errorf("accepted %d times, %d events", w.acceptedBy(1), len(w.log.Entries()))
+		}
+		w.decide("")
+		w.outcome(1)
+	})
+}
+
+// Two dispatchers admit one key at once: one attempt, the other's caller joins.
+func TestTwoDispatchers(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		other := w.dispatcher("d0", true)
+		w.log.Before(func(call.Event) error {
+			w.log.Before(nil)
+			other.Handle(t.Context(), w.request(2))
+			return nil
+		})
+		w.ask(1)
+		s := w.state()
+		if len(s.Attempts) != 1 || s.Last().Owner.CallID != uuid(2) || !s.Last().Has(uuid(1)) {
+			t.Fatalf("state %+v", s)
+		}
+		w.decide("")
+		w.outcome(1)
+	})
+}
+
+// A denial does not change what a call was or will be told (M2).
+func TestRecall(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.manifest.Status = tool.StatusDisabled
+		w.ask(1)
+		if len(w.denied) != 0 || w.acceptedBy(1) != 2 {
+			t.Fatalf("denied %v, accepted %d times", w.denied, w.acceptedBy(1))
+		}
+		w.decide("")
+		w.outcome(1)
+		w.ask(2)
+		if got := w.outcome(2).Error.Code; got != envelope.CodeToolDisabled {
+			t.Errorf("another call got %s", got)
+		}
+	})
+}
+
+func TestLargeInput(t *testing.T) {
+	sum := strings.Repeat("c", 64)
+	for name, c := range map[string]struct {
+		ref, data string
+		want      envelope.Code
+	}{
+		"there":     {ref: "sha256:" + sum + ";7", data: `{"n":1}`},
+		"invalid":   {ref: "sha256:" + sum + ";7", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
+		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodePayloadMissing},
+		"malformed": {ref: "x", want: envelope.CodeLimit},
+		"too large": {ref: "sha256:" + sum + ";99999999999", want: envelope.CodeLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+				w.payloads[sum] = []byte(c.data)
+				in := w.request(1, `{"n":1}`, `null`)
+				in.InputRef = c.ref
+				w.d.Handle(t.Context(), in)
+				synctest.Wait()
+				if c.want == "" {
+					if w.acceptedBy(1) != 1 {
+						t.Errorf("not accepted: %+v", w.outcomes)
+					}
+					return
+				}
+				if got := w.outcome(1).Error.Code; got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func (w *world) query(n int) dispatcher.Query {
+	return dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(n)}
+}
+
+func TestCancel(t *testing.T) {
+	for told, setup := range map[string]func(*world){
+		"queued":  func(*world) {},
+		"running": func(w *world) { w.running = true },
+		"decided": func(w *world) { w.decide("") },
+	} {
+		t.Run(told, func(t *testing.T) {
+			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+				w.ask(1)
+				setup(w)
+				c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+				if refusal != nil || c.Told != told {
+					t.Fatalf("%+v, %v", c, refusal)
+				}
+				if told != "decided" && (c.Response.Error.Code != envelope.CodeCancelled || w.kills != 1) {
+					t.Errorf("%+v after %d kills", c.Response.Error, w.kills)
+				}
+			})
+		})
+	}
+}
+
+// Only the owner's cancel decides; a joiner's detaches the joiner.
+func TestJoinerCancels(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ask(2)
+		pass(10 * time.Millisecond)
+		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2))
+		if refusal != nil || c.Told != "detached" || !w.state().Last().Open() {
+			t.Fatalf("%+v, %v", c, refusal)
+		}
+		w.decide("")
+		if got := w.outcomes["inbox2"]; len(got) != 0 {
+			t.Errorf("a detached joiner was told %+v", got)
+		}
+	})
+}
+
+func TestResultAndWhy(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		_, accepted, refusal := w.d.Result(t.Context(), "t", "agent", w.query(1))
+		if refusal != nil || accepted == nil {
+			t.Fatalf("open: %v, %v", accepted, refusal)
+		}
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "deadline") {
+			t.Error(why)
+		}
+		w.decide("")
+		r, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
+		if refusal != nil || r.Status != envelope.Success {
+			t.Fatalf("decided: %+v, %v", r, refusal)
+		}
+		for _, q := range []struct {
+			tenant, actor string
+			q             dispatcher.Query
+		}{
+			{"other", "agent", w.query(1)},
+			{"t", "stranger", dispatcher.Query{Ref: w.state().Ref()}},
+			{"t", "agent", dispatcher.Query{Ref: "nonsense"}},
+			{"t", "agent", dispatcher.Query{Ref: "echo.0123456789"}},
+		} {
+			if _, _, refusal := w.d.Result(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v was told", q)
+			}
+			if _, refusal := w.d.Cancel(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v could cancel", q)
+			}
+			if _, refusal := w.d.Why(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v was told why", q)
+			}
+		}
+	})
+}
+
+// A key whose log has expired runs again.
+func TestExpiredKey(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide("")
+		w.log.DropUntil(99)
+		w.ask(2)
+		if w.acceptedBy(2) != 1 || w.accepted["inbox2"][0].Attempt != 1 {
+			t.Errorf("%s", fmt.Sprint(w.accepted["inbox2"]))
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+const lease = 5 * time.Second
+
+// world is everything an executor touches, in memory.
+type world struct {
+	t        *testing.T
+	log      *calltest.Log
+	manifest *tool.Manifest
+	execute  func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
+	lookup   func(inv tool.Invocation) (tool.Result, bool, error)
+	gone     map[string]bool
+	ex       *executor.Executor
+
+	mu       sync.Mutex
+	runs     []tool.Invocation
+	replies  []*envelope.Response
+	late     []envelope.Code
+	dead     int
+	chunks   int
+	payloads map[string][]byte
+	nonce    int
+}
+
+func newWorld(t *testing.T, class tool.Determinism) *world {
+	w := &world{t: t, log: &calltest.Log{}, gone: map[string]bool{}, payloads: map[string][]byte{}}
+	any, err := envelope.CompileSchema("any", []byte(`{"type":"object"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.manifest = &tool.Manifest{
+		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Determinism: class, Transport: tool.TransportNative,
+		Functions: map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
+		Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8, OutputBytes: 1 << 20},
+	}
+	w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		return tool.Result{Output: inv.Input}, nil
+	}
+	w.ex = w.executor("default/e1")
+	return w
+}
+
+func (w *world) executor(instance string) *executor.Executor {
+	ex := executor.New(executor.Options{
+		Instance: instance, Catalog: catalog{w}, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: w}, CallLog: w.log,
+		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease,
+		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, "-", w.nonce) },
+	})
+	ex.Listening()
+	return ex
+}
+
+type catalog struct{ w *world }
+
+func (c catalog) Get(id string) (*tool.Manifest, bool) {
+	return c.w.manifest, c.w.manifest != nil && id == c.w.manifest.ToolID
+}
+
+func (w *world) Validate(*tool.Manifest) error         { return nil }
+func (w *world) Gone(_ context.Context, i string) bool { return w.gone[i] }
+func (w *world) Outcome(_ call.Owner, r *envelope.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.replies = append(w.replies, r)
+}
+func (w *world) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
+	return tool.Classify(m, err)
+}
+
+func (w *world) Execute(ctx context.Context, _ *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+	w.mu.Lock()
+	w.runs = append(w.runs, inv)
+	w.mu.Unlock()
+	return w.execute(ctx, inv, sink)
+}
+
+func (w *world) Lookup(_ context.Context, _ *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+	if w.lookup == nil {
+		return tool.Result{}, false, tool.ErrNoLookup
+	}
+	return w.lookup(inv)
+}
+
+func (w *world) Open(call.State, int, uint64, int64) executor.Stream { return &stream{w: w} }
+
+type stream struct {
+	w *world
+	n int64
+}
+
+func (s *stream) Emit(context.Context, envelope.ChunkKind, jsontext.Value) error { s.n++; return nil }
+func (s *stream) Close(context.Context) (envelope.Chunks, error) {
+	return envelope.Chunks{Count: s.n}, nil
+}
+
+type payloads struct{ w *world }
+
+func (p payloads) Put(_ context.Context, data []byte) (envelope.PayloadRef, error) {
+	ref := envelope.PayloadRef{SHA256: strings.Repeat("a", 64), Bytes: int64(len(data))}
+	p.w.payloads[ref.SHA256] = data
+	return ref, nil
+}
+
+func (p payloads) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	data, ok := p.w.payloads[ref.SHA256]
+	if !ok {
+		return nil, errors.New("missing")
+	}
+	return data, nil
+}
+
+func (w *world) Dead(context.Context, executor.Message, *envelope.Error) error { w.dead++; return nil }
+func (w *world) LateResult(_ context.Context, _ call.State, _ int, said envelope.Code, _ envelope.Effect) error {
+	w.late = append(w.late, said)
+	return nil
+}
+
+// holding records what became of a message.
+type holding struct {
+	mu              sync.Mutex
+	acked, extended int
+	handedBack      []time.Duration
+}
+
+func (h *holding) Extend() { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
+func (h *holding) Ack()    { h.mu.Lock(); defer h.mu.Unlock(); h.acked++ }
+func (h *holding) HandBack(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handedBack = append(h.handedBack, d)
+}
+
+// admit writes an admission as a dispatcher would, and returns its work message.
+func (w *world) admit(callID string, timeout time.Duration) executor.Message {
+	w.t.Helper()
+	last, _ := w.log.Read(w.t.Context(), "echo", "id1")
+	now := time.Now()
+	v := call.Admit(last.State, call.Ask{
+		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
+		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: call.Class(w.manifest.Determinism), Pool: "default", Fingerprint: "fp", Tenant: "t"},
+		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID,
+	})
+	if v.Do != call.Write {
+		w.t.Fatalf("admit %s: %v", callID, v.Do)
+	}
+	req := map[string]any{
+		"call_id": callID, "tool_id": "echo", "tool_version": "*", "fn": "say", "input": map[string]any{"n": 1},
+		"context":     map[string]any{"actor_id": "a", "trace_id": callID, "timezone": "UTC", "env": "dev"},
+		"constraints": map[string]any{"timeout_ms": 1, "deadline_unix_ms": 1, "idempotency_key": "k"},
+	}
+	raw, err := json.Marshal(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	earlier, err := last.Outcomes()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	body, err := json.Marshal(call.RequestBody{Request: raw, Earlier: earlier})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.log.Write(w.t.Context(), v.Event, body); err != nil {
+		w.t.Fatal(err)
+	}
+	entry, _ := w.log.Read(w.t.Context(), "echo", "id1")
+	pass(time.Second) // executors have been listening before the admission
+	return executor.Message{Entry: entry, Deliveries: 1, Lease: &holding{}}
+}
+
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+func (w *world) state() call.State {
+	e, _ := w.log.Read(w.t.Context(), "echo", "id1")
+	return e.State
+}
+
+// decided returns the one decision of attempt n.
+func (w *world) decided(n int) call.Decision {
+	w.t.Helper()
+	a, ok := w.state().Attempt(n)
+	if !ok || a.Decision == nil {
+		w.t.Fatalf("attempt %d is not decided", n)
+	}
+	count := 0
+	for _, e := range w.log.Entries() {
+		if e.Kind == call.Decided && e.Attempt == n {
+			count++
+		}
+	}
+	if count != 1 {
+		w.t.Errorf("attempt %d has %d outcome events", n, count)
+	}
+	return *a.Decision
+}

@@ -1,0 +1,480 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+const callA, callB = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000-8000-000000000000"
+
+// each runs the test for every effect class, under fake time.
+func each(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+		t.Run(string(class), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, class)) })
+		})
+	}
+}
+
+func (w *world) wantAcked(m executor.Message, want bool) {
+	w.t.Helper()
+	h := m.Lease.(*holding)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if (h.acked == 1) != want || (len(h.handedBack) == 1) == want {
+		w.t.Errorf("acked %d times, handed back %v; want acked: %t", h.acked, h.handedBack, want)
+	}
+}
+
+func again(m executor.Message) executor.Message {
+	return executor.Message{Entry: m.Entry, Deliveries: m.Deliveries + 1, Lease: &holding{}}
+}
+
+func TestSuccess(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		d := w.decided(1)
+		if d.Status != envelope.Success || d.Effect != envelope.EffectApplied || d.By != call.ByExecutor {
+			t.Errorf("decision %+v", d)
+		}
+		w.wantAcked(m, true)
+		if len(w.replies) != 1 || w.replies[0].CallID != callA || w.replies[0].Provenance.AuditEventID == "" {
+			t.Errorf("replies %+v", w.replies)
+		}
+		writes := map[tool.Determinism]int{tool.Pure: 2, tool.Idempotent: 2, tool.SideEffectful: 3}[w.manifest.Determinism]
+		if n := len(w.log.Entries()); n != writes {
+			t.Errorf("%d durable writes, want %d", n, writes)
+		}
+	})
+}
+
+// A second delivery of a decided attempt delivers what is stored and runs nothing.
+func TestRedeliveryAfterOutcome(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		second := again(m)
+		w.executor("default/e2").Handle(t.Context(), second)
+		w.wantAcked(second, true)
+		if len(w.runs) != 1 || len(w.replies) != 2 || string(w.replies[0].Output) != string(w.replies[1].Output) {
+			t.Errorf("%d runs, %d replies", len(w.runs), len(w.replies))
+		}
+		w.decided(1)
+	})
+}
+
+func TestDeadline(t *testing.T) {
+	want := map[tool.Determinism]call.Decision{
+		tool.Pure:          {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
+		tool.Idempotent:    {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
+		tool.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown, Status: envelope.TerminalError},
+	}
+	each(t, func(t *testing.T, w *world) {
+		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			<-ctx.Done()
+			return tool.Result{}, &tool.StoppedError{Cause: context.Cause(ctx)}
+		}
+		started := time.Now()
+		m := w.admit(callA, 3*time.Second)
+		w.ex.Handle(t.Context(), m)
+		if took := time.Since(started); took < 2990*time.Millisecond || took > 3010*time.Millisecond {
+			t.Errorf("ended after %s", took)
+		}
+		d, want := w.decided(1), want[w.manifest.Determinism]
+		if d.Code != want.Code || d.Effect != want.Effect || d.Status != want.Status {
+			t.Errorf("decision %+v, want %+v", d, want)
+		}
+	})
+}
+
+// What is dequeued past its deadline is not run.
+func TestExpiredInQueue(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, 2*time.Second)
+		pass(2 * time.Second)
+		w.ex.Handle(t.Context(), m)
+		d := w.decided(1)
+		if len(w.runs) != 0 || d.Code != envelope.CodeTimeout {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+		if w.manifest.Determinism != tool.Idempotent && d.Effect != envelope.EffectNone {
+			t.Errorf("effect %s", d.Effect)
+		}
+	})
+}
+
+// A claimed side-effectful call whose claimer is gone never runs again (C7); others do.
+func TestClaimerGone(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.claimed("default/dead")
+		w.gone["default/dead"] = true
+		w.ex.Handle(t.Context(), m)
+		d := w.decided(1)
+		if w.manifest.Determinism != tool.SideEffectful {
+			if d.Status != envelope.Success || len(w.runs) != 1 {
+				t.Errorf("%d runs, decision %+v", len(w.runs), d)
+			}
+			return
+		}
+		if len(w.runs) != 0 || d.Code != envelope.CodeToolUnknownState || d.Effect != envelope.EffectUnknown {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// claimed returns the second delivery of an attempt that instance has claimed.
+func (w *world) claimed(instance string) executor.Message {
+	m := w.admit(callA, time.Minute)
+	_, claim := call.Take(w.state(), call.Pickup{
+		Attempt: 1, Admitted: m.Entry.State.Seq, Deliveries: 2, By: instance, Nonce: "claim-of-" + instance,
+		Now: call.At(time.Now()), Gone: func(string) bool { return false },
+	})
+	if _, err := w.log.Write(w.t.Context(), claim, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	return again(m)
+}
+
+// A claim of a live executor is waited for, not taken over (H6).
+func TestClaimerAlive(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.claimed("default/busy")
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+		if len(w.runs) != 0 {
+			t.Error("took over a live claim")
+		}
+	})
+}
+
+// lookup may only confirm.
+func TestLookup(t *testing.T) {
+	for name, c := range map[string]struct {
+		found bool
+		err   error
+		want  envelope.Code
+	}{
+		"found":  {found: true, want: ""},
+		"absent": {want: envelope.CodeToolUnknownState},
+		"fails":  {err: errors.New("no"), want: envelope.CodeToolUnknownState},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tool.SideEffectful)
+				w.manifest.Capability.Lookup = true
+				w.lookup = func(inv tool.Invocation) (tool.Result, bool, error) {
+					return tool.Result{Output: inv.Input}, c.found, c.err
+				}
+				m := w.claimed("default/dead")
+				w.gone["default/dead"] = true
+				w.ex.Handle(t.Context(), m)
+				d := w.decided(1)
+				if d.Code != c.want || len(w.runs) != 0 {
+					t.Errorf("%d runs, decision %+v", len(w.runs), d)
+				}
+				if c.found && d.Effect != envelope.EffectApplied {
+					t.Errorf("effect %s", d.Effect)
+				}
+			})
+		})
+	}
+}
+
+// Five claims without an outcome are a poison call: kept in DEAD, then decided lost.
+func TestPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Idempotent)
+		m := w.admit(callA, time.Hour)
+		w.gone["default/dead"] = true
+		for i := range call.MaxClaims {
+			step, claim := call.Take(w.state(), call.Pickup{
+				Attempt: 1, Admitted: m.Entry.State.Seq, Deliveries: 2, By: "default/dead", Nonce: string(rune('a' + i)),
+				Now: call.At(time.Now()), Gone: func(string) bool { return true },
+			})
+			if step != call.TakeClaim {
+				t.Fatalf("claim %d: step %d", i+1, step)
+			}
+			if _, err := w.log.Write(t.Context(), claim, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ex.Handle(t.Context(), again(m))
+		d := w.decided(1)
+		if d.Code != envelope.CodeLost || d.Effect != envelope.EffectUnknown || w.dead != 1 || len(w.runs) != 0 {
+			t.Errorf("%d runs, %d dead letters, decision %+v", len(w.runs), w.dead, d)
+		}
+	})
+}
+
+// Whoever loses the decision adopts the other's, and records its own result as late.
+func TestLateResult(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			s := w.state()
+			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())})
+			if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
+				t.Error(err)
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), m)
+		d := w.decided(1)
+		if d.By != call.ByDeadline || len(w.late) != 1 || w.late[0] != "" {
+			t.Errorf("decision %+v, late %v", d, w.late)
+		}
+		if len(w.replies) != 1 || w.replies[0].Status == envelope.Success {
+			t.Errorf("replies %+v", w.replies)
+		}
+	})
+}
+
+func outcomeBody(t *testing.T, code envelope.Code) []byte {
+	t.Helper()
+	r := envelope.Failure(callA, envelope.NewError(code, ""), envelope.Provenance{ToolID: "echo", ToolVersion: "1.0.0", Final: true}, envelope.Metrics{})
+	raw, err := envelope.EncodeResponse(envelope.ContentJSON, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append([]byte(`{"response":`), raw...), '}')
+}
+
+// A lost acknowledgement of the outcome is not a lost outcome: the redelivery adopts it.
+func TestUnsureOutcome(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+		w.log.Lost(nil)
+		second := again(m)
+		w.ex.Handle(t.Context(), second)
+		w.wantAcked(second, true)
+		if d := w.decided(1); d.Status != envelope.Success || len(w.runs) != 1 {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// A work message that is not of the present admission does nothing (H4).
+func TestOldMessage(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.log.Drop(call.Requested)
+		w.admit(callB, time.Minute)
+		old := again(m)
+		w.ex.Handle(t.Context(), old)
+		w.wantAcked(old, true)
+		if len(w.runs) != 0 || !w.state().Last().Open() {
+			t.Error("an old message ran or decided a new admission")
+		}
+	})
+}
+
+func TestKill(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		started := make(chan struct{})
+		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-ctx.Done()
+			return tool.Result{}, context.Cause(ctx)
+		}
+		m := w.admit(callA, time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
+		<-started
+		before := time.Now()
+		if !w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
+			t.Error("the tool was running, Kill says not")
+		}
+		<-done
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("killed after %s", took)
+		}
+		w.wantAcked(m, true)
+	})
+}
+
+// A cancel that came before the work is found in the log: the tool never starts.
+func TestKilledBeforeStart(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
+		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
+			t.Fatal(err)
+		}
+		if w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
+			t.Error("nothing runs, Kill says it does")
+		}
+		w.ex.Handle(t.Context(), m)
+		if len(w.runs) != 0 || w.decided(1).Code != envelope.CodeCancelled {
+			t.Errorf("%d runs, decision %+v", len(w.runs), w.decided(1))
+		}
+	})
+}
+
+func TestToolErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		class tool.Determinism
+		err   error
+		want  envelope.Code
+	}{
+		"declared":               {tool.Idempotent, &tool.Error{Code: "fetch_failed", Message: "no"}, "R-UPSTREAM-FETCH_FAILED"},
+		"crash pure":             {tool.Pure, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolFault},
+		"crash side-effectful":   {tool.SideEffectful, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolUnknownState},
+		"none, side-effectful":   {tool.SideEffectful, &tool.Error{Code: "fetch_failed", Effect: envelope.EffectNone}, "R-UPSTREAM-FETCH_FAILED"},
+		"silent, side-effectful": {tool.SideEffectful, &tool.Error{Code: "fetch_failed"}, envelope.CodeToolUnknownState},
+		"foreign error":          {tool.Pure, errors.New("what"), envelope.CodeToolFault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.class)
+				w.manifest.Errors = map[string]tool.ErrorSpec{"fetch_failed": {Name: "fetch_failed", Class: envelope.ClassUpstream}}
+				w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { return tool.Result{}, c.err }
+				w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+				if d := w.decided(1); d.Code != c.want {
+					t.Errorf("decision %+v, want %s", d, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A tool fault may be tried once more; the second one is final (000 §5, S-TOOL).
+func TestFaultTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Pure)
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
+		if d := w.decided(2); d.Code != envelope.CodeToolFaultAgain || !w.state().Final() {
+			t.Errorf("decision %+v", d)
+		}
+		if got := w.replies[1].Provenance.Attempt; got != 2 {
+			t.Errorf("attempt %d", got)
+		}
+		last, _ := w.log.Read(t.Context(), "echo", "id1")
+		if o, ok, err := last.Outcome(1); !ok || err != nil || !strings.Contains(string(o.Response), callA) {
+			t.Errorf("the outcome of attempt 1 was not carried forward: %v %v", ok, err)
+		}
+	})
+}
+
+func TestOutputRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		output string
+		want   envelope.Code
+	}{
+		"wrong type": {`[1]`, envelope.CodeOutput},
+		"large":      {`{"x":"` + strings.Repeat("x", envelope.MaxInline) + `"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tool.Idempotent)
+				w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+					return tool.Result{Output: jsontext.Value(c.output)}, nil
+				}
+				w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+				if d := w.decided(1); d.Code != c.want {
+					t.Errorf("decision %+v", d)
+				}
+				r := w.replies[0]
+				if c.want == "" && (r.Provenance.OutputRef == nil || len(r.Output) != 0) {
+					t.Errorf("a large output travelled inline")
+				}
+			})
+		})
+	}
+}
+
+// A tool has no more runs at once than its manifest allows; the rest is handed back.
+func TestConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Pure)
+		w.manifest.Limits.Concurrency = 1
+		release, started := make(chan struct{}), make(chan struct{})
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-release
+			return tool.Result{Output: inv.Input}, nil
+		}
+		first := w.admit(callA, time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
+		<-started
+		other := first
+		other.Entry.State.ID, other.Lease = "id2", &holding{}
+		w.ex.Handle(t.Context(), other)
+		w.wantAcked(other, false)
+		same := again(first)
+		w.ex.Handle(t.Context(), same)
+		w.wantAcked(same, false)
+		w.ex.Extend()
+		if h := first.Lease.(*holding); h.extended != 1 || w.ex.Running() != 1 {
+			t.Errorf("extended %d, running %d", h.extended, w.ex.Running())
+		}
+		close(release)
+		<-done
+		w.wantAcked(first, true)
+	})
+}
+
+// What this executor cannot run is not decided here, except where the build differs.
+func TestUnknownTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Pure)
+		m := w.admit(callA, time.Minute)
+		w.manifest.Semver = "2.0.0"
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone {
+			t.Errorf("decision %+v", d)
+		}
+		w.manifest = nil
+		second := again(m)
+		w.ex.Handle(t.Context(), second)
+		w.wantAcked(second, false)
+	})
+}
+
+func TestLargeInputMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		m := w.admit(callA, time.Minute)
+		ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
+		m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Code != envelope.CodePayloadMissing || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// Fences grow from run to run.
+func TestFencesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Idempotent)
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{}, &tool.Error{Code: "x", Effect: envelope.EffectNone}
+		}
+		w.manifest.Errors = map[string]tool.ErrorSpec{"x": {Name: "x", Class: envelope.ClassUpstream}}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
+		if w.runs[0].Fence >= w.runs[1].Fence || w.runs[1].Attempt != 2 {
+			t.Errorf("fences %d, %d", w.runs[0].Fence, w.runs[1].Fence)
+		}
+	})
+}
