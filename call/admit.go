@@ -1,6 +1,10 @@
 package call
 
-import "github.com/seed-018f16cc/toolbus/envelope"
+import (
+	"slices"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
 
 // Ask is a request as admission sees it. The facts count only when it opens the log.
 type Ask struct {
@@ -52,7 +56,7 @@ func Admit(s State, ask Ask) Verdict {
 	}
 	last := s.Last()
 	switch {
-	case last.Open() && len(last.Joined) >= MaxJoined:
+	case last.Open() && (len(last.Joined) >= MaxJoined || s.room() < joinSize(ask.Owner.CallID)):
 		return Verdict{Do: Refuse, Code: envelope.CodeJoiners}
 	case last.Open():
 		return Verdict{Do: Join, Attempt: last.N}
@@ -61,7 +65,11 @@ func Admit(s State, ask Ask) Verdict {
 	case last.N >= MaxAttempts:
 		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
 	}
-	return open(s, ask, s.Facts)
+	v := open(s, ask, s.Facts)
+	if v.Event.State.size() > maxOpenBytes {
+		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
+	}
+	return v
 }
 
 func open(s State, ask Ask, facts Facts) Verdict {
@@ -75,12 +83,24 @@ func open(s State, ask Ask, facts Facts) Verdict {
 }
 
 // JoinAll returns the event that binds callIDs to the open attempt n, and those that found no
-// room any more. One event carries everyone waiting, so a thousand joiners cost a few writes.
+// room any more. One event carries everyone waiting, so a thousand joiners cost a few writes;
+// who is bound already, or asks twice, takes no room.
 func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
 	next := s.with(n, func(a *Attempt) {
-		room := min(len(callIDs), MaxJoined-len(a.Joined))
-		a.Joined = append(append([]string(nil), a.Joined...), callIDs[:room]...)
-		left = callIDs[room:]
+		a.Joined = slices.Clone(a.Joined)
+		bound := map[string]bool{a.Owner.CallID: true}
+		for _, id := range a.Joined {
+			bound[id] = true
+		}
+		for _, id := range callIDs {
+			switch {
+			case bound[id]:
+			case len(a.Joined) >= MaxJoined:
+				left = append(left, id)
+			default:
+				a.Joined, bound[id] = append(a.Joined, id), true
+			}
+		}
 	})
 	return Event{Kind: Joined, Attempt: n, Nonce: nonce, State: next}, left
 }

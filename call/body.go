@@ -90,20 +90,27 @@ type Expiry struct {
 // DefaultExpiry keeps requests ten minutes past their deadline, and outcomes an hour longer.
 var DefaultExpiry = Expiry{Grace: 10 * time.Minute, Margin: time.Hour}
 
-// TTL returns how long e is kept, in whole seconds, at least one. A request lives until its
-// deadline plus grace. Everything else outlives it and the retention of the call: if outcomes
-// went first, a decided call would look open and be decided twice.
+// TTL returns how long e is kept, in whole seconds, at least one. The event that opens the log
+// lives until its deadline plus grace. Every other one outlives all that came before it, and the
+// retention of the call: the last event is the state, so if a later one went first, a decided
+// attempt would look open, or as if it had never been.
 func (x Expiry) TTL(e Event) time.Duration {
 	a, ok := e.State.Attempt(e.Attempt)
 	if !ok {
 		return time.Second
 	}
-	request := a.Deadline.Time().Sub(a.At.Time()) + x.Grace
-	if e.Kind == Requested {
-		return ceilSecond(request)
+	if e.Kind == Requested && a.N == 1 {
+		return ceilSecond(x.request(a))
 	}
-	return ceilSecond(max(time.Duration(e.State.KeepSeconds)*time.Second, request+x.Margin))
+	keep := time.Duration(e.State.KeepSeconds) * time.Second
+	for _, a := range e.State.Attempts {
+		keep = max(keep, x.request(a)+x.Margin)
+	}
+	return ceilSecond(keep)
 }
+
+// request returns how long the event that opened a is of use: until its deadline plus grace.
+func (x Expiry) request(a Attempt) time.Duration { return a.Due().Sub(a.At.Time()) + x.Grace }
 
 func ceilSecond(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))

@@ -70,7 +70,7 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 
 func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	effect := phaseEffect(s, a, end)
-	safe := s.Class != SideEffectful || effect == envelope.EffectNone
+	safe := s.Class.Repeatable() || effect == envelope.EffectNone
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
@@ -82,21 +82,28 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 		return envelope.CodeToolUnknownState, effect
 	case Poisoned:
 		return envelope.CodeLost, effect
-	case Unrunnable:
-		return end.Error, effect
+	}
+	if end.Cause == ToolEnded && !s.Class.Repeatable() && !a.claimedBy(end.Claim) {
+		return envelope.CodeToolUnknownState, effect // it ran what it had no right to run
 	}
 	return toolCode(s, a, end.Error, safe), effect
 }
 
-// phaseEffect derives the effect from where the log says the attempt is.
+// phaseEffect derives the effect from where the log says the attempt is. The word of a tool
+// counts for its own run only: "none" says nothing where another run may have been.
 func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
-	mine := a.Claim != nil && a.Claim.Nonce == end.Claim
+	said := end.Cause == ToolEnded || end.Cause == Unrunnable
+	succeeded := end.Cause == ToolEnded && end.Error == ""
 	switch {
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
-	case (end.Cause == ToolEnded || end.Cause == Unrunnable) && (mine || s.Class != SideEffectful):
+	case s.Class == Pure && !succeeded:
+		return envelope.EffectNone
+	case said && s.Class.Repeatable() && (a.Claim == nil || end.Effect != envelope.EffectNone):
+		return end.Effect // unclaimed, there was no other run
+	case said && !s.Class.Repeatable() && a.claimedBy(end.Claim):
 		return end.Effect
-	case s.Class == Pure, a.Claim == nil && s.Class == SideEffectful:
+	case a.Claim == nil && !s.Class.Repeatable() && end.Cause != ToolEnded:
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown

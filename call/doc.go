@@ -15,7 +15,7 @@
 //   - [Admit]: a request arrived (dispatcher);
 //   - [Take]: a work message arrived (executor);
 //   - [Decide]: an attempt should end (executor, deadline timer, guardian, canceller);
-//   - [Detach]: a caller cancels.
+//   - [MayCancel]: a caller cancels.
 //
 // Each answers with a step and, when something is to be written, the event. A writer that loses
 // the compare-and-set folds what it finds and asks again. test/model checks these functions

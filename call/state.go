@@ -19,6 +19,10 @@ const (
 	SideEffectful Class = "side_effectful"
 )
 
+// Repeatable reports whether a call of this class may run again after it was started. A class
+// that this build does not know may not.
+func (c Class) Repeatable() bool { return c == Pure || c == Idempotent }
+
 // UnixMS is a point in bus time, in milliseconds since 1970.
 type UnixMS int64
 
@@ -39,7 +43,8 @@ const (
 	Decided   Kind = "o"
 )
 
-// Limits of a log.
+// Limits of a log. An event carries the whole state in its header, which is why the state is
+// bounded in bytes too; see size.go.
 const (
 	MaxJoined   = 1024 // callers joined to one attempt
 	MaxAttempts = 5    // attempts of one key
@@ -198,6 +203,9 @@ func (a Attempt) Has(callID string) bool {
 // Open reports whether the attempt has no outcome yet.
 func (a Attempt) Open() bool { return a.Decision == nil }
 
+// claimedBy reports whether the claim with this nonce holds the attempt.
+func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }
+
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }
 
@@ -222,7 +230,7 @@ func (s State) Wrote(e Event) bool {
 	case Requested:
 		return a.Nonce == e.Nonce
 	case Claimed:
-		return a.Claim != nil && a.Claim.Nonce == e.Nonce
+		return a.claimedBy(e.Nonce)
 	case Decided:
 		return a.Decision != nil && a.Decision.Nonce == e.Nonce
 	case Joined:
@@ -250,9 +258,11 @@ func (s *State) attempt(n int) *Attempt {
 	return nil
 }
 
-// with returns a copy of s in which attempt n is changed by f.
+// with returns a copy of s in which attempt n, if there is one, is changed by f.
 func (s State) with(n int, f func(*Attempt)) State {
 	s.Attempts = append([]Attempt(nil), s.Attempts...)
-	f(s.attempt(n))
+	if a := s.attempt(n); a != nil {
+		f(a)
+	}
 	return s
 }

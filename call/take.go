@@ -41,19 +41,28 @@ func Take(s State, p Pickup) (Step, Event) {
 		return Adopt, Event{}
 	case p.Now >= a.Deadline:
 		return Expire, Event{}
-	case a.Claim != nil && a.Claim.Nonce == p.Nonce:
+	case a.claimedBy(p.Nonce):
 		return Run, Event{}
 	case a.Claim != nil && !p.Gone(a.Claim.By):
 		return WaitClaim, Event{}
-	case a.Claim != nil && s.Class == SideEffectful:
+	case a.Claim != nil && !s.Class.Repeatable():
 		return AskTool, Event{}
 	case a.Claim != nil && a.Claim.Count >= MaxClaims:
 		return DeadLetter, Event{}
-	case s.Class != SideEffectful && p.Deliveries <= 1:
+	case a.Claim == nil && s.Class.Repeatable() && p.first(a):
 		return Run, Event{}
 	}
 	return TakeClaim, claim(s, a, p)
 }
+
+// Unclaimed bounds, in milliseconds, how long after its admission an attempt may still start
+// without a claim.
+const Unclaimed = 10_000
+
+// first reports whether nobody can have been handed the attempt before. The count of deliveries
+// alone does not say so: a consumer that was made anew counts from one again, and then hands out
+// what is old.
+func (p Pickup) first(a Attempt) bool { return p.Deliveries <= 1 && p.Now-a.At < Unclaimed }
 
 func claim(s State, a Attempt, p Pickup) Event {
 	count := 1
@@ -65,9 +74,9 @@ func claim(s State, a Attempt, p Pickup) Event {
 }
 
 // Fence returns the fence of a run that starts on state s: the claim's sequence, or that of the
-// work message where no claim is needed. It grows with every run of the call.
+// work message where no claim is needed. It is the run's own, and grows from one to the next.
 func Fence(s State, p Pickup) uint64 {
-	if a, ok := s.Attempt(p.Attempt); ok && a.Claim != nil && a.Claim.Nonce == p.Nonce {
+	if a, ok := s.Attempt(p.Attempt); ok && a.claimedBy(p.Nonce) {
 		return a.Claim.Fence
 	}
 	return p.Admitted

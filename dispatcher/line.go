@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -249,8 +250,10 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		return
 	}
 	l.learn(after)
-	for _, a := range joining[:len(joining)-len(left)] {
-		d.await(ctx, l, after, n, a, true)
+	for _, a := range joining {
+		if !slices.Contains(left, a) {
+			d.await(ctx, l, after, n, a, true)
+		}
 	}
 	l.again(left)
 }
@@ -265,8 +268,14 @@ func joinEvent(s call.State, n int, joining []*asker, nonce string) (call.Event,
 		}
 		ids[i] = a.ask.Owner.CallID
 	}
-	event, left := call.JoinAll(s, n, ids, nonce)
-	return event, joining[len(joining)-len(left):], true
+	event, full := call.JoinAll(s, n, ids, nonce)
+	var left []*asker
+	for _, a := range joining {
+		if slices.Contains(full, a.ask.Owner.CallID) {
+			left = append(left, a)
+		}
+	}
+	return event, left, true
 }
 
 func (l *line) again(as []*asker) {

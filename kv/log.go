@@ -128,7 +128,36 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("read call log: %w", err)
 	}
-	return entry(msg)
+	last, err := entry(msg)
+	if err != nil {
+		return l.scan(ctx, msg)
+	}
+	return last, nil
+}
+
+// scan reads a log whose last message is none of ours, such as the marker of an operator's
+// `nats kv del`: the newest event before it counts, and the next write follows the intruder.
+func (l *Log) scan(ctx context.Context, intruder *jetstream.RawStreamMsg) (call.Entry, error) {
+	parsed, err := subjects.ParseEvent(intruder.Subject)
+	if err != nil {
+		return call.Entry{}, fmt.Errorf("read call log: %w", err)
+	}
+	last := call.Entry{}
+	for seq := uint64(1); ; {
+		msg, err := l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(parsed.Key.Filter()))
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > intruder.Sequence {
+			break
+		}
+		if err != nil {
+			return call.Entry{}, fmt.Errorf("read call log: %w", err)
+		}
+		if e, err := entry(msg); err == nil {
+			last = e
+		}
+		seq = msg.Sequence + 1
+	}
+	last.State.Seq = intruder.Sequence
+	return last, nil
 }
 
 // Get returns the event at seq; the zero Entry when it has expired.

@@ -2,7 +2,7 @@ package subjects
 
 // Followed are the filters of those who follow the call log: admissions and decisions.
 func Followed() []string {
-	return []string{callsPrefix + "*.*.*." + KindRequest + ".>", callsPrefix + "*.*.*." + decisions + ".*"}
+	return []string{callsPrefix + "*.*.*." + KindRequest + ".>", CallsDecided}
 }
 
 // The stream of claim-checked payloads: `tb.payload.<sha256>.<part>`.

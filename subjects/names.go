@@ -6,6 +6,8 @@ const (
 	CallsBucket = "calls"
 	CallsStream = "KV_calls"
 	CallsAll    = callsPrefix + ">"
+	// CallsDecided matches the decisions of all calls, which the bucket republishes.
+	CallsDecided = callsPrefix + "*.*.*." + decisions + ".*"
 
 	PoolsBucket = "pools"
 	PoolsStream = "KV_pools"
@@ -20,8 +22,6 @@ const (
 
 	DeadStream = "DEAD"
 	DeadAll    = "tb.dead.>"
-
-	PayloadsBucket = "payloads" // object store of claim-checked payloads, by SHA-256
 )
 
 const (

@@ -1,0 +1,59 @@
+package call
+
+// An event carries the state in a header, and a server takes 64 KiB of headers (envelope.MaxHeaders).
+// A state that grew beyond it could not even be decided any more. So callers join only as long
+// as there is room for further attempts, and attempts open only as long as there is room for
+// their claim, their decision and the other headers.
+const (
+	maxJoinBytes = 44 << 10
+	maxOpenBytes = 54 << 10
+)
+
+// size bounds the encoded state from above, except for call ids, which are UUIDs and taken to
+// need no escapes.
+func (s State) size() int {
+	n := 512 // names of the members, numbers
+	for _, v := range []string{
+		s.Tenant, s.Tool, s.ID, s.Fn, s.Version, s.Digest, string(s.Class), s.Pool, s.Fingerprint, s.ArgsHash,
+	} {
+		n += quoted(v)
+	}
+	for _, a := range s.Attempts {
+		n += a.size()
+	}
+	return n
+}
+
+func (a Attempt) size() int {
+	n := 1024 // names of the members, numbers, and room for the claim and the decision
+	o := a.Owner
+	for _, v := range []string{
+		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, a.Nonce, string(a.Priority),
+	} {
+		n += quoted(v)
+	}
+	if a.Claim != nil {
+		n += quoted(a.Claim.By) + quoted(a.Claim.Nonce)
+	}
+	for _, id := range a.Joined {
+		n += joinSize(id)
+	}
+	return n
+}
+
+// joinSize is what a joined call id adds to the state.
+func joinSize(callID string) int { return len(callID) + len(`"",`) }
+
+// quoted bounds the length of v as JSON text: some bytes become an escape of six.
+func quoted(v string) int {
+	n := len(v) + len(`"",`)
+	for i := range len(v) {
+		if v[i] < ' ' || v[i] == '"' || v[i] == '\\' {
+			n += 5
+		}
+	}
+	return n
+}
+
+// room returns how many bytes of call ids may still join attempt a of s.
+func (s State) room() int { return maxJoinBytes - s.size() }

@@ -1,0 +1,381 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// faulty is a JetStream whose publishes go wrong as a test wants.
+type faulty struct {
+	jetstream.JetStream
+	mu sync.Mutex
+	// publish, if set, replaces the publish; do does the real one.
+	publish func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)
+}
+
+func (f *faulty) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	f.mu.Lock()
+	publish := f.publish
+	f.mu.Unlock()
+	do := func() (*jetstream.PubAck, error) { return f.JetStream.PublishMsg(ctx, m, opts...) }
+	if publish == nil {
+		return do()
+	}
+	return publish(do)
+}
+
+func (f *faulty) set(p func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.publish = p
+}
+
+type fixture struct {
+	srv *natstest.Server
+	js  *faulty
+	log *kv.Log
+}
+
+func setup(t *testing.T, o kv.LogOptions, topology bus.TopologyOptions) *fixture {
+	t.Helper()
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), js, topology); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{srv: srv, js: &faulty{JetStream: js}}
+	if f.log, err = kv.OpenLog(t.Context(), f.js, o); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// admission returns the event that opens the log of id, or its next attempt.
+func admission(t *testing.T, s call.State, id, callID string, timeout time.Duration) call.Event {
+	t.Helper()
+	now := time.Now()
+	v := call.Admit(s, call.Ask{
+		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
+		Facts:    call.Facts{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful, Pool: "default", Fingerprint: "fp"},
+		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "q-" + callID,
+	})
+	if v.Do != call.Write {
+		t.Fatalf("admit: %v", v.Do)
+	}
+	return v.Event
+}
+
+func claim(t *testing.T, s call.State, by string) call.Event {
+	t.Helper()
+	step, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: by, Nonce: "c-" + by, Now: call.At(time.Now()), Gone: func(string) bool { return false }})
+	if step != call.TakeClaim {
+		t.Fatalf("take: %v", step)
+	}
+	return e
+}
+
+func timeout(s call.State, nonce string) call.Event {
+	return call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: nonce, Now: call.At(time.Now())}).Event
+}
+
+var body = []byte(`{"response":{"ok":true}}`)
+
+func TestWriteAndRead(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	empty, err := f.log.Read(t.Context(), "web.fetch", "id1")
+	if err != nil || !empty.State.Empty() {
+		t.Fatalf("%+v, %v", empty, err)
+	}
+	s, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), []byte(`{"request":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Seq == 0 || s.Last().Admitted != s.Seq {
+		t.Errorf("state %+v", s)
+	}
+	claimed, err := f.log.Write(t.Context(), claim(t, s, "e1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claimed.Last().Claim.Fence != claimed.Seq {
+		t.Errorf("fence %d, sequence %d", claimed.Last().Claim.Fence, claimed.Seq)
+	}
+	decided, err := f.log.Write(t.Context(), timeout(claimed, "g"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := f.log.Read(t.Context(), "web.fetch", "id1")
+	if err != nil || last.State.Seq != decided.Seq || last.Kind != call.Decided || string(last.Body) != string(body) {
+		t.Errorf("%+v, %v", last, err)
+	}
+	first, err := f.log.Get(t.Context(), s.Seq)
+	if err != nil || first.Kind != call.Requested || first.State.Last().Admitted != s.Seq || first.Time.IsZero() {
+		t.Errorf("%+v, %v", first, err)
+	}
+	if none, err := f.log.Get(t.Context(), 999); err != nil || !none.State.Empty() {
+		t.Errorf("%+v, %v", none, err)
+	}
+}
+
+// One of many writers on different subjects of one log wins; all others are told the log as it is.
+func TestOneWinner(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	for round := range 20 {
+		id := fmt.Sprint("id", round)
+		s, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "A", time.Minute), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		won := 0
+		for n := range 8 {
+			wg.Go(func() {
+				e := timeout(s, fmt.Sprint("g", n))
+				if n%2 == 0 {
+					e = claim(t, s, fmt.Sprint("e", n))
+				}
+				_, err := f.log.Write(t.Context(), e, body)
+				var moved *call.Moved
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					won++
+				case !errors.As(err, &moved) || moved.State.Seq <= s.Seq:
+					t.Errorf("loser got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if won != 1 {
+			t.Fatalf("%d winners", won)
+		}
+	}
+}
+
+// Whatever happens to the acknowledgement, a write that was applied is known to be (H3).
+func TestUncertainAnswers(t *testing.T) {
+	for name, publish := range map[string]func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error){
+		"lost acknowledgement": func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+			_, _ = do()
+			return nil, nats.ErrTimeout
+		},
+		"applied twice": func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+			_, _ = do()
+			return do()
+		},
+		"in process elsewhere": func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+			_, _ = do()
+			return nil, &jetstream.APIError{ErrorCode: 10164}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+			f.js.set(publish)
+			s, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil)
+			if err != nil {
+				t.Fatal("admission:", err)
+			}
+			s, err = f.log.Write(t.Context(), claim(t, s, "e1"), nil)
+			if err != nil {
+				t.Fatal("claim:", err)
+			}
+			if s, err = f.log.Write(t.Context(), timeout(s, "g"), body); err != nil {
+				t.Fatal("outcome:", err)
+			}
+			if s.Last().Decision.Nonce != "g" {
+				t.Errorf("decision %+v", s.Last().Decision)
+			}
+			stream, err := f.js.Stream(t.Context(), subjects.CallsStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := stream.CachedInfo().State.Msgs; n != 3 {
+				t.Errorf("%d events stored, want 3", n)
+			}
+		})
+	}
+}
+
+// A write that was not applied is tried until it is.
+func TestRetriesUntilApplied(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	tries := 0
+	f.js.set(func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+		if tries++; tries < 4 {
+			return nil, nats.ErrNoResponders
+		}
+		return do()
+	})
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil || tries != 4 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
+// Without a server the answer is unsure, never "not written".
+func TestUnsure(t *testing.T) {
+	f := setup(t, kv.LogOptions{Answer: 100 * time.Millisecond}, bus.TopologyOptions{})
+	f.srv.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := f.log.Write(ctx, admission(t, call.State{}, "id1", "A", time.Minute), nil)
+	if !errors.Is(err, call.ErrUnsure) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.log.Read(ctx, "web.fetch", "id1"); err == nil {
+		t.Error("an unreachable log was read as empty")
+	}
+	if _, err := f.log.Get(ctx, 1); err == nil {
+		t.Error("an unreachable log was read as empty")
+	}
+}
+
+func TestFull(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{CallsBytes: 64 << 10})
+	big := make([]byte, 40<<10)
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), big); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.log.Write(t.Context(), admission(t, call.State{}, "id2", "A", time.Minute), big)
+	if !errors.Is(err, call.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id3", "A", time.Minute), make([]byte, 2<<20)); err == nil {
+		t.Error("an event above the server's limit was written")
+	}
+}
+
+// Requests go first, outcomes stay: a decided call never looks open (H12).
+func TestExpiry(t *testing.T) {
+	f := setup(t, kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: 2 * time.Second}}, bus.TopologyOptions{})
+	s, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", 500*time.Millisecond), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided, err := f.log.Write(t.Context(), timeout(s, "g"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		first, err := f.log.Get(t.Context(), s.Seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := f.log.Read(t.Context(), "web.fetch", "id1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case !first.State.Empty() && last.State.Empty():
+			t.Fatal("the outcome went before the request")
+		case first.State.Empty() && !last.State.Empty() && last.State.Seq != decided.Seq:
+			t.Fatalf("a marker became the last event: %+v", last)
+		case last.State.Empty():
+			return // both are gone: the key runs again
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// An operator's delete of a key is not an event of the log: what stood before counts, and the
+// log goes on behind it.
+func TestForeignWrite(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	key := subjects.Key{Tool: "web.fetch", ID: "id1"}
+	s, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := f.js.Publish(t.Context(), key.Join(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := f.log.Read(t.Context(), "web.fetch", "id1")
+	if err != nil || last.State.Seq != ack.Sequence || last.State.Last().Admitted != s.Seq {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	if _, err := f.log.Write(t.Context(), timeout(last.State, "g"), body); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.js.Publish(t.Context(), subjects.Key{Tool: "web.fetch", ID: "id2"}.Join(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := f.log.Read(t.Context(), "web.fetch", "id2"); err != nil || len(last.State.Attempts) != 0 {
+		t.Errorf("%+v, %v", last, err)
+	}
+}
+
+func TestLogNeedsTopology(t *testing.T) {
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.OpenLog(t.Context(), js, kv.LogOptions{}); err == nil {
+		t.Error("opened a log that is not there")
+	}
+	if _, err := kv.OpenPools(t.Context(), js, time.Second); err == nil {
+		t.Error("opened pools that are not there")
+	}
+}
+
+func TestPools(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	pools, err := kv.OpenPools(t.Context(), f.js, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, ghost := kv.Instance("default", "e1"), kv.Instance("default", "e2")
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	if pools.Gone(t.Context(), ghost) {
+		t.Error("said gone before others had the time to beat")
+	}
+	waitFor(t, "the unknown instance to be gone", func() bool { return pools.Gone(t.Context(), ghost) })
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the beating instance to live", func() bool { return !pools.Gone(t.Context(), alive) })
+	waitFor(t, "the silent instance to be gone", func() bool { return pools.Gone(t.Context(), alive) })
+	if !pools.Gone(t.Context(), "no-instance-of-ours") {
+		t.Error("an instance that never beats lives")
+	}
+	pools.Reconnected()
+	if pools.Gone(t.Context(), alive) {
+		t.Error("said gone right after an interruption")
+	}
+	f.srv.Stop()
+	if pools.Gone(t.Context(), alive) {
+		t.Error("said gone without being able to look")
+	}
+}
+
+// waitFor polls until it holds; the deadline of the test bounds it.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}

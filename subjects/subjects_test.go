@@ -1,0 +1,170 @@
+package subjects
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const id = "4reidtfrk20p8kjm8sc16d5d1utmc8fr"
+
+// TestNames holds every name literally: they are a contract with permissions, operators and
+// other languages.
+func TestNames(t *testing.T) {
+	k := Key{Tool: "web.fetch", ID: id}
+	for got, want := range map[string]string{
+		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
+		Followed()[0]:                            "$KV.calls.*.*.*.q.>",
+		Followed()[1]:                            "$KV.calls.*.*.*.x.*",
+		CallWildcard:                             "tb.call.*.*.*",
+		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
+		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
+		k.Prefix():                               "web_2efetch." + id,
+		k.Ref():                                  "web_2efetch." + id,
+		k.Filter():                               "$KV.calls.web_2efetch." + id + ".>",
+		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
+		k.Request(2, "1.4.2", "", "gpu pool"):    "$KV.calls.web_2efetch." + id + ".2.q.1_2e4_2e2.normal.gpu_20pool",
+		k.Join(1):                                "$KV.calls.web_2efetch." + id + ".1.j",
+		k.Claim(1):                               "$KV.calls.web_2efetch." + id + ".1.c",
+		k.Outcome(1):                             "$KV.calls.web_2efetch." + id + ".1.x.o",
+		WorkFilter("default", "low"):             "$KV.calls.*.*.*.q.*.low.default",
+		Worker("default", ""):                    "exec_default_normal",
+		Worker("gpu pool", "high"):               "exec_gpu_20pool_high",
+		Pool("default", "host-1.x"):              "default.host-1_2ex",
+		PoolSubject("default", "h"):              "$KV.pools.default.h",
+		Chunk("acme", "a", id, 2, 42):            "tb.chunk.acme.a." + id + ".2.42",
+		ChunkLive("acme", "a", id):               "tb.chunk.acme.a." + id + ".>",
+		Audit(AuditFromGate, "acme", "tool_denied", "web.x"): "tb.audit.gate.acme.tool_denied.web_2ex",
+		Dead("acme", "web.fetch"):                            "tb.dead.acme.web_2efetch",
+		Kill(id):                                             "tb.ctl.kill." + id,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+var hostile = []string{"", "a", "a.b", "*", ">", "a b", "_", "_e", "=e", "é", "\x00", "a\nb", "$KV", "x_h", strings.Repeat("k", 90)}
+
+// TestRoundTrips builds every subject from every pair of hostile names and parses it again.
+func TestRoundTrips(t *testing.T) {
+	for _, a := range hostile {
+		for _, b := range hostile {
+			tenant, actor, tool, err := ParseCall(Call(a, b, a))
+			same(t, err, []any{tenant, actor, tool}, a, b, a)
+			op, tenant, actor, err := ParseService(Service(a, b, a))
+			same(t, err, []any{op, tenant, actor}, a, b, a)
+			c, err := ParseChunk(Chunk(a, b, a, 3, 1<<60))
+			same(t, err, []any{c}, ChunkSource{a, b, a, 3, 1 << 60})
+			src, tenant, event, tool, err := ParseAudit(Audit(a, b, a, b))
+			same(t, err, []any{src, tenant, event, tool}, a, b, a, b)
+			tenant, tool, err = ParseDead(Dead(a, b))
+			same(t, err, []any{tenant, tool}, a, b)
+			killed, err := ParseKill(Kill(a))
+			same(t, err, []any{killed}, a)
+			pool, executor, err := ParsePool(PoolSubject(a, b))
+			same(t, err, []any{pool, executor}, a, b)
+			k := Key{Tool: a, ID: b}
+			ref, err := ParseRef(k.Ref())
+			same(t, err, []any{ref}, k)
+		}
+	}
+}
+
+func same(t *testing.T, err error, got []any, want ...any) {
+	t.Helper()
+	if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestParseEvent(t *testing.T) {
+	k := Key{Tool: "mcp::x.y", ID: id}
+	for subject, want := range map[string]Event{
+		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Priority: "high", Pool: "gpu"},
+		k.Request(7, "", "", ""):             {Key: k, Attempt: 7, Kind: KindRequest, Priority: "normal"},
+		k.Join(2):                            {Key: k, Attempt: 2, Kind: KindJoin},
+		k.Claim(3):                           {Key: k, Attempt: 3, Kind: KindClaim},
+		k.Outcome(4):                         {Key: k, Attempt: 4, Kind: KindOutcome},
+	} {
+		if got, err := ParseEvent(subject); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", subject, got, err)
+		}
+	}
+}
+
+// TestLongNames: a name that a token cannot hold is parsed as empty, and a key still finds its log.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("spiffe://", 20)
+	tenant, actor, tool, err := ParseCall(Call("acme", long, "x"))
+	same(t, err, []any{tenant, actor, tool}, "acme", "", "x")
+	k := Key{Tool: long, ID: id}
+	e, err := ParseEvent(k.Outcome(1))
+	if err != nil || e.Key.Tool != "" || e.Key.Filter() != k.Filter() || e.Key.Ref() != k.Ref() {
+		t.Errorf("%+v, %v", e, err)
+	}
+	back, err := ParseRef(k.Ref())
+	if err != nil || back.Outcome(2) != k.Outcome(2) {
+		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+func TestParsersRefuse(t *testing.T) {
+	for _, s := range []string{
+		"", "x", "tb.call.a.b", "tb.call.a.b.c.d", "tb.call.a.b.c_", "tb.call.a..c", "tb.call.*.b.c", "call.a.b.c",
+		"tb.svc.result.a", "tb.svc.result", "tb.svc.re*sult.a.b", "tb.svc..a.b", "tb.svc.result.a.b_",
+		"tb.chunk.a.b.c.1", "tb.chunk.a.b.c.01.2", "tb.chunk.a.b.c.1.02", "tb.chunk.a.b.c.0.1", "tb.chunk.a.b.c.1.-2", "tb.chunk.a.b.c.x.1", "tb.chunk.a.b_.c.1.1",
+		"tb.audit.log.a.b", "tb.audit.log", "tb.audit.l=og.a.b.c", "tb.audit.log.a.=.c", "tb.audit.log.a_.b.c",
+		"tb.dead.a", "tb.dead.a.b.c", "tb.ctl.kill", "tb.ctl.kill.a.b", "a.b.c", "a_.b", "a.b_", "a",
+		"$KV.calls.t.i", "$KV.calls.t.i.1", "$KV.calls.t.i.0.j", "$KV.calls.t.i.01.j", "$KV.calls.t.i.+1.j", "$KV.calls.t.i.1.z", "$KV.calls.t.i.1.o",
+		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p", "$KV.calls.t.i.1.q.v_.p.o",
+		"$KV.calls.t.i.1.q.v.=.o", "$KV.calls.t.i.1.q.v.p.o_", "$KV.calls.t_.i.1.j", "$KV.calls.t.i_.1.j", "KV.calls.t.i.1.j",
+	} {
+		for name, parse := range map[string]func(string) error{
+			"ParseCall":    func(s string) error { _, _, _, err := ParseCall(s); return err },
+			"ParseService": func(s string) error { _, _, _, err := ParseService(s); return err },
+			"ParseChunk":   func(s string) error { _, err := ParseChunk(s); return err },
+			"ParseAudit":   func(s string) error { _, _, _, _, err := ParseAudit(s); return err },
+			"ParseDead":    func(s string) error { _, _, err := ParseDead(s); return err },
+			"ParseKill":    func(s string) error { _, err := ParseKill(s); return err },
+			"ParseRef":     func(s string) error { _, err := ParseRef(s); return err },
+			"ParsePool":    func(s string) error { _, _, err := ParsePool(s); return err },
+			"ParseEvent":   func(s string) error { _, err := ParseEvent(s); return err },
+		} {
+			if parse(s) == nil {
+				t.Errorf("%s took %q", name, s)
+			}
+		}
+	}
+}
+
+// FuzzParseEvent: whatever parses is what the key builds.
+func FuzzParseEvent(f *testing.F) {
+	k := Key{Tool: "web.fetch", ID: id}
+	for _, s := range []string{k.Request(1, "1.0.0", "high", "gpu"), k.Join(2), k.Claim(3), k.Outcome(4), Key{Tool: strings.Repeat(".", 99), ID: id}.Join(1)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		e, err := ParseEvent(s)
+		if err != nil {
+			return
+		}
+		var built string
+		switch e.Kind {
+		case KindRequest:
+			built = e.Key.Request(e.Attempt, e.Version, e.Priority, e.Pool)
+		case KindJoin:
+			built = e.Key.Join(e.Attempt)
+		case KindClaim:
+			built = e.Key.Claim(e.Attempt)
+		case KindOutcome:
+			built = e.Key.Outcome(e.Attempt)
+		}
+		if built != s && !strings.Contains(s, digestMark) && !strings.Contains(s, "=e") {
+			t.Errorf("%q was parsed as %+v, which builds %q", s, e, built)
+		}
+		if !strings.HasPrefix(s, strings.TrimSuffix(e.Key.Filter(), ">")) {
+			t.Errorf("%q is outside of %s", s, e.Key.Filter())
+		}
+	})
+}

@@ -1,0 +1,7 @@
+// Package telemetry makes calls visible: one OpenTelemetry span per call, linked across the
+// processes that it passes through, with the attributes of 000 §9 and 002 §Observability.
+//
+// The dispatcher's span "admit" continues the trace that the request names; its context travels
+// in the call log, and the executor's span "execute_tool" is its child. The cores know nothing
+// of it: they call the hooks that [Tracer.Hooks] fills in.
+package telemetry

@@ -1,0 +1,83 @@
+package telemetry_test
+
+import (
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/telemetry"
+)
+
+// Two processes, one trace: the executor's span is the child of the dispatcher's, and both are
+// in the trace that the request names.
+func TestLinkedAcrossProcesses(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	dispatcher := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
+	executor := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
+	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
+	req.Context.ParentSpanID = "b7ad6b71-6920-3331-0000-000000000000"
+	req.Constraints.IdempotencyKey = "0123456789abcdef"
+
+	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
+	parent := dispatcher.Admit(t.Context(), ask, req)
+	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
+	_, done := executor.Run(t.Context(), s, 1, req)
+	done(&envelope.Response{Status: envelope.TerminalError, Error: envelope.NewError(envelope.CodeLost, "")})
+
+	got := spans.GetSpans()
+	if len(got) != 2 {
+		t.Fatalf("%d spans", len(got))
+	}
+	admit, run := got[0], got[1]
+	if admit.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || run.SpanContext.TraceID() != admit.SpanContext.TraceID() {
+		t.Errorf("traces %s, %s", admit.SpanContext.TraceID(), run.SpanContext.TraceID())
+	}
+	if admit.Parent.SpanID().String() != "b7ad6b7169203331" || run.Parent.SpanID() != admit.SpanContext.SpanID() {
+		t.Errorf("parents %s, %s", admit.Parent.SpanID(), run.Parent.SpanID())
+	}
+	want := map[string]string{
+		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "local", "effect.level": "pure",
+		"determinism": "pure", "idempotency_key_prefix": "01234567", "error.type": string(envelope.CodeLost),
+	}
+	for _, kv := range run.Attributes {
+		if w, ok := want[string(kv.Key)]; ok && kv.Value.AsString() == w {
+			delete(want, string(kv.Key))
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("attributes missing: %v", want)
+	}
+	for _, tr := range []*telemetry.Tracer{dispatcher, executor} {
+		if err := tr.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A call whose admission was not traced still runs in the trace that its request names; a
+// request without a usable trace starts one.
+func TestWithoutParent(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tr := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	s := call.State{Attempts: []call.Attempt{{N: 1}}}
+	for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
+		req := &envelope.Request{ToolID: "echo"}
+		req.Context.TraceID = id
+		_, done := tr.Run(t.Context(), s, 1, req)
+		done(&envelope.Response{Status: envelope.Success})
+	}
+	got := spans.GetSpans()
+	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || !got[1].SpanContext.TraceID().IsValid() {
+		t.Errorf("traces %s, %s", got[0].SpanContext.TraceID(), got[1].SpanContext.TraceID())
+	}
+}
+
+func TestOpenBadEndpoint(t *testing.T) {
+	if _, err := telemetry.Open(t.Context(), "x", "http://127.0.0.1:4318"); err != nil {
+		t.Errorf("a collector that is not there yet is no error: %v", err)
+	}
+}

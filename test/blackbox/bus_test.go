@@ -1,0 +1,171 @@
+// Package blackbox tests Toolbus from outside: a real NATS server, the real dispatcher and
+// executor as package app wires them, the real client; only the tools are made for the test.
+package blackbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+)
+
+// deployment is a bus with its tools, on one server.
+type deployment struct {
+	t        *testing.T
+	srv      *natstest.Server
+	registry *tool.Registry
+	funcs    map[string]native.Func
+	lease    time.Duration
+	kv       kv.LogOptions
+	topology bus.TopologyOptions
+}
+
+// spec is a tool of a test.
+type spec struct {
+	class     tool.Determinism
+	streaming bool
+	lookup    bool
+	run       native.Func
+}
+
+// deploy starts a server and loads the tools; start adds processes.
+func deploy(t *testing.T, tools map[string]spec) *deployment {
+	t.Helper()
+	dir := t.TempDir()
+	d := &deployment{t: t, srv: natstest.Start(t), funcs: map[string]native.Func{}, lease: 2 * time.Second}
+	for id, s := range tools {
+		d.funcs[id] = s.run
+		folder := filepath.Join(dir, subjects.Token(id))
+		manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ntitle: T\ndescription: d\nstatus: active\ndeterminism: %s\n"+
+			"transport: native\nendpoint: {native: %s}\nfunctions:\n  run: {description: d, request: any.json, response: any.json}\n"+
+			"capabilities: {streaming: %t, lookup: %t}\n"+
+			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: 64, output_bytes_max: 134217728}\n",
+			id, s.class, id, s.streaming, s.lookup)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, data := range map[string]string{"tool.yaml": manifest, "any.json": `{"type":"object"}`} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(data), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	registry, err := tool.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.registry = registry
+	return d
+}
+
+func (d *deployment) connect(name string) *app.Conn {
+	d.t.Helper()
+	c, err := app.Connect(d.t.Context(), name, app.Options{URL: d.srv.URL, Lease: d.lease, KV: d.kv, Topology: d.topology})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return c
+}
+
+// process is a running dispatcher or executor.
+type process struct {
+	conn *app.Conn
+	stop func()
+}
+
+// run starts f as a process and waits until it serves. stop ends it in good order.
+func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, ready func()) error) *process {
+	d.t.Helper()
+	c := d.connect(name)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
+	done, serving := make(chan error, 1), make(chan struct{})
+	go func() { done <- f(ctx, c, func() { close(serving) }) }()
+	var once sync.Once
+	p := &process{conn: c, stop: func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				d.t.Errorf("%s: %v", name, err)
+			}
+			c.Close()
+		})
+	}}
+	d.t.Cleanup(p.stop)
+	select {
+	case <-serving:
+	case err := <-done:
+		d.t.Fatalf("%s: %v", name, err)
+	}
+	return p
+}
+
+func (d *deployment) dispatcher() *process {
+	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Fsync: true, Version: "0.0.1", Ready: ready})
+	})
+}
+
+func (d *deployment) executor(slots int) *process {
+	return d.run("executor", func(ctx context.Context, c *app.Conn, ready func()) error {
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{
+			Registry: d.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: native.New(d.funcs)}, Slots: slots, Ready: ready,
+		})
+	})
+}
+
+func (d *deployment) client() *bus.Client {
+	d.t.Helper()
+	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	c, err := bus.NewClient(nc, bus.ClientOptions{Payloads: app.OpenPayloads(js)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// events returns how many events the call log holds.
+func (d *deployment) events() uint64 {
+	d.t.Helper()
+	stream, err := d.srv.JetStream(d.t).Stream(d.t.Context(), subjects.CallsStream)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Msgs
+}
+
+// echo returns its input; it counts its runs.
+func echo(runs *atomic.Int64) native.Func {
+	return func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		runs.Add(1)
+		return tool.Result{Output: inv.Input}, nil
+	}
+}
+
+func input(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // unreachable: tests pass plain values
+	}
+	return data
+}

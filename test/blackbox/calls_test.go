@@ -1,0 +1,310 @@
+package blackbox
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+func mustCall(t *testing.T, c *bus.Client, call bus.Call) *envelope.Response {
+	t.Helper()
+	r, err := c.Call(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantStatus(t *testing.T, r *envelope.Response, status envelope.Status, code envelope.Code) {
+	t.Helper()
+	if r.Status != status || code != "" && (r.Error == nil || r.Error.Code != code) {
+		t.Fatalf("got %s %+v, want %s %s", r.Status, r.Error, status, code)
+	}
+}
+
+// A thousand concurrent callers with one key: one run, one output, fewer than 100 log writes.
+func TestThousandCallersOneKey(t *testing.T) {
+	var runs atomic.Int64
+	release := make(chan struct{})
+	d := deploy(t, map[string]spec{"slow": {class: tool.Idempotent, run: func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+		runs.Add(1)
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return tool.Result{Output: inv.Input}, nil
+	}}})
+	d.dispatcher()
+	d.dispatcher()
+	d.executor(16)
+	c := d.client()
+	const callers = 1000
+	var accepted, done sync.WaitGroup
+	accepted.Add(callers)
+	responses := make([]*envelope.Response, callers)
+	for i := range callers {
+		done.Go(func() {
+			var once sync.Once
+			responses[i] = mustCall(t, c, bus.Call{
+				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 60 * time.Second,
+				Accepted: func(envelope.Accepted) { once.Do(accepted.Done) },
+			})
+			once.Do(accepted.Done)
+		})
+	}
+	accepted.Wait()
+	close(release)
+	done.Wait()
+	ids := map[string]bool{}
+	for _, r := range responses {
+		wantStatus(t, r, envelope.Success, "")
+		if string(r.Output) != `{"n":1}` || r.Provenance.AuditEventID != responses[0].Provenance.AuditEventID {
+			t.Fatalf("an outcome differs: %s %+v", r.Output, r.Provenance)
+		}
+		ids[r.CallID] = true
+	}
+	if runs.Load() != 1 || len(ids) != callers {
+		t.Errorf("%d runs, %d call ids", runs.Load(), len(ids))
+	}
+	if n := d.events(); n >= 100 {
+		t.Errorf("%d log writes", n)
+	}
+	r := mustCall(t, c, bus.Call{Tool: "slow", Input: []byte(`{"n":2}`), Key: "one-key-for-a-thousand"})
+	wantStatus(t, r, envelope.InvalidRequest, envelope.CodeKeyReused)
+}
+
+// After a retryable error the same key runs again, and the earlier caller keeps its outcome.
+func TestRetryKeepsEarlierOutcome(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"flaky": {class: tool.Idempotent, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		if runs.Add(1) == 1 {
+			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+		}
+		return tool.Result{Output: inv.Input}, nil
+	}}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	first := bus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
+	wantStatus(t, mustCall(t, c, first), envelope.RetryableError, envelope.CodeToolFault)
+	second := mustCall(t, c, bus.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
+	wantStatus(t, second, envelope.Success, "")
+	if second.Provenance.Attempt != 2 {
+		t.Errorf("attempt %d", second.Provenance.Attempt)
+	}
+	again := mustCall(t, c, first)
+	wantStatus(t, again, envelope.RetryableError, envelope.CodeToolFault)
+	if again.Provenance.Attempt != 1 || runs.Load() != 2 {
+		t.Errorf("attempt %d after %d runs", again.Provenance.Attempt, runs.Load())
+	}
+}
+
+// The client library retries by itself, within the deadline.
+func TestClientRetries(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"flaky": {class: tool.Pure, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		if runs.Add(1) == 1 {
+			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+		}
+		return tool.Result{Output: inv.Input}, nil
+	}}})
+	d.dispatcher()
+	d.executor(4)
+	r := mustCall(t, d.client(), bus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
+	wantStatus(t, r, envelope.Success, "")
+	if r.Provenance.Attempt != 2 || r.Metrics.Attempts != 2 {
+		t.Errorf("%+v", r.Provenance)
+	}
+}
+
+// After a restart of everything the stored outcome is returned; after retention the call runs again.
+func TestRestartAndRetention(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"once": {class: tool.SideEffectful, run: echo(&runs)}})
+	d.kv = kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: 4 * time.Second}}
+	dispatcher, executor := d.dispatcher(), d.executor(4)
+	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 3 * time.Second}
+	// retention_s of the test's manifest is the default, so expiry is what kv says.
+	first := mustCall(t, d.client(), ask)
+	wantStatus(t, first, envelope.Success, "")
+	dispatcher.stop()
+	executor.stop()
+	d.srv.Restart()
+	d.dispatcher()
+	d.executor(4)
+	again := mustCall(t, d.client(), ask)
+	wantStatus(t, again, envelope.Success, "")
+	if runs.Load() != 1 || !again.Provenance.Replayed || again.Provenance.AuditEventID != first.Provenance.AuditEventID {
+		t.Errorf("%d runs, %+v", runs.Load(), again.Provenance)
+	}
+}
+
+// Without any executor the call is ended at its deadline by the dispatcher.
+func TestDeadlineWithoutExecutor(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
+	d.executor(4).stop() // the consumers exist, nobody pulls
+	d.dispatcher()
+	started := time.Now()
+	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Timeout: 700 * time.Millisecond, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+	took := time.Since(started)
+	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
+	if !r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
+		t.Errorf("%+v %+v", r.Provenance, r.Error.Details)
+	}
+	if took > time.Second {
+		t.Errorf("answered after %s", took)
+	}
+}
+
+// When the whole bus is gone the library says so itself, and that this is no outcome.
+func TestBusGone(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	dispatcher, executor := d.dispatcher(), d.executor(4)
+	c := d.client()
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
+	dispatcher.stop()
+	executor.stop()
+	d.srv.Stop()
+	started := time.Now()
+	ask := bus.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
+	r := mustCall(t, c, ask)
+	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
+	if took := time.Since(started); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectUnknown || took > 700*time.Millisecond {
+		t.Errorf("after %s: %+v", took, r.Provenance)
+	}
+	d.srv.Restart()
+	d.dispatcher()
+	d.executor(4)
+	ask.Timeout = 10 * time.Second
+	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
+}
+
+// A running call is killed by its owner's cancel within a second, and the caller is told which.
+func TestCancelRunning(t *testing.T) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"sleep": {class: tool.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		close(started)
+		<-ctx.Done()
+		close(ended)
+		return tool.Result{}, ctx.Err()
+	}}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	ref := make(chan string, 1)
+	outcome := make(chan *envelope.Response, 1)
+	go func() {
+		r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		if err != nil {
+			t.Error(err)
+		}
+		outcome <- r
+	}()
+	<-started
+	before := time.Now()
+	answer, err := c.Cancel(t.Context(), bus.CallQuery{Ref: <-ref})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if took := time.Since(before); took > time.Second || answer.Told != "running" {
+		t.Errorf("killed after %s, told %q", took, answer.Told)
+	}
+	wantStatus(t, <-outcome, envelope.TerminalError, envelope.CodeCancelledUnknown)
+}
+
+// A queued call that is cancelled never starts.
+func TestCancelQueued(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.executor(4).stop()
+	d.dispatcher()
+	c := d.client()
+	ref := make(chan string, 1)
+	outcome := make(chan *envelope.Response, 1)
+	go func() {
+		r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		if err != nil {
+			t.Error(err)
+		}
+		outcome <- r
+	}()
+	answer, err := c.Cancel(t.Context(), bus.CallQuery{Ref: <-ref})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Told != "queued" {
+		t.Errorf("told %q", answer.Told)
+	}
+	wantStatus(t, <-outcome, envelope.RetryableError, envelope.CodeCancelled)
+	d.executor(4)
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
+	if runs.Load() != 1 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
+// Large inputs and outputs travel by claim-check, unseen.
+func TestClaimCheck(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 400_000)})
+	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Input: big})
+	wantStatus(t, r, envelope.Success, "")
+	if len(r.Output) != len(big) || r.Provenance.OutputRef == nil {
+		t.Errorf("%d bytes came back of %d", len(r.Output), len(big))
+	}
+}
+
+// An executor that dies with a claim: idempotent calls run elsewhere, side-effectful ones end
+// as unknown. It dies without a word: its connection is cut.
+func TestExecutorDies(t *testing.T) {
+	for class, want := range map[tool.Determinism]envelope.Code{tool.Idempotent: "", tool.SideEffectful: envelope.CodeToolUnknownState} {
+		t.Run(string(class), func(t *testing.T) {
+			started := make(chan string, 8)
+			d := deploy(t, map[string]spec{"work": {class: class, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+				started <- ""
+				if len(started) > 1 || inv.Attempt > 1 {
+					return tool.Result{Output: inv.Input}, nil
+				}
+				<-ctx.Done()
+				return tool.Result{}, ctx.Err()
+			}}})
+			d.dispatcher()
+			victim := d.executor(4)
+			c := d.client()
+			outcome := make(chan *envelope.Response, 1)
+			go func() {
+				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "work", Timeout: 30 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+				if err != nil {
+					t.Error(err)
+				}
+				outcome <- r
+			}()
+			for len(started) == 0 {
+				<-time.After(time.Millisecond)
+			}
+			victim.conn.NC.Close()
+			d.executor(4)
+			r := <-outcome
+			if want == "" {
+				wantStatus(t, r, envelope.Success, "")
+				return
+			}
+			wantStatus(t, r, envelope.TerminalError, want)
+		})
+	}
+}
