@@ -3,6 +3,7 @@ module github.com/seed-018f16cc/toolbus
 go 1.26.0
 
 require (
+	codeberg.org/readeck/go-readability/v2 v2.1.1 // indirect
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/RadhiFadlillah/whatlanggo v0.0.0-20240916001553-aac1f0f737fc // indirect

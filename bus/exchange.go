@@ -87,6 +87,9 @@ func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, dea
 	if err != nil {
 		return nil, err
 	}
+	if call.Accepted == nil {
+		msg.Header.Set(subjects.HeaderPatient, "1")
+	}
 	token, x := c.open()
 	defer c.drop(token)
 	msg.Reply = c.inbox + token

@@ -42,8 +42,8 @@ type Projector struct {
 // The rhythm of projection. A projector that lost a batch stands by for a while, so that one
 // leads and the others follow.
 const (
-	batchSize   = 500
-	batchLinger = 20 * time.Millisecond
+	batchSize   = 1000                   // the most that a server takes at once
+	batchLinger = 100 * time.Millisecond // a batch costs a directory and files of its own
 	standBy     = time.Second
 	maxPending  = 200_000 // then the follower waits; memory stays flat
 )

@@ -16,11 +16,13 @@ import (
 
 // Incoming is a call request as it came in, with what its subject says.
 type Incoming struct {
-	Tenant, Actor, Tool string
+	Subject             string
+	Tenant, Actor, Tool string // "" where the name is too long to be read back from the subject
 	ContentType         string
 	InputRef            string
 	Body                []byte
 	Reply               string
+	Patient             bool // see dispatcher.Incoming
 }
 
 // Intake hands call requests to a bounded number of handlers. When all are busy, requests wait
@@ -52,8 +54,9 @@ func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Inc
 		in.wg.Go(func() {
 			defer func() { <-slots }()
 			handle(ctx, Incoming{
-				Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
+				Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
 				ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
+				Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 			})
 		})
 	})
@@ -75,7 +78,8 @@ func (in *Intake) Stop() {
 
 // Endpoint answers one operation of the service: body in, answer or refusal out.
 type Endpoint struct {
-	Op     string
+	Op string
+	// Handle gets the tenant and actor as their tokens in the subject.
 	Handle func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error)
 }
 
@@ -98,8 +102,8 @@ func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpo
 }
 
 func respond(ctx context.Context, e Endpoint, r micro.Request) {
-	_, tenant, actor, err := subjects.ParseService(r.Subject())
-	if err != nil {
+	tenant, actor, ok := subjects.CallerTokens(r.Subject())
+	if !ok {
 		return
 	}
 	answer, refusal := e.Handle(ctx, tenant, actor, r.Data())

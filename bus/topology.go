@@ -72,7 +72,7 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 			AllowDirect:       false, // reads must come from the leader
 			DenyPurge:         true,
 			MaxBytes:          o.CallsBytes,
-			MaxMsgsPerSubject: -1,
+			MaxMsgsPerSubject: 64, // the stock KV tools want a history; events repeat a key only when they contain the older one
 			MaxMsgSize:        -1,
 			Duplicates:        dedup,
 			Replicas:          o.Replicas,

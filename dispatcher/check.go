@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -28,10 +29,12 @@ func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 		return req, refusal
 	}
 	switch {
+	case in.Subject == subjects.Call(in.Tenant, req.Context.ActorID, req.ToolID):
+		in.Actor, in.Tool = req.Context.ActorID, req.ToolID
 	case req.Context.ActorID != in.Actor:
 		return req, envelope.NewError(envelope.CodeIdentity,
 			fmt.Sprintf("context.actor_id is %q, but the request came from %q", req.Context.ActorID, in.Actor))
-	case req.ToolID != in.Tool:
+	default:
 		return req, envelope.NewError(envelope.CodeIdentity,
 			fmt.Sprintf("tool_id is %q, but the request was sent to %q", req.ToolID, in.Tool))
 	}

@@ -91,7 +91,8 @@ type Dispatcher struct {
 	lines map[string]*line
 	guard *guard
 	// tellings are outcomes on their way to callers that wait here.
-	tellings chan telling
+	tellings    chan telling
+	acceptances acceptances
 }
 
 // New returns a Dispatcher; Run must be called for deadlines to be kept.
@@ -105,18 +106,24 @@ func New(o Options) *Dispatcher {
 	if o.Backup <= 0 {
 		o.Backup = 20 * time.Millisecond
 	}
-	return &Dispatcher{Options: o, lines: map[string]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256)}
+	return &Dispatcher{
+		Options: o, lines: map[string]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256),
+		acceptances: acceptances{first: make(chan struct{}, 1)},
+	}
 }
 
 // Incoming is a request as it came from the bus. Tenant, Actor and Tool are those of its
-// subject, which the bus enforces.
+// subject, which the bus enforces; a name too long to be read back from there is "".
 type Incoming struct {
+	Subject             string
 	Tenant, Actor, Tool string
 	ContentType         string
 	InputRef            string
 	Body                []byte
 	Reply               string
 	Received            time.Time // bus time
+	// Patient says that the caller does without an acceptance where the outcome comes soon.
+	Patient bool
 }
 
 func (in *Incoming) inbox() Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }

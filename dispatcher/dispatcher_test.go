@@ -124,7 +124,7 @@ func (w *world) request(n int, edit ...string) *dispatcher.Incoming {
 		`"constraints":{"timeout_ms":10000,"deadline_unix_ms":%d,"idempotency_key":"key-0123456789abcdef"}}`,
 		uuid(n), uuid(n), time.Now().Add(10*time.Second).UnixMilli())
 	return &dispatcher.Incoming{
-		Tenant: "t", Actor: "agent", Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
+		Subject: "tb.call.t.agent.echo", Tenant: "t", Actor: "agent", Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
 		Reply: fmt.Sprint("inbox", n), Received: time.Now(),
 	}
 }

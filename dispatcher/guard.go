@@ -24,6 +24,7 @@ type guard struct {
 	due   dues
 	byKey map[string]*due // undecided attempts, by id and number
 	order []*due          // the same as the log has them; the first is undecided
+	seen  uint64          // position in the log up to which they are known
 }
 
 // due is an open attempt and when to end it.
@@ -105,6 +106,21 @@ func (g *guard) close(id string, attempt int) {
 	}
 }
 
+// saw notes how far the log has been read.
+func (g *guard) saw(seq uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = max(g.seen, seq)
+}
+
+// decided reports whether an attempt that was admitted at a position of the log is known to have
+// an outcome.
+func (g *guard) decided(id string, attempt int, admitted uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen >= admitted && g.byKey[dueKey(id, attempt)] == nil
+}
+
 // size returns how many attempts are watched.
 func (g *guard) size() int {
 	g.mu.Lock()
@@ -174,6 +190,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		})
 		wg.Go(func() { d.tellAll(ctx) })
 	}
+	wg.Go(func() { d.acceptLate(ctx) })
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

@@ -319,13 +319,6 @@ func (l *line) wait(n int, w waiter) {
 	}
 }
 
-func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined bool) {
-	d.Replies.Accepted(a.in.inbox(), &envelope.Accepted{
-		CallID: a.ask.Owner.CallID, Ref: s.Ref(), Attempt: attempt.N, Joined: joined,
-		DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
-	})
-}
-
 // replay answers with the stored outcome of attempt n.
 func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) {
 	o, err := settle.Load(ctx, d.CallLog, s, n)
@@ -340,6 +333,7 @@ func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) 
 // guard and answers who waits in this dispatcher.
 func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
 	a, ok := s.Attempt(attempt)
+	d.guard.saw(s.Seq)
 	switch {
 	case !ok:
 	case kind == call.Requested:

@@ -25,7 +25,8 @@ type Cancellation struct {
 	Response *envelope.Response `json:"response,omitzero"`
 }
 
-// State reads the log that ref names, for an actor that may see it.
+// State reads the log that ref names, for an actor that may see it. Here and in all operations
+// below, tenant and actor are tokens of the subject that the bus enforces.
 func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (call.State, *envelope.Error) {
 	key, err := subjects.ParseRef(q.Ref)
 	if err != nil {
@@ -35,7 +36,7 @@ func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (
 	if err != nil {
 		return call.State{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
 	}
-	if last.State.Empty() || last.State.Tenant != tenant || !concerns(last.State, actor, q.CallID) {
+	if last.State.Empty() || subjects.Token(last.State.Tenant) != tenant || !concerns(last.State, actor, q.CallID) {
 		return call.State{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
 	}
 	return last.State, nil
@@ -44,7 +45,7 @@ func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (
 // concerns reports whether the actor owns an attempt of the call, or names one of its call ids.
 func concerns(s call.State, actor, callID string) bool {
 	for _, a := range s.Attempts {
-		if a.Owner.Actor == actor || callID != "" && a.Has(callID) {
+		if subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID) {
 			return true
 		}
 	}
@@ -89,7 +90,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) 
 		return Cancellation{}, refusal
 	}
 	a := attemptFor(s, q.CallID)
-	if q.CallID != "" && a.Owner.CallID != q.CallID || a.Owner.Actor != actor {
+	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != actor {
 		d.detach(s, a.N, q.CallID)
 		return Cancellation{Told: "detached"}, nil
 	}

@@ -63,9 +63,13 @@ func (e *Error) WithCause(cause string) *Error {
 	return e
 }
 
-// WithViolations lists broken rules, at most MaxViolations.
+// WithViolations lists broken rules, at most MaxViolations, each with bounded texts.
 func (e *Error) WithViolations(v ...Violation) *Error {
-	e.Details.Violations = v[:min(len(v), MaxViolations)]
+	v = v[:min(len(v), MaxViolations)]
+	e.Details.Violations = make([]Violation, len(v))
+	for i, x := range v {
+		e.Details.Violations[i] = violation(x.Pointer, clip(x.Rule, MaxCode), x.Message)
+	}
 	return e
 }
 
@@ -75,9 +79,12 @@ func (e *Error) WithToolCode(name string) *Error {
 	return e
 }
 
-// WithHTTPStatus keeps the HTTP status that the tool's manifest gives the error.
+// WithHTTPStatus keeps the HTTP status that the tool's manifest gives the error, if it is one of
+// an error.
 func (e *Error) WithHTTPStatus(status int) *Error {
-	e.Details.HTTPStatus = status
+	if 400 <= status && status <= 599 {
+		e.Details.HTTPStatus = status
+	}
 	return e
 }
 
@@ -98,6 +105,9 @@ func (e *Error) WithStderr(stderr string) *Error {
 // or larger than MaxErrorDetails, and then the error says details_dropped.
 func (e *Error) WithDetails(object jsontext.Value) *Error {
 	var members map[string]jsontext.Value
+	if len(object) == 0 {
+		return e
+	}
 	if len(object) > MaxErrorDetails || CheckIJSON(object) != nil || json.Unmarshal(object, &members) != nil {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
@@ -173,12 +183,16 @@ func (r *Response) Check() error {
 		return fmt.Errorf("status %s does not fit code %s", r.Status, r.Error.Code)
 	case r.Error.Retryable != (r.Status == RetryableError):
 		return fmt.Errorf("retryable is %t in a %s", r.Error.Retryable, r.Status)
-	case r.Error.Details.Effect == "":
+	case !r.Error.Details.Effect.known():
 		return errors.New("the error does not say what is known of the effect")
 	case len(r.Output) > 0 || r.Provenance.OutputRef != nil:
 		return errors.New("an error with an output")
 	}
 	return nil
+}
+
+func (e Effect) known() bool {
+	return e == EffectNone || e == EffectApplied || e == EffectUnknown
 }
 
 func (r *Response) checkSuccess() error {

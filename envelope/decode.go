@@ -21,7 +21,7 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	var q Request
 	size, e := asRequest.decode(contentType, body, func(r *reader) { q = Request{}; q.read(r) })
 	if e == nil {
-		e = asRequest.sizes(size, len(q.Input))
+		e = asRequest.sizes(size, len(q.Input), MaxPayload)
 	}
 	return orNil(&q, e)
 }
@@ -32,7 +32,7 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	var s Response
 	size, e := asResponse.decode(contentType, body, func(r *reader) { s = Response{}; s.read(r) })
 	if e == nil {
-		e = asResponse.sizes(size, len(s.Output))
+		e = asResponse.sizes(size, len(s.Output), MaxPayload)
 	}
 	if e == nil {
 		if err := s.Check(); err != nil {
@@ -45,14 +45,20 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 // DecodeChunk decodes a chunk; see [DecodeRequest].
 func DecodeChunk(contentType string, body []byte) (*Chunk, *Error) {
 	var c Chunk
-	_, e := asChunk.decode(contentType, body, func(r *reader) { c = Chunk{}; c.read(r) })
+	size, e := asChunk.decode(contentType, body, func(r *reader) { c = Chunk{}; c.read(r) })
+	if e == nil {
+		e = asChunk.sizes(size, len(c.Data), MaxChunk)
+	}
 	return orNil(&c, e)
 }
 
 // DecodeAccepted decodes an accepted message; see [DecodeRequest].
 func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 	var a Accepted
-	_, e := asAccepted.decode(contentType, body, func(r *reader) { a = Accepted{}; a.read(r) })
+	size, e := asAccepted.decode(contentType, body, func(r *reader) { a = Accepted{}; a.read(r) })
+	if e == nil {
+		e = asAccepted.sizes(size, 0, 0)
+	}
 	return orNil(&a, e)
 }
 
@@ -212,9 +218,9 @@ func (w wire) judge(doc jsontext.Value) *Error {
 }
 
 // sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
-func (w wire) sizes(envelope, payload int) *Error {
-	if payload > MaxPayload {
-		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("the payload is larger than %d bytes", MaxPayload)))
+func (w wire) sizes(envelope, payload, most int) *Error {
+	if payload > most {
+		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("the payload is larger than %d bytes", most)))
 	}
 	if envelope-payload > MaxHead {
 		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("more than %d bytes besides the payload", MaxHead)))

@@ -7,8 +7,8 @@ import (
 // read reads a request; the order of the cases is that of the struct.
 func (q *Request) read(r *reader) {
 	q.Constraints.DeadlineUnixMS = absent
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "call_id":
 			match(r, &q.CallID, isUUID)
 		case "tool_id":
@@ -55,8 +55,8 @@ func (q *Request) complete() bool {
 }
 
 func (c *Context) read(r *reader) {
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "actor_id":
 			r.text(&c.ActorID, 1, MaxID)
 		case "scopes":
@@ -89,8 +89,8 @@ func (c *Context) read(r *reader) {
 }
 
 // readMore reads the members of a context that are no strings.
-func (c *Context) readMore(r *reader, name string) bool {
-	switch name {
+func (c *Context) readMore(r *reader, name []byte) bool {
+	switch string(name) {
 	case "scope":
 		c.readScope(r)
 	case "confidence":
@@ -106,11 +106,12 @@ func (c *Context) readMore(r *reader, name string) bool {
 
 func (c *Context) readScope(r *reader) {
 	c.Scope = map[string]string{}
-	r.object(func(name string) bool {
-		var s string
-		r.text(&s, 0, MaxID)
-		c.Scope[name] = s
-		if !textWithin(name, 1, MaxLabel) || len(c.Scope) > MaxScopeKeys {
+	r.object(func(name []byte) bool {
+		var value string
+		key := string(name)
+		r.text(&value, 0, MaxID)
+		c.Scope[key] = value
+		if !textWithin(key, 1, MaxLabel) || len(c.Scope) > MaxScopeKeys {
 			r.flag()
 		}
 		return true
@@ -118,8 +119,8 @@ func (c *Context) readScope(r *reader) {
 }
 
 func (k *Constraints) read(r *reader) {
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "timeout_ms":
 			r.integer(&k.TimeoutMS, MinTimeoutMS, MaxTimeoutMS)
 		case "deadline_unix_ms":
@@ -153,8 +154,8 @@ func (k *Constraints) read(r *reader) {
 
 func (p *RetryPolicy) read(r *reader) {
 	var attempts int64
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "max_attempts":
 			r.integer(&attempts, 1, 100)
 		case "base_ms":

@@ -11,8 +11,8 @@ import (
 // those of error, metrics and provenance are ignored, so that a newer peer may say more.
 func (s *Response) read(r *reader) {
 	var metrics, provenance bool
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "call_id":
 			match(r, &s.CallID, isUUID)
 		case "status":
@@ -57,8 +57,8 @@ func (s *Response) readSideEffects(r *reader) {
 func (c *Chunk) read(r *reader) {
 	var final bool
 	c.Index = absent
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "call_id":
 			match(r, &c.CallID, isUUID)
 		case "index":
@@ -87,8 +87,8 @@ func (a *Accepted) read(r *reader) {
 	var attempt int64
 	var joined bool
 	a.DeadlineUnixMS = absent
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "call_id":
 			match(r, &a.CallID, isUUID)
 		case "ref":
@@ -125,8 +125,8 @@ func (s *Response) readCommitToken(r *reader) {
 func (m *Metrics) read(r *reader) {
 	m.DurationMS = absent
 	var attempts int64
-	r.object(func(name string) bool {
-		switch name {
+	r.object(func(name []byte) bool {
+		switch string(name) {
 		case "duration_ms":
 			r.integer(&m.DurationMS, 0, MaxInteger)
 		case "cpu_ms":

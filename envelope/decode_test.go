@@ -2,14 +2,9 @@ package envelope
 
 import (
 	"bytes"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -84,24 +79,31 @@ func TestDecodeRequestRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeRequestSizes(t *testing.T) {
-	q := minimalRequest()
-	q.Input = append(append([]byte(`"`), bytes.Repeat([]byte("x"), MaxPayload-2)...), '"')
-	body, err := EncodeRequest("", q)
+func TestSizes(t *testing.T) {
+	for _, c := range []struct {
+		envelope, payload int
+		ok                bool
+	}{
+		{MaxHead, 0, true}, {MaxHead + 1, 0, false}, {MaxDocument, MaxPayload, true},
+		{MaxDocument, MaxPayload - 1, false}, {MaxPayload + 2, MaxPayload + 1, false},
+	} {
+		if e := asRequest.sizes(c.envelope, c.payload, MaxPayload); (e == nil) != c.ok || e != nil && e.Code != CodeLimit {
+			t.Errorf("%+v: %v", c, e)
+		}
+	}
+	if _, e := DecodeRequest("", make([]byte, MaxDocument+1)); e == nil || e.Code != CodeLimit {
+		t.Errorf("a body above the limit: %v", e)
+	}
+	c := sampleChunk()
+	c.Data = append(append([]byte(`"`), bytes.Repeat([]byte("x"), MaxChunk-1)...), '"')
+	body, err := EncodeChunk("", c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, e := DecodeRequest("", body); e != nil {
-		t.Errorf("the largest payload is refused: %s", e)
+	if _, e := DecodeChunk("", body); e == nil || e.Code != CodeOutputLimit {
+		t.Errorf("a chunk above the limit: %v", e)
 	}
-	q.Input = append(q.Input[:len(q.Input)-1], 'x', '"')
-	if body, err = EncodeRequest("", q); err != nil {
-		t.Fatal(err)
-	}
-	if _, e := DecodeRequest("", body); e == nil || e.Code != CodeLimit {
-		t.Errorf("a payload above the limit: %v", e)
-	}
-	if _, e := DecodeRequest("", make([]byte, MaxDocument+1)); e == nil || e.Code != CodeLimit {
+	if _, e := DecodeResponse("", make([]byte, MaxDocument+1)); e == nil || e.Code != CodeOutputLimit {
 		t.Errorf("a body above the limit: %v", e)
 	}
 }
@@ -136,122 +138,4 @@ func TestRequestCheck(t *testing.T) {
 	if e := q.Check(); e == nil || e.Code != CodeMalformed {
 		t.Errorf("got %v", e)
 	}
-}
-
-// accepts is what DecodeRequest promises: I-JSON, valid by the schema, within the sizes.
-func accepts(body []byte) bool {
-	var parts struct {
-		Input jsontext.Value `json:"input"`
-	}
-	return CheckIJSON(body) == nil && RequestSchema().Validate(body) == nil &&
-		json.Unmarshal(body, &parts) == nil && len(body)-len(parts.Input) <= MaxHead
-}
-
-// TestFastPathAgreesWithSchema puts every odd value at every place of a full request, and leaves
-// every member out, and demands that the fast path and the schema say the same.
-func TestFastPathAgreesWithSchema(t *testing.T) {
-	body, err := EncodeRequest("", fullRequest())
-	if err != nil {
-		t.Fatal(err)
-	}
-	odd := []string{
-		`null`, `true`, `""`, `"x"`, `"session"`, `"wall"`, `"` + strings.Repeat("é", 128) + `"`, `"` + strings.Repeat("é", 129) + `"`,
-		`"` + strings.Repeat("x", 256) + `"`, `"` + strings.Repeat("x", 257) + `"`, `"` + strings.Repeat("y", 2049) + `"`,
-		`"0B8F5B0E-5c1d-4f0e-9f5e-0d5a3c1b2a4D"`, `"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4g"`, `"0b8f5b0e05c1d-4f0e-9f5e-0d5a3c1b2a4d"`,
-		`"a::b"`, `"a:b"`, `"a::"`, `"::a"`, `"A"`, `"a\n"`, `"\u0061b"`,
-		`0`, `-0`, `1`, `1.0`, `0.5`, `1.5`, `15`, `16`, `2`, `-1`, `100`, `101`, `1e2`, `600000`, `600001`, `6e5`, `9007199254740991`, `1e300`,
-		`[]`, `[""]`, `["` + strings.Repeat("x", 65) + `"]`, `["` + strings.Repeat("x", 257) + `"]`, `[null]`, `[1]`, `[[]]`,
-		"[" + strings.Repeat(`"x",`, 128) + `"x"]`, `{}`, `{"x":1}`, `{"x":"y"}`, `{"":"y"}`, `{"` + strings.Repeat("x", 129) + `":"y"}`, manyMembers(33),
-	}
-	tree, err := decodeAny(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tried := 0
-	try := func(path []string) {
-		compareVerdicts(t, path, edited(t, tree, path, "", true))
-		compareVerdicts(t, path, edited(t, tree, append(slices.Clone(path), "zz"), "1", false))
-		for _, v := range odd {
-			tried++
-			compareVerdicts(t, path, edited(t, tree, path, v, false))
-		}
-	}
-	walkPaths(tree, nil, try)
-	if tried < 1000 {
-		t.Errorf("tried only %d documents", tried)
-	}
-}
-
-func manyMembers(n int) string {
-	var m []string
-	for i := range n {
-		m = append(m, fmt.Sprintf(`"m%d":"v"`, i))
-	}
-	return "{" + strings.Join(m, ",") + "}"
-}
-
-func compareVerdicts(t *testing.T, path []string, body []byte) {
-	t.Helper()
-	_, e := DecodeRequest("", body)
-	if (e == nil) != accepts(body) {
-		t.Errorf("at %v: fast path says %v, schema %v\n%.2000s", path, e, RequestSchema().Validate(body), body)
-	}
-	if e != nil && len(e.Details.Violations) == 0 {
-		t.Errorf("at %v: refused without a reason", path)
-	}
-}
-
-// walkPaths calls f for every object member and array item of v.
-func walkPaths(v any, path []string, f func([]string)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			p := append(slices.Clone(path), name)
-			f(p)
-			walkPaths(v[name], p, f)
-		}
-	case []any:
-		for i, item := range v {
-			p := append(slices.Clone(path), fmt.Sprint(i))
-			f(p)
-			walkPaths(item, p, f)
-		}
-	}
-}
-
-// edited returns v with the value at path replaced by raw, or removed.
-func edited(t *testing.T, v any, path []string, raw string, remove bool) []byte {
-	t.Helper()
-	var edit func(v any, path []string) any
-	edit = func(v any, path []string) any {
-		if len(path) == 0 {
-			return jsontext.Value(raw)
-		}
-		switch v := v.(type) {
-		case map[string]any:
-			m := maps.Clone(v)
-			if len(path) == 1 && remove {
-				delete(m, path[0])
-			} else {
-				m[path[0]] = edit(m[path[0]], path[1:])
-			}
-			return m
-		case []any:
-			var s []any
-			for i, item := range v {
-				if fmt.Sprint(i) != path[0] {
-					s = append(s, item)
-				} else if len(path) > 1 || !remove {
-					s = append(s, edit(item, path[1:]))
-				}
-			}
-			return s
-		}
-		return v
-	}
-	body, err := json.Marshal(edit(v, path), json.Deterministic(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
 }

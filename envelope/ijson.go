@@ -241,7 +241,7 @@ func violation(pointer, rule, message string) Violation {
 	return Violation{
 		Pointer: clip(strings.ToValidUTF8(pointer, "�"), MaxViolationText),
 		Rule:    rule,
-		Message: clip(message, MaxViolationText),
+		Message: clip(strings.ToValidUTF8(message, "�"), MaxViolationText),
 	}
 }
 

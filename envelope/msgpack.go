@@ -41,9 +41,6 @@ func (t *transcoder) value(depth int) error {
 	if err != nil {
 		return err
 	}
-	if len(t.out) > MaxDocument {
-		return errTooLarge
-	}
 	switch {
 	case code == msgpcode.Nil:
 		t.out = append(t.out, "null"...)
@@ -76,8 +73,26 @@ func (t *transcoder) text() error {
 	if !utf8.ValidString(s) {
 		return errors.New("a string is not valid UTF-8")
 	}
+	if len(t.out)+quotedLen(s) > MaxDocument {
+		return errTooLarge
+	}
 	t.out, err = jsontext.AppendQuote(t.out, s)
 	return err
+}
+
+// quotedLen returns at least the length of s as a JSON string. One byte may become six, so a
+// short body can unfold into a long document.
+func quotedLen(s string) int {
+	n := len(s) + len(`""`)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20:
+			n += len(`\u0000`) - 1
+		case c == '"', c == '\\':
+			n++
+		}
+	}
+	return n
 }
 
 func (t *transcoder) float() error {
@@ -146,6 +161,9 @@ func (t *transcoder) items(n, depth int, opening, closing byte, item func() erro
 	}
 	t.out = append(t.out, opening)
 	for i := range n {
+		if len(t.out) > MaxDocument {
+			return errTooLarge
+		}
 		if i > 0 {
 			t.out = append(t.out, ',')
 		}

@@ -15,7 +15,10 @@ func ParsePayloadRef(s string) *PayloadRef {
 	s, ok := strings.CutPrefix(s, "sha256:")
 	sum, bytes, ok2 := strings.Cut(s, ";")
 	n, err := strconv.ParseInt(bytes, 10, 64)
-	if !ok || !ok2 || err != nil || n < 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
+	if !ok || !ok2 || err != nil || n < 0 || strconv.FormatInt(n, 10) != bytes {
+		return nil // only one spelling of a number is taken
+	}
+	if len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
 		return nil
 	}
 	return &PayloadRef{SHA256: sum, Bytes: n}

@@ -75,8 +75,8 @@ func (r *reader) value() jsontext.Value {
 }
 
 // object calls member with the name of each member; member must read its value, or return false
-// for a name that is not allowed here.
-func (r *reader) object(member func(name string) bool) {
+// for a name that is not allowed here. Names share the memory of the body.
+func (r *reader) object(member func(name []byte) bool) {
 	if r.err != nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (r *reader) object(member func(name string) bool) {
 	}
 	for r.err == nil && r.dec.PeekKind() == '"' {
 		raw := r.value()
-		if r.err == nil && !member(unquote(raw)) {
+		if r.err == nil && !member(unquoteName(raw)) {
 			r.skip()
 		}
 	}
@@ -108,13 +108,16 @@ func (r *reader) skip() {
 	}
 }
 
-func unquote(raw jsontext.Value) string {
+func unquote(raw jsontext.Value) string { return string(unquoteName(raw)) }
+
+// unquoteName is unquote without a copy where there is no escape: most names are only compared.
+func unquoteName(raw jsontext.Value) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
+		return raw[1 : len(raw)-1]
 	}
 	// The value was read as valid JSON, so it can be unquoted.
 	plain, _ := jsontext.AppendUnquote(nil, raw)
-	return string(plain)
+	return plain
 }
 
 // text reads a string of least to most characters.

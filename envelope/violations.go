@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
@@ -150,7 +151,9 @@ func describeParts(k jsonschema.ErrorKind) string {
 func list(values []any) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
-		texts[i] = fmt.Sprint(v)
+		// What a schema holds was decoded from JSON, so it can be encoded again.
+		text, _ := json.Marshal(v, json.Deterministic(true))
+		texts[i] = string(text)
 	}
 	return strings.Join(texts, ", ")
 }

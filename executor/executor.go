@@ -39,9 +39,9 @@ type Stream interface {
 	Close(ctx context.Context) (envelope.Chunks, error)
 }
 
-// Streams opens the stream of a run.
+// Streams opens the stream of a run; ctx is the run's and bounds the stream.
 type Streams interface {
-	Open(s call.State, attempt int, fence uint64, limit int64) Stream
+	Open(ctx context.Context, s call.State, attempt int, fence uint64, limit int64) Stream
 }
 
 // Payloads holds what is too large to travel inline.
@@ -153,7 +153,10 @@ var errWait = errors.New("claimed by a live executor")
 func (e *Executor) follow(j *job, step call.Step) error {
 	switch step {
 	case call.Run:
-		end, draft := e.run(j)
+		end, draft, err := e.run(j)
+		if err != nil {
+			return err
+		}
 		return e.finish(j, end, draft)
 	case call.Adopt:
 		return e.deliver(j)
@@ -210,18 +213,24 @@ func (e *Executor) refresh(j *job) error {
 	return nil
 }
 
+// decideTime bounds one decision. A result in hand is worth recording even while the executor
+// shuts down, so decisions outlive its context.
+const decideTime = 10 * time.Second
+
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.pause("before-decide", j.state)
-	o, err := settle.Decide(j.ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), decideTime)
+	defer cancel()
+	o, err := settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
 	if err != nil {
 		return err
 	}
 	j.state = o.State
 	e.pause("after-decide", j.state)
 	if !o.Won && end.Cause == call.ToolEnded && o.Attempt.Decision.Code != end.Error {
-		if err := e.Records.LateResult(j.ctx, o.State, j.attempt, end.Error, end.Effect); err != nil {
+		if err := e.Records.LateResult(ctx, o.State, j.attempt, end.Error, end.Effect); err != nil {
 			return err
 		}
 	}

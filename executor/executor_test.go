@@ -100,7 +100,9 @@ func (w *world) Lookup(_ context.Context, _ *tool.Manifest, inv tool.Invocation)
 	return w.lookup(inv)
 }
 
-func (w *world) Open(call.State, int, uint64, int64) executor.Stream { return &stream{w: w} }
+func (w *world) Open(context.Context, call.State, int, uint64, int64) executor.Stream {
+	return &stream{w: w}
+}
 
 type stream struct {
 	w *world

@@ -478,3 +478,36 @@ func TestFencesGrow(t *testing.T) {
 		}
 	})
 }
+
+// An executor that shuts down under a run decides nothing: the message goes to another.
+func TestDrain(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		ctx, stop := context.WithCancel(t.Context())
+		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			stop()
+			<-ctx.Done()
+			return tool.Result{}, ctx.Err()
+		}
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(ctx, m)
+		w.wantAcked(m, false)
+		if !w.state().Last().Open() {
+			t.Error("decided by an executor that shut down")
+		}
+	})
+}
+
+// A result in hand is recorded even while the executor shuts down.
+func TestResultWhileDraining(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		ctx, stop := context.WithCancel(t.Context())
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			stop()
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(ctx, w.admit(callA, time.Minute))
+		if d := w.decided(1); d.Status != envelope.Success {
+			t.Errorf("decision %+v", d)
+		}
+	})
+}

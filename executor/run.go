@@ -20,11 +20,15 @@ import (
 var (
 	errDeadline = errors.New("deadline passed")
 	errKilled   = errors.New("killed by a cancel")
+	errDrained  = errors.New("the executor shuts down")
 )
 
 // run runs the tool until it ends, its deadline passes or it is killed, and says how the
 // attempt should end. When run returns, the tool and all its processes are gone.
-func (e *Executor) run(j *job) (call.Ending, settle.Draft) {
+//
+// The error is errDrained when the executor shut down under the run: then nothing is decided
+// here, and whoever gets the message next decides by what the log says.
+func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	m, adapter, fault := e.find(j)
 	if fault != nil {
 		return unrunnable(fault)
@@ -36,7 +40,7 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft) {
 	if fault != nil {
 		return unrunnable(fault)
 	}
-	stream := e.Streams.Open(j.state, j.attempt, j.fence, m.Limits.OutputBytes)
+	stream := e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
 	j.started = e.Now()
 	j.setRunning()
 	res, err := adapter.Execute(ctx, m, inv, stream)
@@ -53,7 +57,10 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft) {
 		draft.Chunks = &chunks
 	}
 	ended(draft, end)
-	return end, draft
+	if err != nil && j.ctx.Err() != nil {
+		return end, draft, errDrained
+	}
+	return end, draft, nil
 }
 
 // interrupted says how a run ended whose context ended first.
@@ -67,8 +74,8 @@ func interrupted(cause error, otherwise call.Cause) call.Cause {
 	return otherwise
 }
 
-func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft) {
-	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}
+func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
+	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}, nil
 }
 
 // Fault is an error that knows what it is in the taxonomy; streams return such errors.

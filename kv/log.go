@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -49,10 +48,7 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 // the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull], or
 // [call.ErrUnsure] when ctx ended first.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
-	msg, err := l.message(e, body)
-	if err != nil {
-		return call.State{}, err
-	}
+	msg := l.message(e, body)
 	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
 		seq, err := l.publish(ctx, msg)
 		switch {
@@ -184,35 +180,15 @@ func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
 	}, nil
 }
 
-// DecodeEvent reads the event of a stored message from its header.
-func DecodeEvent(h nats.Header) (call.Event, error) {
-	var e call.Event
-	raw := h.Get(subjects.HeaderEvent)
-	if raw == "" {
-		return e, errors.New("no event header")
-	}
-	if err := json.Unmarshal([]byte(raw), &e); err != nil {
-		return e, fmt.Errorf("event header: %w", err)
-	}
-	return e, nil
-}
-
-func (l *Log) message(e call.Event, body []byte) (*nats.Msg, error) {
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
-	}
+func (l *Log) message(e call.Event, body []byte) *nats.Msg {
 	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID}
-	msg := nats.NewMsg(eventSubject(key, e))
-	msg.Data = body
-	msg.Header = nats.Header{
-		subjects.HeaderEvent:                    {string(raw)},
+	return &nats.Msg{Subject: eventSubject(key, e), Data: body, Header: nats.Header{
+		subjects.HeaderEvent:                    {EncodeEvent(e)},
 		jetstream.MsgIDHeader:                   {e.State.ID + "." + e.Nonce},
 		jetstream.MsgTTLHeader:                  {strconv.Itoa(int(l.expiry.TTL(e) / time.Second))},
 		jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(e.State.Seq, 10)},
 		jetstream.ExpectedLastSubjSeqSubjHeader: {key.Filter()},
-	}
-	return msg, nil
+	}}
 }
 
 func eventSubject(key subjects.Key, e call.Event) string {

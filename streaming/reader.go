@@ -141,19 +141,23 @@ type lack struct {
 	since time.Time
 }
 
-// fetch asks the source once, and pauses if it could not help.
+// fetch asks the source once, in bounded time, and pauses if it could not help.
 func (r *Reader) fetch(ctx context.Context, todo action, lack *lack) error {
 	r.mu.Lock()
 	q := r.assembly.query()
 	r.mu.Unlock()
-	f, err := r.source.Fetch(ctx, q.at, r.opts.FetchBytes)
+	var f Frame
+	err := lack.tries.once(ctx, func(ctx context.Context) (err error) {
+		f, err = r.source.Fetch(ctx, q.at, r.opts.FetchBytes)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil && !errors.Is(err, ErrUnavailable):
-		return err
-	case err != nil:
+	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		lack.since = time.Time{}
+	case err != nil:
+		return err
 	default:
 		r.mu.Lock()
 		err = r.assembly.supply(q, f)

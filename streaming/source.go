@@ -22,7 +22,8 @@ type Position struct {
 type Source interface {
 	// Fetch returns consecutive chunks of a run from at.Index on: as many as fit into maxBytes
 	// but at least one. The zero Frame means that the chunk is not stored yet. ErrExpired means
-	// that it never will be; an error that is ErrUnavailable is worth another try.
+	// that it never will be; an error that is ErrUnavailable is worth another try, as is one
+	// because ctx ended.
 	Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error)
 }
 

@@ -178,11 +178,15 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
 	return m, err
 }
 
+// request asks the API once. A request may be lost with its connection, so it never waits longer
+// than maxTry.
 func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.Msg, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxTry)
+	defer cancel()
 	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

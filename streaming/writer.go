@@ -70,7 +70,7 @@ type Writer struct {
 	subject string
 	opts    WriterOptions
 	nonce   string
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 
 	wake chan struct{} // something to send, or closing
 	room chan struct{} // the window has been emptied
@@ -96,7 +96,7 @@ func NewWriter(ctx context.Context, store *Store, subject string, opts WriterOpt
 }
 
 func newWriter(ctx context.Context, log frameLog, subject string, opts WriterOptions) *Writer {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	w := &Writer{
 		log:     log,
 		subject: subject,
@@ -182,10 +182,10 @@ func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		w.cancel()
+		w.cancel(context.Cause(ctx))
 		<-w.done
 	}
-	w.cancel()
+	w.cancel(nil)
 	return w.stored.chunks(), w.failed
 }
 
@@ -231,7 +231,7 @@ func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			return Frame{}, ctx.Err()
+			return Frame{}, context.Cause(ctx)
 		}
 	}
 }

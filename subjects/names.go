@@ -41,6 +41,7 @@ const (
 	HeaderChunks      = "Tb-Chunks"     // how many chunks a run emitted
 	HeaderInputRef    = "Tb-Input-Ref"  // name of a claim-checked input in the payload store
 	HeaderOutputRef   = "Tb-Output-Ref" // name of a claim-checked output in the payload store
+	HeaderPatient     = "Tb-Patient"    // the caller does without an acceptance where the outcome comes soon
 	HeaderTrace       = "traceparent"   // W3C trace context
 )
 

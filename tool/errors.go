@@ -98,6 +98,15 @@ func (e *SinkError) Unwrap() error { return e.Err }
 // Unwrap returns the cause of the context's end.
 func (e *StoppedError) Unwrap() error { return e.Cause }
 
+// Stopped returns the error of a run that was ended because ctx was.
+func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedError {
+	cause := context.Cause(ctx)
+	if ctx.Err() != nil && !errors.Is(cause, ctx.Err()) {
+		cause = fmt.Errorf("%w (%w)", cause, ctx.Err())
+	}
+	return &StoppedError{Cause: cause, Effect: said, Stderr: stderr}
+}
+
 // classified is an error that knows its place in the taxonomy.
 type classified interface {
 	error
@@ -154,7 +163,7 @@ func (e *StartError) classify(*Manifest) *envelope.Error {
 }
 
 func (e *CrashError) classify(m *Manifest) *envelope.Error {
-	return m.fault("the tool ended without an answer: "+e.How, e.Stderr)
+	return m.fault("the tool ended without an answer", e.Stderr).WithCause(e.How)
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {

@@ -132,6 +132,14 @@ type Limits struct {
 	StderrBytes    int64
 }
 
+// Longest is the time after which any run of the tool is ended, whatever its context says.
+func (l Limits) Longest() time.Duration {
+	if l.TimeoutMax > 0 {
+		return l.TimeoutMax
+	}
+	return envelope.MaxTimeoutMS * time.Millisecond
+}
+
 // ErrorSpec maps a tool's own error name to the taxonomy (000 §5, 001 errors).
 type ErrorSpec struct {
 	Name       string // as the tool says it, for example fetch_failed

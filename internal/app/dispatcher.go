@@ -84,8 +84,8 @@ func serve(ctx, background context.Context, c *Conn, d *dispatcher.Dispatcher, o
 	}
 	intake, err := bus.Listen(background, c.NC, func(ctx context.Context, in bus.Incoming) {
 		d.Handle(ctx, &dispatcher.Incoming{
-			Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, ContentType: in.ContentType, InputRef: in.InputRef,
-			Body: in.Body, Reply: in.Reply, Received: c.Clock.Now(),
+			Subject: in.Subject, Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, ContentType: in.ContentType, InputRef: in.InputRef,
+			Body: in.Body, Reply: in.Reply, Patient: in.Patient, Received: c.Clock.Now(),
 		})
 	})
 	if err != nil {

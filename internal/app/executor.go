@@ -150,15 +150,16 @@ func (r owners) Outcome(o call.Owner, resp *envelope.Response) {
 // streams opens the chunk stream of a run when its first chunk comes.
 type streams struct{ store *streaming.Store }
 
-func (s streams) Open(st call.State, attempt int, fence uint64, limit int64) executor.Stream {
+func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
 	a, _ := st.Attempt(attempt)
 	return &stream{
-		store: s.store, limit: limit,
+		ctx: ctx, store: s.store, limit: limit,
 		subject: subjects.Chunk(st.Tenant, a.Owner.Actor, st.ID, attempt, fence),
 	}
 }
 
 type stream struct {
+	ctx     context.Context // of the run: a tool's own may end before its chunks are stored
 	store   *streaming.Store
 	subject string
 	limit   int64
@@ -168,7 +169,7 @@ type stream struct {
 // Emit implements tool.Sink.
 func (s *stream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	if s.writer == nil {
-		s.writer = streaming.NewWriter(ctx, s.store, s.subject, streaming.WriterOptions{MaxBytes: s.limit})
+		s.writer = streaming.NewWriter(s.ctx, s.store, s.subject, streaming.WriterOptions{MaxBytes: s.limit})
 	}
 	return fault(s.writer.Emit(ctx, kind, data))
 }

@@ -27,7 +27,7 @@ func mustCall(t *testing.T, c *bus.Client, call bus.Call) *envelope.Response {
 func wantStatus(t *testing.T, r *envelope.Response, status envelope.Status, code envelope.Code) {
 	t.Helper()
 	if r.Status != status || code != "" && (r.Error == nil || r.Error.Code != code) {
-		t.Fatalf("got %s %+v, want %s %s", r.Status, r.Error, status, code)
+		t.Fatalf("got %s %+v (cause %q), want %s %s", r.Status, r.Error, causeOf(r), status, code)
 	}
 }
 
@@ -307,4 +307,11 @@ func TestExecutorDies(t *testing.T) {
 			wantStatus(t, r, envelope.TerminalError, want)
 		})
 	}
+}
+
+func causeOf(r *envelope.Response) string {
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Cause
 }

@@ -9,9 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
@@ -101,12 +99,4 @@ func formatEnviron(env map[string]string) []string {
 		entries = append(entries, name+"="+env[name])
 	}
 	return entries
-}
-
-// longest is the time after which any run of the tool is ended.
-func longest(m *tool.Manifest) time.Duration {
-	if m.Limits.TimeoutMax > 0 {
-		return m.Limits.TimeoutMax
-	}
-	return envelope.MaxTimeoutMS * time.Millisecond
 }

@@ -14,16 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
-const (
-	// patience is how long, beyond the grace, a killed run may take to go. The kernel kills
-	// at once; only a process within a system call that cannot be interrupted stays.
-	patience = 5 * time.Second
-	// startPatience is how long a supervisor may take to take its orders.
-	startPatience = 10 * time.Second
-)
-
-var errSurvivors = errors.New("processes survive")
-
 // child is a tool that runs under its supervisor.
 type child struct {
 	cmd      *exec.Cmd // the supervisor
@@ -127,7 +117,7 @@ func (c *child) wait() (supervisor.Report, error) {
 		_ = c.cmd.Wait()
 		return supervisor.Report{}, fmt.Errorf("its supervisor ended without a report (%v)", c.cmd.ProcessState)
 	}
-	go c.cmd.Wait() // it has said all by its report
+	_ = c.cmd.Wait() // it has said all by its report
 	return c.report, nil
 }
 
@@ -140,13 +130,13 @@ func (c *child) close() {
 	_ = c.errPipe.file.Close()
 }
 
-// probe starts a supervisor that has nothing to run and sees that it answers.
-func probe(program string) error {
+// probe starts a supervisor that has nothing to run and sees that it answers in time.
+func probe(program string, inTime time.Duration) error {
 	c, err := launch(program, supervisor.Config{}, nil, 1<<10)
 	if err != nil {
 		return fmt.Errorf("start supervisor %s: %w", program, err)
 	}
-	_ = c.control.SetReadDeadline(time.Now().Add(startPatience))
+	_ = c.control.SetReadDeadline(time.Now().Add(inTime))
 	report, err := c.wait()
 	switch {
 	case errors.Is(err, errSurvivors):

@@ -10,12 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
-const patience = 5 * time.Second
-
-var (
-	errSurvivors   = errors.New("processes survive")
-	errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
-)
+var errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
 
 // child does not exist here: nothing outside Linux ends a process tree for certain.
 type child struct {
@@ -29,7 +24,7 @@ func (*neverReader) Read([]byte) (int, error) { return 0, errUnsupported }
 
 func launch(string, supervisor.Config, []byte, int64) (*child, error) { return nil, errUnsupported }
 
-func probe(string) error { return errUnsupported }
+func probe(string, time.Duration) error { return errUnsupported }
 
 func (*child) end(supervisor.Command) {}
 

@@ -17,6 +17,17 @@ import (
 // DefaultGrace is how long a tool has after SIGTERM unless Options say otherwise.
 const DefaultGrace = 200 * time.Millisecond
 
+const (
+	// patience is how long, beyond the grace, a killed run may take to go. The kernel kills
+	// at once; only a process within a system call that cannot be interrupted stays.
+	patience = 5 * time.Second
+	// startPatience is how long a supervisor may take to take its orders.
+	startPatience = 10 * time.Second
+)
+
+// errSurvivors means that a run has not gone within patience.
+var errSurvivors = errors.New("processes survive")
+
 // Options configure an Adapter. The zero value is usable.
 type Options struct {
 	// Environ holds variables as NAME=value, from which a manifest's capabilities.env picks.
@@ -52,7 +63,7 @@ func New(opts Options) (*Adapter, error) {
 	if a.grace == 0 {
 		a.grace = DefaultGrace
 	}
-	if err := probe(program); err != nil {
+	if err := probe(program, startPatience); err != nil {
 		return nil, err
 	}
 	return a, nil

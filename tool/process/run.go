@@ -14,10 +14,10 @@ import (
 // left.
 func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool.Invocation, sink tool.Sink) (statement, error) {
 	// The caller's context ends earlier, as a rule; no run is without an end.
-	ctx, cancel := context.WithTimeout(ctx, longest(m))
+	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
 	defer cancel()
 	if ctx.Err() != nil {
-		return statement{}, &tool.StoppedError{Cause: context.Cause(ctx), Effect: envelope.EffectNone}
+		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
 	p, err := a.start(m, op, inv)
 	if err != nil {
@@ -38,10 +38,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 	}
 	report, err := p.wait()
 	e := ending{said: r.said, violation: violation, cut: r.cut, report: report, failed: err, stderr: p.stderr.String()}
-	if report.Stopped {
-		e.cause = context.Cause(ctx)
-	}
-	if err := e.judge(); err != nil {
+	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
 	e.said.result.Metrics = measured(report)
@@ -72,7 +69,7 @@ type ending struct {
 }
 
 // judge returns the error of the run, or nil when its statement stands.
-func (e *ending) judge() error {
+func (e *ending) judge(ctx context.Context) error {
 	clean := e.failed == nil && e.report.ExitCode == 0
 	switch {
 	case errors.Is(e.failed, errSurvivors):
@@ -83,8 +80,8 @@ func (e *ending) judge() error {
 		return withStderr(e.violation, e.stderr)
 	case clean && (e.said.kind == lineOutput || e.said.kind == lineAbsent):
 		return nil
-	case e.cause != nil:
-		return &tool.StoppedError{Cause: e.cause, Effect: e.said.effect(), Stderr: e.stderr}
+	case e.report.Stopped && ctx.Err() != nil:
+		return tool.Stopped(ctx, e.said.effect(), e.stderr)
 	case e.failed != nil:
 		return &tool.CrashError{How: e.failed.Error(), Stderr: e.stderr}
 	case e.said.fault != nil:

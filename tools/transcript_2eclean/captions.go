@@ -137,7 +137,7 @@ func utterances(cues []cue) []utterance {
 		}
 		for j, u := range spoken {
 			u.source = i + 1
-			u.turn = u.turn || j == 0 && i > 0 && c.start-before.end >= pause
+			u.turn = u.turn || j == 0 && startsTurn(all, u, c.start-before.end)
 			all = append(all, u)
 		}
 		if len(now) > 0 {
@@ -147,24 +147,42 @@ func utterances(cues []cue) []utterance {
 	return all
 }
 
+// startsTurn says whether the first line of a cue starts a paragraph although nothing in it says so:
+// after a pause, and after a sentence that a loose label gave to a voice, because nobody knows
+// whether that voice goes on.
+func startsTurn(all []utterance, u utterance, gap time.Duration) bool {
+	if len(all) == 0 {
+		return false
+	}
+	last := all[len(all)-1]
+	return gap >= pause || last.loose && u.speaker == "" && endsSentence(last.text)
+}
+
 // speak returns the utterances of one cue.
 func speak(c cue) []utterance {
 	var spoken []utterance
 	for _, line := range c.lines {
-		for _, u := range splitVoices(line) {
-			var turn bool
-			u.text, turn = stripLead(removeNoise(stripMarkup(u.text), true))
-			u.turn = u.turn || turn
-			if u.speaker == "" {
-				u.speaker, u.text = splitSpeaker(u.text)
-				u.turn = u.turn || u.speaker != ""
-			}
-			if u.text != "" || u.speaker != "" {
-				spoken = append(spoken, u)
+		for _, voice := range splitVoices(line) {
+			for i, u := range hear(removeNoise(stripMarkup(voice.text), true)) {
+				if i == 0 && voice.speaker != "" {
+					u = voice.saying(u)
+				}
+				u.turn = u.turn || i == 0 && voice.turn
+				if u.text != "" {
+					spoken = append(spoken, u)
+				}
 			}
 		}
 	}
 	return spoken
+}
+
+// saying is u in the voice of a voice tag; a label in the text is then part of the text.
+func (voice utterance) saying(u utterance) utterance {
+	if u.speaker != "" && u.speaker != voice.speaker {
+		u.text = paragraph{u.speaker, u.text}.String()
+	}
+	return utterance{speaker: voice.speaker, turn: true, text: u.text}
 }
 
 // isRolling says whether captions roll: whether cues repeat what the cue before showed and add to
@@ -214,6 +232,7 @@ func dropWords(spoken []utterance, n int) []utterance {
 		all := strings.Fields(u.text)
 		drop := min(n, len(all))
 		n -= drop
+		u.turn = u.turn && drop == 0
 		if u.text = strings.Join(all[drop:], " "); u.text != "" {
 			left = append(left, u)
 		}

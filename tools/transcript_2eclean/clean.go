@@ -1,8 +1,6 @@
 package main
 
-import (
-	"context"
-)
+import "context"
 
 // progressEvery is how many cues or lines lie between two reports.
 const progressEvery = 500

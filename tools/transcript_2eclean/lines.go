@@ -50,6 +50,7 @@ func blocks(lines []string) [][]string {
 type utterance struct {
 	speaker string // "" when the line does not say
 	turn    bool   // whether a new paragraph starts here
+	loose   bool   // labelled by nothing but a name, as films label voices from outside the picture
 	text    string
 	source  int // number of cues or lines read so far, for progress
 }

@@ -173,8 +173,8 @@ func (s style) cut(text string) []string {
 	var parts []string
 	start := 0
 	lastWord := strings.LastIndexFunc(text, isWordRune)
-	for i, r := range text {
-		if i-start < longParagraph || i > lastWord || !s.cutsAt(text, i, r) {
+	for i := range text {
+		if i-start < longParagraph || i > lastWord || !s.cutsBetween(text[start:i], text[i:]) {
 			continue
 		}
 		parts = append(parts, strings.TrimSpace(text[start:i]))
@@ -183,31 +183,38 @@ func (s style) cut(text string) []string {
 	return append(parts, strings.TrimSpace(text[start:]))
 }
 
-// cutsAt says whether text can be cut before the rune r at i: a sentence ends there, and both
-// sides read the same when they stand alone.
-func (s style) cutsAt(text string, i int, r rune) bool {
-	before, _ := utf8.DecodeLastRuneInString(text[:i])
-	if r != ' ' && !strings.ContainsRune(wideEnders, before) || !endsSentence(text[:i]) {
+// cutsBetween says whether a paragraph may end before rest: a sentence ends there, and both sides
+// read the same when they stand alone.
+func (s style) cutsBetween(before, rest string) bool {
+	ender, _ := utf8.DecodeLastRuneInString(before)
+	if rest[0] != ' ' && !strings.ContainsRune(wideEnders, ender) || !endsSentence(before) {
 		return false
 	}
-	last := "x " + text[strings.LastIndexByte(text[:i], ' ')+1:i]
+	last := "x " + before[strings.LastIndexByte(before, ' ')+1:]
 	if tidyWords(last, s.english) != last {
 		return false
 	}
-	rest := strings.TrimSpace(text[i:])
+	rest = strings.TrimSpace(rest)
 	first, _ := utf8.DecodeRuneInString(rest)
 	return !unicode.IsLower(first) && !strings.ContainsRune(closing, first) && s.startsPlainly(rest)
 }
 
 // startsPlainly says whether text starts with nothing that is removed at the start of a paragraph.
 func (s style) startsPlainly(text string) bool {
-	head := text
-	if len(head) > 200 {
-		head = head[:200+strings.IndexByte(head[200:]+" ", ' ')]
-	}
+	head := firstWords(text)
 	lead, _ := stripLead(head)
 	speaker, _ := splitSpeaker(head)
 	return lead == head && speaker == "" && tidyWords(head, s.english) == head
+}
+
+// firstWords returns the start of text, enough for any lead and label.
+func firstWords(text string) string {
+	const enough, most = 200, 400
+	if len(text) <= enough {
+		return text
+	}
+	end := enough + strings.IndexByte(text[enough:min(len(text), most)]+" ", ' ')
+	return strings.ToValidUTF8(text[:end], "")
 }
 
 const (

@@ -15,12 +15,12 @@ func TestCleanScales(t *testing.T) {
 		"世。", "<rt>", "{\\an8", "00:00:01.000 --> 00:00:02.000\n", "1\n00:00:01.000 --> 00:00:02.000\nthe the\n\n",
 	} {
 		t.Run(piece, func(t *testing.T) {
-			t.Parallel()
-			text := "word. " + strings.Repeat(piece, 1<<20/len(piece)) + strings.Repeat(")", 1<<10)
+
+			text := "word. " + strings.Repeat(piece, 1<<19/len(piece)) + strings.Repeat(")", 1<<10)
 			start := time.Now()
 			cleanAll(t, text)
-			if took := time.Since(start); took > time.Minute {
-				t.Errorf("a megabyte took %v", took)
+			if took := time.Since(start); took > 30*time.Second {
+				t.Errorf("it took %v", took)
 			}
 		})
 	}

@@ -52,6 +52,23 @@ func stripLead(line string) (rest string, turn bool) {
 	}
 }
 
+// anotherVoice is ">>" inside a line.
+var anotherVoice = regexp.MustCompile(`\s>>+\s`)
+
+// hear makes utterances of a line without markup: one, or more where it has ">>".
+func hear(line string) []utterance {
+	var heard []utterance
+	for i, part := range anotherVoice.Split(line, -1) {
+		text, turn := stripLead(part)
+		u := utterance{turn: turn || i > 0}
+		u.speaker, u.text = splitSpeaker(text)
+		u.loose = u.speaker != "" && !u.turn
+		u.turn = u.turn || u.speaker != ""
+		heard = append(heard, u)
+	}
+	return heard
+}
+
 // splitSpeaker takes the speaker's label off a line. The name is "" when there is none.
 func splitSpeaker(line string) (name, rest string) {
 	for _, form := range []*regexp.Regexp{label, wideLabel} {

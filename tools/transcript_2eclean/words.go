@@ -24,7 +24,10 @@ var (
 )
 
 // repeated are words that nobody means when they come twice in a row.
-var repeated = set(`i the a an and of to my our we but if with for at your its their i'm i've we're it's`)
+var repeated = set(`i the a an and of to in my our we but if with for at your its their i'm i've we're it's`)
+
+// joining are words that no comma follows, unless a hesitation did.
+var joining = set(`and but or the a an to of in on with for that because is are was`)
 
 // isEnglish says whether text with these words is English. It counts each word once, so that
 // removing repetitions cannot change the answer.
@@ -40,8 +43,8 @@ func isEnglish(words map[string]bool) bool {
 	return count(english) > 2*count(others)
 }
 
-// tidyWords removes hesitations and stammering from a paragraph, and marks left without a word
-// at its start.
+// tidyWords removes hesitations and stammering from a paragraph, marks left without a word at its
+// start, and ">>" that only cleaning set free.
 func tidyWords(text string, inEnglish bool) string {
 	all := strings.Fields(text)
 	kept := make([]string, 0, len(all))
@@ -50,9 +53,9 @@ func tidyWords(text string, inEnglish bool) string {
 		switch {
 		case isHesitation(all, i, inEnglish):
 			capital = capital || startsSentence(kept) && isUpper(word)
-			endSentence(kept, word)
+			closeUp(kept, word)
 			continue
-		case len(kept) == 0 && isLooseMark(word):
+		case len(kept) == 0 && isLooseMark(word), len(word) > 1 && strings.Trim(word, ">") == "":
 			continue
 		case len(kept) > 0 && isRepeated(kept[len(kept)-1], word):
 			if isUpper(kept[len(kept)-1]) {
@@ -88,15 +91,19 @@ func isHesitation(all []string, i int, inEnglish bool) bool {
 	return !isUpper(next) || next == "I" || strings.HasPrefix(next, "I'") || strings.HasPrefix(next, "I’")
 }
 
-// endSentence gives the mark that ends a sentence with a hesitation to the word before it.
-func endSentence(kept []string, removed string) {
-	tail := removed[len(core(removed)):]
-	if len(kept) == 0 || tail != "." && tail != "?" && tail != "!" {
+// closeUp mends the punctuation around a removed hesitation: the mark that ends a sentence goes to
+// the word before, and "and, uh, then" loses its first comma.
+func closeUp(kept []string, removed string) {
+	if len(kept) == 0 {
 		return
 	}
 	last := &kept[len(kept)-1]
-	if r, _ := utf8.DecodeLastRuneInString(*last); r == ',' || unicode.IsLetter(r) || unicode.IsDigit(r) {
+	tail := removed[len(core(removed)):]
+	switch r, _ := utf8.DecodeLastRuneInString(*last); {
+	case (tail == "." || tail == "?" || tail == "!") && (r == ',' || unicode.IsLetter(r) || unicode.IsDigit(r)):
 		*last = strings.TrimSuffix(*last, ",") + tail
+	case tail == "," && joining[strings.ToLower(strings.TrimSuffix(*last, ","))]:
+		*last = strings.TrimSuffix(*last, ",")
 	}
 }
 

@@ -26,8 +26,15 @@ func run() int {
 	// The tool gets a death signal tied to the thread that starts it, and no_new_privs is a
 	// property of a thread.
 	runtime.LockOSThread()
-	unix.SetNonblock(ControlFD, true) // saves the thread that would block in its read
-	control := os.NewFile(ControlFD, "control")
+	if err := unix.SetNonblock(ControlFD, true); err != nil { // saves the thread that would block in its read
+		return 1
+	}
+	unix.CloseOnExec(ControlFD)
+	return serve(os.NewFile(ControlFD, "control"), letGoOfStdio)
+}
+
+// serve supervises one run. started is called when the program runs.
+func serve(control *os.File, started func()) int {
 	if err := harden(); err != nil {
 		return answer(control, Report{Failure: err.Error()})
 	}
@@ -42,7 +49,7 @@ func run() int {
 	if err != nil {
 		return answer(control, Report{Failure: fmt.Sprintf("start %s: %v", cfg.Path, err)})
 	}
-	letGoOfStdio()
+	started()
 	return answer(control, supervise(pid, time.Duration(cfg.GraceMS)*time.Millisecond, control))
 }
 
@@ -55,7 +62,6 @@ func answer(control *os.File, r Report) int {
 
 // harden makes the process fit to supervise before anything of the tool exists.
 func harden() error {
-	unix.CloseOnExec(ControlFD)
 	if err := closeInherited(); err != nil {
 		return fmt.Errorf("close inherited descriptors: %w", err)
 	}

@@ -15,7 +15,8 @@ var errLineTooLong = errors.New("line too long")
 // Stream writes the lines of one call. It is not safe for concurrent use. An error of one of
 // its methods means that nobody listens any more: the function should return it.
 type Stream struct {
-	w io.Writer
+	w       io.Writer
+	written int64
 }
 
 // NewStream returns a Stream that writes to w, one write for each line.
@@ -29,6 +30,10 @@ func (s *Stream) Progress(data any) error { return s.write(dataLine{"progress", 
 
 // Log emits something for whoever watches the call.
 func (s *Stream) Log(data any) error { return s.write(dataLine{"log", data}) }
+
+// Written is the number of bytes written so far, for tools that have to stay within their output
+// limit.
+func (s *Stream) Written() int64 { return s.written }
 
 // Fits says whether the terminal line of res stays within MaxLine.
 func Fits(res Result) bool {
@@ -53,7 +58,9 @@ func (s *Stream) write(v any) error {
 	if len(line) > MaxLine {
 		return fmt.Errorf("%w: %d bytes, at most %d", errLineTooLong, len(line), MaxLine)
 	}
-	if _, err := s.w.Write(line); err != nil {
+	n, err := s.w.Write(line)
+	s.written += int64(n)
+	if err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
 	return nil

@@ -217,6 +217,20 @@ func TestContextWithoutDeadline(t *testing.T) {
 	}
 }
 
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	out := toolproc.NewStream(&stdout)
+	for range 3 {
+		if err := out.Chunk("ü"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.Written() != int64(stdout.Len()) || stdout.Len() == 0 {
+		t.Errorf("%d of %d bytes", out.Written(), stdout.Len())
+	}
+}
+
 func TestFits(t *testing.T) {
 	t.Parallel()
 	const around = len(`{"type":"output","output":"","side_effects":[],"warnings":[]}` + "\n")

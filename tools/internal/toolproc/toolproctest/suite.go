@@ -203,3 +203,15 @@ func collapse(text string, replace map[string]string) string {
 	}
 	return text
 }
+
+// Golden compares got with the golden file of that name, or rewrites the file under -update.
+func Golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(ReadFile(t, name), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", name, diff)
+	}
+}

@@ -1,0 +1,100 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// patience is how long a patient caller waits for its acceptance: most calls have an outcome
+// by then, and need no acceptance any more. It is far shorter than the time after which callers
+// ask again.
+const patience = 100 * time.Millisecond
+
+// acceptances are those that are held back, in the order they are due.
+type acceptances struct {
+	mu    sync.Mutex
+	held  []acceptance
+	first chan struct{} // there is one again
+}
+
+// acceptance is held back until due, or until its call is decided.
+type acceptance struct {
+	due      time.Time
+	to       Inbox
+	id       string
+	admitted uint64
+	message  *envelope.Accepted
+}
+
+// accept tells a caller that its call is durable: at once, or, where the caller is patient, if
+// the outcome is not there soon.
+func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined bool) {
+	message := &envelope.Accepted{
+		CallID: a.ask.Owner.CallID, Ref: s.Ref(), Attempt: attempt.N, Joined: joined,
+		DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
+	}
+	if !a.in.Patient {
+		d.Replies.Accepted(a.in.inbox(), message)
+		return
+	}
+	d.acceptances.hold(acceptance{
+		due: time.Now().Add(patience), to: a.in.inbox(), id: s.ID, admitted: attempt.Admitted, message: message,
+	})
+}
+
+func (h *acceptances) hold(a acceptance) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = append(h.held, a)
+	if len(h.held) > 1 {
+		return
+	}
+	select {
+	case h.first <- struct{}{}:
+	default:
+	}
+}
+
+// due removes and returns what is due, and says how long to wait for the next; 0 means that
+// none is held.
+func (h *acceptances) due(now time.Time) (due []acceptance, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for n < len(h.held) && !h.held[n].due.After(now) {
+		n++
+	}
+	due, h.held = h.held[:n:n], h.held[n:]
+	if len(h.held) == 0 {
+		h.held = nil
+		return due, 0
+	}
+	return due, h.held[0].due.Sub(now)
+}
+
+// acceptLate sends the acceptances of calls that are not decided in time, until ctx ends.
+func (d *Dispatcher) acceptLate(ctx context.Context) {
+	for {
+		due, wait := d.acceptances.due(time.Now())
+		for _, a := range due {
+			if !d.guard.decided(a.id, a.message.Attempt, a.admitted) {
+				d.Replies.Accepted(a.to, a.message)
+			}
+		}
+		if wait > 0 {
+			if !linger(ctx, wait) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.acceptances.first:
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package blackbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// garbage is what a flood is made of: random bytes, truncated and nested JSON, bad UTF-8.
+func garbage(r *rand.Rand) []byte {
+	switch r.IntN(5) {
+	case 0:
+		b := make([]byte, r.IntN(2000))
+		for i := range b {
+			b[i] = byte(r.UintN(256))
+		}
+		return b
+	case 1:
+		return []byte(strings.Repeat(`{"a":`, 1+r.IntN(2000)))
+	case 2:
+		return []byte(`{"call_id":"x","call_id":"y","input":{"n":9007199254740993}}`)
+	case 3:
+		return []byte("{\"call_id\":\"\xff\xfe\"}")
+	}
+	return nil
+}
+
+// A flood of malformed messages on every subject is answered or ignored, and harms no other call.
+func TestMalformedFlood(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
+	before := heap()
+	nc := d.srv.Connect(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	key := subjects.Key{Tool: "echo", ID: "00000000000000000000000000000000"}
+	targets := []string{
+		subjects.Call("default", "agent://local", "echo"), subjects.Call("x", "y", "z"), "tb.call.%%.\xff.é",
+		subjects.Service(subjects.OpResult, "default", "a"), subjects.Service(subjects.OpCancel, "default", "a"),
+		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
+		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
+		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1), subjects.Chunk("default", "a", "b", 1, 1),
+	}
+	for i := range 6000 {
+		msg := nats.NewMsg(targets[i%len(targets)])
+		msg.Data, msg.Reply = garbage(r), nc.NewInbox()
+		if i%3 == 0 {
+			msg.Header.Set(subjects.HeaderContentType, envelope.ContentMsgpack)
+			msg.Header.Set(subjects.HeaderEvent, `{"kind":"q","attempt":1,"state":{"attempts":[{"n":1,"claim":{}}]}}`)
+			msg.Header.Set(subjects.HeaderInputRef, "sha256:zz;1")
+		}
+		if err := nc.PublishMsg(msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.FlushTimeout(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 30 * time.Second}
+	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
+	if grown := int64(heap()) - int64(before); grown > 64<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// What is over a limit is refused at the door, with where and why.
+func TestRequestLimits(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	for name, in := range map[string]string{
+		"duplicate keys":      `{"a":1,"a":2}`,
+		"beyond 2^53":         `{"a":9007199254740993}`,
+		"deep nesting":        `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+		"invalid UTF-8":       "{\"a\":\"\xff\"}",
+		"not an object":       `[1]`,
+		"larger than payload": `{"a":"` + strings.Repeat("x", envelope.MaxPayload) + `"}`,
+	} {
+		r := mustCall(t, c, bus.Call{Tool: "echo", Input: []byte(in)})
+		if r.Status != envelope.InvalidRequest || r.Error.Fix == "" {
+			t.Errorf("%s: %s %+v", name, r.Status, r.Error)
+		}
+	}
+	if runs.Load() != 0 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
+// A tool over its output limit, one that emits garbage, and one that panics end precisely, and
+// the executor goes on.
+func TestBadTools(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{
+		"echo": {class: tool.Pure, run: echo(&runs)},
+		"flood": {class: tool.Pure, streaming: true, run: func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+			chunk := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
+			for {
+				if err := sink.Emit(ctx, envelope.ChunkData, chunk); err != nil {
+					return tool.Result{}, err
+				}
+			}
+		}},
+		"panic":   {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
+		"garbage": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { return tool.Result{Output: []byte("{")}, nil }},
+	})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	before := heap()
+	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault, "garbage": ""} {
+		r := mustCall(t, c, bus.Call{Tool: id, Timeout: 60 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
+			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
+		}
+	}
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo"}), envelope.Success, "")
+	if grown := int64(heap()) - int64(before); grown > 64<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+}
+
+// Tools and actors whose names are not tokens work like any others.
+func TestOddNames(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"local::fs.write": {class: tool.Idempotent, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 200), "a.b.c"} {
+		nc := d.srv.Connect(t)
+		c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := mustCall(t, c, bus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i), Input: []byte(`{"ok":true}`)})
+		wantStatus(t, r, envelope.Success, "")
+		if !bytes.Equal(r.Output, []byte(`{"ok":true}`)) {
+			t.Errorf("%s", r.Output)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

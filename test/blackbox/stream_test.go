@@ -1,0 +1,123 @@
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// counter emits n chunks, 0 to n-1, and pauses once at the given chunk until resumed.
+func counter(n, pauseAt int, paused chan<- struct{}, resume <-chan struct{}) func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+	return func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+		for i := range n {
+			if i == pauseAt {
+				close(paused)
+				select {
+				case <-resume:
+				case <-ctx.Done():
+					return tool.Result{}, ctx.Err()
+				}
+			}
+			if err := sink.Emit(ctx, envelope.ChunkData, jsontext.Value(fmt.Sprint(i))); err != nil {
+				return tool.Result{}, err
+			}
+		}
+		return tool.Result{Output: []byte(`{}`)}, nil
+	}
+}
+
+// A hundred thousand chunks arrive in order with no gap through a restart of the server and a
+// reader that stalls.
+func TestHundredThousandChunks(t *testing.T) {
+	const n = 100_000
+	paused, resume := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"count": {class: tool.Idempotent, streaming: true, run: counter(n, n/2, paused, resume)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	stalled := false
+	next, fence := int64(0), uint64(0)
+	r := mustCall(t, c, bus.Call{Tool: "count", Timeout: 100 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Chunk: func(chunk envelope.Chunk) error {
+		if chunk.Fence != fence {
+			if chunk.Fence < fence {
+				return fmt.Errorf("fence %d after %d", chunk.Fence, fence)
+			}
+			next, fence = 0, chunk.Fence
+		}
+		if chunk.Index != next || string(chunk.Data) != fmt.Sprint(next) {
+			return fmt.Errorf("chunk %d (%s) where %d was due", chunk.Index, chunk.Data, next)
+		}
+		next++
+		if next == n/4 && !stalled {
+			stalled = true
+			<-paused // the reader stalls until the tool has written far ahead
+			d.srv.Restart()
+			close(resume)
+		}
+		return nil
+	}})
+	wantStatus(t, r, envelope.Success, "")
+	if next != n || r.Provenance.Chunks == nil || r.Provenance.Chunks.Count != n {
+		t.Errorf("%d chunks, %+v", next, r.Provenance.Chunks)
+	}
+}
+
+// The chunks of a call are yielded as they come, the outcome last.
+func TestStreamIterator(t *testing.T) {
+	paused, resume := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, 5, paused, resume)}})
+	d.dispatcher()
+	d.executor(4)
+	seen := 0
+	for part, err := range d.client().Stream(t.Context(), bus.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part.Response != nil {
+			wantStatus(t, part.Response, envelope.Success, "")
+			break
+		}
+		if seen++; seen == 5 {
+			close(resume) // five chunks came while the tool was still running
+		}
+	}
+	if seen != 10 {
+		t.Errorf("%d chunks", seen)
+	}
+}
+
+// A joiner gets all chunks, from the beginning.
+func TestJoinerStreams(t *testing.T) {
+	paused, resume := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	outcomes := make(chan int, 2)
+	read := func(accepted func(envelope.Accepted)) {
+		n := 0
+		r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{
+			Tool: "count", Key: "stream-key-0123456789", Accepted: accepted,
+			Chunk: func(envelope.Chunk) error { n++; return nil },
+		})
+		if err != nil || r.Status != envelope.Success {
+			t.Errorf("%+v, %v", r, err)
+		}
+		outcomes <- n
+	}
+	go read(nil)
+	<-paused
+	go read(func(envelope.Accepted) { close(resume) })
+	for range 2 {
+		if n := <-outcomes; n != 100 {
+			t.Errorf("%d chunks", n)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+var (
+	errUnfinished = errors.New("not returned yet")
+	errStray      = errors.New("the tool ignored the end of its context")
+	errShut       = errors.New("the run is over")
+)
+
+// gate stands between a function and the sink of its run: it counts, and it shuts.
+type gate struct {
+	pass  func(kind envelope.ChunkKind, data jsontext.Value) error
+	end   func() // ends the run
+	over  func() bool
+	limit int64
+
+	mu   sync.Mutex // held while a chunk passes, so that none passes once shut has returned
+	used int64
+	err  error // why nothing passes any more
+}
+
+// newGate passes chunks under the context of the run, whatever the function passes: only so is
+// every Emit over when the run is.
+func newGate(running context.Context, end func(), sink tool.Sink, limit int64) *gate {
+	return &gate{
+		pass:  func(kind envelope.ChunkKind, data jsontext.Value) error { return sink.Emit(running, kind, data) },
+		over:  func() bool { return running.Err() != nil },
+		end:   end,
+		limit: limit,
+	}
+}
+
+// Emit implements tool.Sink.
+func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.err != nil:
+		return g.err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !data.IsValid():
+		return g.refuse(&tool.ProtocolError{Reason: "a chunk is no JSON value"})
+	}
+	if g.used += int64(len(data)); g.used > g.limit {
+		return g.refuse(&tool.LimitError{Limit: g.limit})
+	}
+	err := g.pass(kind, data)
+	if err != nil && !g.over() {
+		return g.refuse(&tool.SinkError{Err: err})
+	}
+	return err
+}
+
+// refuse ends the run: a function that goes on has a context that does not.
+func (g *gate) refuse(err error) error {
+	g.err = err
+	g.end()
+	return err
+}
+
+// shut lets nothing pass any more.
+func (g *gate) shut() {
+	g.end()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = errShut
+	}
+}
+
+// judge turns what a function returned into the result of the run. ctx is the caller's.
+func (g *gate) judge(ctx context.Context, out answer) (answer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var said *tool.Error
+	var crash *tool.CrashError
+	switch {
+	case g.err != nil:
+		return answer{}, g.err
+	case out.err == nil:
+		return g.checked(out)
+	case errors.As(out.err, &crash):
+		return answer{}, crash
+	case errors.As(out.err, &said) && said.Check() != nil:
+		return answer{}, &tool.ProtocolError{Reason: said.Check().Error()}
+	case ctx.Err() != nil && said != nil:
+		return answer{}, tool.Stopped(ctx, said.Effect, "")
+	case ctx.Err() != nil:
+		return answer{}, tool.Stopped(ctx, "", "")
+	case said != nil:
+		return answer{}, said
+	}
+	return answer{}, &tool.CrashError{How: out.err.Error()}
+}
+
+func (g *gate) checked(out answer) (answer, error) {
+	if !out.found {
+		return answer{}, nil
+	}
+	if err := out.result.Check(); err != nil {
+		return answer{}, &tool.ProtocolError{Reason: err.Error()}
+	}
+	if g.used+int64(len(out.result.Output)) > g.limit {
+		return answer{}, &tool.LimitError{Limit: g.limit}
+	}
+	return out, nil
+}
+
+// crashed describes a panic; without one the function ended its own goroutine.
+func crashed(panicked any) error {
+	if panicked == nil {
+		return &tool.CrashError{How: "the function ended its goroutine"}
+	}
+	how := fmt.Sprintf("panic: %v", panicked)
+	return &tool.CrashError{How: how, Stderr: how + "\n" + stack()}
+}
+
+// stack lists the innermost functions of a panic. It names files without their folders, which
+// are nobody's business.
+func stack() string {
+	callers := make([]uintptr, 32)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	var b strings.Builder
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			fmt.Fprintf(&b, "%s (%s:%d)\n", frame.Function, filepath.Base(frame.File), frame.Line)
+		}
+		if !more {
+			return b.String()
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// grace is how long a function has to return after its context ended.
+const grace = 200 * time.Millisecond
+
+// Func is a tool. It returns when ctx ends, and its own failures as *tool.Error; any other error
+// and a panic are faults of the tool. It must not use sink after it returned.
+type Func func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
+
+// LookupFunc answers whether the effect of inv's idempotency key is committed, and with what.
+type LookupFunc func(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error)
+
+// Adapter runs native tools. It is safe for concurrent use.
+type Adapter struct {
+	funcs   map[string]Func
+	lookups map[string]LookupFunc
+
+	mu     sync.Mutex
+	strays map[string]int // by name: runs that did not return in time and still go on
+}
+
+var _ tool.Adapter = (*Adapter)(nil)
+
+// Option changes what New makes.
+type Option func(*Adapter)
+
+// WithLookup gives the function registered under name a lookup.
+func WithLookup(name string, f LookupFunc) Option {
+	return func(a *Adapter) { a.lookups[name] = f }
+}
+
+// New returns an adapter for the functions, by the name that manifests give as endpoint.native.
+func New(funcs map[string]Func, opts ...Option) *Adapter {
+	a := &Adapter{funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, strays: map[string]int{}}
+	maps.Copy(a.funcs, funcs)
+	for _, opt := range opts {
+		opt(a)
+	}
+	return a
+}
+
+// Validate says whether the manifest's function is registered here.
+func (a *Adapter) Validate(m *tool.Manifest) error {
+	if m.Transport != tool.TransportNative {
+		return fmt.Errorf("%s is no native tool but %q", m.ToolID, m.Transport)
+	}
+	if a.funcs[m.Endpoint.Native] == nil {
+		return fmt.Errorf("no native tool is registered as %q", m.Endpoint.Native)
+	}
+	if m.Capability.Lookup && a.lookups[m.Endpoint.Native] == nil {
+		return fmt.Errorf("no lookup is registered for %q", m.Endpoint.Native)
+	}
+	return nil
+}
+
+// Execute runs one call of the tool. See tool.Adapter.
+func (a *Adapter) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+	out, err := a.run(ctx, m, sink, func(ctx context.Context, sink tool.Sink) answer {
+		res, err := a.funcs[m.Endpoint.Native](ctx, inv, sink)
+		return answer{result: res, found: true, err: err}
+	})
+	return out.result, err
+}
+
+// Lookup asks the tool whether the effect of the invocation's key is committed. See tool.Adapter.
+func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+	if !m.Capability.Lookup {
+		return tool.Result{}, false, tool.ErrNoLookup
+	}
+	out, err := a.run(ctx, m, nil, func(ctx context.Context, _ tool.Sink) answer {
+		res, found, err := a.lookups[m.Endpoint.Native](ctx, inv)
+		return answer{result: res, found: found, err: err}
+	})
+	return out.result, out.found, err
+}
+
+// ClassifyError maps an error of Execute to the taxonomy.
+func (a *Adapter) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
+	return tool.Classify(m, err)
+}
+
+// answer is what a function returned.
+type answer struct {
+	result tool.Result
+	found  bool
+	err    error
+}
+
+// call is a function with its invocation, ready to run.
+type call func(ctx context.Context, sink tool.Sink) answer
+
+// run runs a function in a goroutine of its own and waits for it as long as ctx and the grace
+// last.
+func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f call) (answer, error) {
+	if err := errors.Join(a.Validate(m), a.crowded(m)); err != nil {
+		return answer{}, &tool.StartError{Err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
+	defer cancel()
+	if ctx.Err() != nil {
+		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
+	}
+	running, end := context.WithCancel(ctx)
+	g := newGate(running, end, sink, m.Limits.OutputBytes)
+	defer g.shut()
+
+	returned, left := make(chan answer), make(chan struct{})
+	go func() {
+		out := answer{err: errUnfinished}
+		defer func() {
+			if errors.Is(out.err, errUnfinished) {
+				out.err = crashed(recover())
+			}
+			select {
+			case returned <- out:
+			case <-left:
+				a.stray(m, -1)
+			}
+		}()
+		out = f(running, g)
+	}()
+	select {
+	case out := <-returned:
+		return g.judge(ctx, out)
+	case <-running.Done():
+	}
+	select {
+	case out := <-returned:
+		return g.judge(ctx, out)
+	case <-time.After(grace):
+	}
+	a.stray(m, +1)
+	close(left)
+	return g.judge(ctx, answer{err: errStray})
+}
+
+// stray counts the runs of a tool that go on although nobody waits for them.
+func (a *Adapter) stray(m *tool.Manifest, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.strays[m.Endpoint.Native] += n
+}
+
+// crowded says whether strays occupy all runs that the tool may have.
+func (a *Adapter) crowded(m *tool.Manifest) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.strays[m.Endpoint.Native]; n >= max(1, m.Limits.Concurrency) {
+		return fmt.Errorf("%d runs of %s ignored the end of their context and still go on", n, m.ToolID)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package native_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/tooltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func manifest() *tool.Manifest {
+	return &tool.Manifest{
+		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Determinism: tool.Idempotent,
+		Transport: tool.TransportNative, Endpoint: tool.Endpoint{Native: "behave"},
+		Limits: tool.Limits{TimeoutMax: time.Minute, Concurrency: 2, OutputBytes: 1000},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	tooltest.Run(t, func(*testing.T) tooltest.Fixture {
+		a := native.New(map[string]native.Func{"behave": tooltest.Behave}, native.WithLookup("behave", tooltest.BehaveLookup))
+		return tooltest.Fixture{Adapter: a, Manifest: manifest()}
+	})
+}
+
+// one is an adapter with one function.
+func one(f native.Func) *native.Adapter { return native.New(map[string]native.Func{"behave": f}) }
+
+func TestValidate(t *testing.T) {
+	a := one(tooltest.Behave)
+	for name, change := range map[string]func(*tool.Manifest){
+		"not registered":       func(m *tool.Manifest) { m.Endpoint.Native = "other" },
+		"no lookup":            func(m *tool.Manifest) { m.Capability.Lookup = true },
+		"of another transport": func(m *tool.Manifest) { m.Transport = tool.TransportProcess },
+	} {
+		m := manifest()
+		change(m)
+		if a.Validate(m) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
+		var start *tool.StartError
+		if !errors.As(err, &start) {
+			t.Errorf("%s: Execute returned %v", name, err)
+		}
+	}
+}
+
+// TestStray shows what becomes of a function that ignores its context.
+func TestStray(t *testing.T) {
+	release, emitted := make(chan struct{}), make(chan error, 2)
+	a := one(func(_ context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+		<-release
+		err := sink.Emit(context.Background(), envelope.ChunkData, jsontext.Value(`1`))
+		emitted <- err
+		return tool.Result{Output: jsontext.Value(`1`)}, nil
+	})
+	m, sink := manifest(), &tooltest.Recorder{}
+	for range m.Limits.Concurrency {
+		ctx, cancel := context.WithCancel(t.Context())
+		cause := time.AfterFunc(10*time.Millisecond, cancel)
+		_, err := a.Execute(ctx, m, tool.Invocation{}, sink)
+		cause.Stop()
+		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectUnknown {
+			t.Errorf("got %v from %v", got, err)
+		}
+	}
+	_, err := a.Execute(t.Context(), m, tool.Invocation{}, sink)
+	if got := a.ClassifyError(m, err); got.Code != envelope.CodeUnavailable || !strings.Contains(got.Cause, "ignored the end") {
+		t.Errorf("with strays everywhere: %v, cause %q", got, got.Cause)
+	}
+	close(release)
+	for range m.Limits.Concurrency {
+		if err := <-emitted; err == nil {
+			t.Error("a stray could still emit")
+		}
+	}
+	if n := len(sink.All()); n > 0 {
+		t.Errorf("%d chunks of strays", n)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		if _, err = a.Execute(t.Context(), m, tool.Invocation{}, sink); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the strays have returned and the tool still cannot start: %v", err)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	tests := map[string]struct {
+		f    native.Func
+		want envelope.Code
+		say  string
+	}{
+		"plain error": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, errors.New("disk full")
+			},
+			envelope.CodeToolFault, "disk full",
+		},
+		"own context": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, context.DeadlineExceeded
+			},
+			envelope.CodeToolFault, "deadline exceeded",
+		},
+		"ends its goroutine": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				runtime.Goexit()
+				return tool.Result{}, nil
+			},
+			envelope.CodeToolFault, "ended its goroutine",
+		},
+		"bad error name": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, &tool.Error{Code: "No Name"}
+			},
+			envelope.CodeToolProtocol, "",
+		},
+		"bad chunk": {
+			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				return tool.Result{Output: jsontext.Value(`1`)}, sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`{`))
+			},
+			envelope.CodeToolProtocol, "",
+		},
+		"chunks and output together": {
+			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				big := jsontext.Value(`"` + strings.Repeat("x", 600) + `"`)
+				return tool.Result{Output: big}, sink.Emit(ctx, envelope.ChunkData, big)
+			},
+			envelope.CodeOutputLimit, "",
+		},
+		"an ended context of its own": {
+			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				own, cancel := context.WithCancel(ctx)
+				cancel()
+				return tool.Result{}, sink.Emit(own, envelope.ChunkData, jsontext.Value(`1`))
+			},
+			envelope.CodeToolFault, "canceled",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, m := one(test.f), manifest()
+			_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
+			got := a.ClassifyError(m, err)
+			if got.Code != test.want || !strings.Contains(got.Cause, test.say) {
+				t.Errorf("got %v, cause %q", got, got.Cause)
+			}
+		})
+	}
+}
+
+// TestStopped shows that what a tool says on its way out is kept.
+func TestStopped(t *testing.T) {
+	started := make(chan struct{})
+	a := one(func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		close(started)
+		<-ctx.Done()
+		return tool.Result{}, &tool.Error{Code: "interrupted", Effect: envelope.EffectNone}
+	})
+	m := manifest()
+	m.Determinism = tool.SideEffectful
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-started; cancel() }()
+	_, err := a.Execute(ctx, m, tool.Invocation{}, &tooltest.Recorder{})
+	if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
+		t.Errorf("got %v, effect %s", got, got.Details.Effect)
+	}
+}
+
+// TestStack shows that a panic says where, and nothing of this machine.
+func TestStack(t *testing.T) {
+	a, m := one(func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("here") }), manifest()
+	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
+	stderr := a.ClassifyError(m, err).Details.Stderr
+	if !strings.Contains(stderr, "TestStack") || !strings.Contains(stderr, "native_test.go:") || strings.Contains(stderr, "/native/native_test.go") {
+		t.Errorf("stderr %q", stderr)
+	}
+}

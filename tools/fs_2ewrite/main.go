@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"os"
+	"strconv"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+func main() { toolproc.Main(newTool(cmp.Or(os.Getenv("FS_WRITE_ROOT"), "data"))) }
+
+func newTool(root string) toolproc.Tool {
+	t := &tool{root: root, rename: (*os.Root).Rename}
+	return toolproc.Tool{"write": {
+		DryRun:  true,
+		Execute: toolproc.Typed(t.execute),
+		Lookup:  toolproc.Typed(t.lookup),
+	}}
+}
+
+// tool writes below one root folder.
+type tool struct {
+	root   string
+	rename func(root *os.Root, from, to string) error // os.Root.Rename, but in tests of its failure
+}
+
+type input struct {
+	Path     string `json:"path"`
+	Content  string `json:"content"`
+	Mode     string `json:"mode,omitzero"`
+	Encoding string `json:"encoding,omitzero"`
+}
+
+type output struct {
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	// Created says whether the path did not exist before. A lookup cannot know and leaves it out.
+	Created *bool `json:"created,omitzero"`
+}
+
+// request is an input that has been checked.
+type request struct {
+	path    string // local to the root
+	content []byte
+	mode    os.FileMode
+	keep    bool // whether an existing file keeps its mode
+	sum     string
+}
+
+func newRequest(in input) (request, error) {
+	path, err := checkPath(in.Path)
+	if err != nil {
+		return request{}, err
+	}
+	r := request{path: path, content: []byte(in.Content), mode: 0o644, keep: in.Mode == ""}
+	if in.Encoding == "base64" {
+		if r.content, err = base64.StdEncoding.Strict().DecodeString(in.Content); err != nil {
+			return request{}, none("bad_content", "the content is not base64")
+		}
+	}
+	if in.Mode != "" {
+		mode, err := strconv.ParseUint(in.Mode, 8, 32)
+		if err != nil || mode > 0o777 {
+			return request{}, none("bad_content", "the mode is not of the form 0644")
+		}
+		r.mode = os.FileMode(mode)
+	}
+	sum := sha256.Sum256(r.content)
+	r.sum = hex.EncodeToString(sum[:])
+	return r, nil
+}
+
+func (r request) output(created *bool) output {
+	return output{Path: r.path, Bytes: int64(len(r.content)), SHA256: r.sum, Created: created}
+}
+
+func (t *tool) execute(ctx context.Context, call *toolproc.Call, in input, _ *toolproc.Stream) (toolproc.Result, error) {
+	r, err := newRequest(in)
+	if err != nil {
+		return toolproc.Result{}, err
+	}
+	if call.DryRun {
+		return t.rehearse(r)
+	}
+	created, err := t.write(ctx, r, temporary(call))
+	if err != nil {
+		return toolproc.Result{}, err
+	}
+	effect, err := t.sideEffect(r)
+	return toolproc.Result{Output: r.output(&created), SideEffects: []toolproc.SideEffect{effect}}, err
+}
+
+// rehearse answers what execute would, as far as looking tells, and changes nothing.
+func (t *tool) rehearse(r request) (toolproc.Result, error) {
+	root, err := os.OpenRoot(t.root)
+	created := os.IsNotExist(err)
+	if err == nil {
+		defer root.Close()
+		_, created, err = inspect(root, r)
+	}
+	if err != nil && !created {
+		return toolproc.Result{}, classify(err, toolproc.EffectNone)
+	}
+	return toolproc.Result{Output: r.output(&created), Warnings: []string{"dry run: nothing was written"}}, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+// checkPath returns the clean form of a path that can name a file below the root.
+func checkPath(path string) (string, error) {
+	clean, err := rooted.Clean(path)
+	var outside *rooted.Outside
+	switch {
+	case errors.As(err, &outside):
+		return "", outsideError(outside, toolproc.EffectNone)
+	case clean == "." || strings.HasSuffix(path, "/"):
+		return "", none("is_directory", "the path names a folder")
+	case strings.Contains("/"+clean, "/"+temporaryPrefix):
+		return "", outsideError(&rooted.Outside{
+			Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved",
+		}, toolproc.EffectNone)
+	}
+	return clean, nil
+}
+
+func outsideError(outside *rooted.Outside, effect toolproc.Effect) error {
+	return &toolproc.Error{
+		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: effect,
+	}
+}
+
+func (t *tool) sideEffect(r request) (toolproc.SideEffect, error) {
+	path, err := filepath.Abs(filepath.Join(t.root, r.path))
+	if err != nil {
+		return toolproc.SideEffect{}, classify(err, toolproc.EffectApplied)
+	}
+	target := url.URL{Scheme: "file", Path: path}
+	return toolproc.SideEffect{Kind: "write", Target: target.String(), Bytes: int64(len(r.content))}, nil
+}

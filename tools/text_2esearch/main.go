@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+)
+
+func main() { toolproc.Main(newTool(cmp.Or(os.Getenv("TEXT_SEARCH_ROOT"), "."))) }
+
+func newTool(root string) toolproc.Tool {
+	return toolproc.Tool{"search": {Execute: toolproc.Typed(
+		func(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
+			return run(ctx, root, in, out)
+		})}}
+}
+
+type input struct {
+	Pattern    string   `json:"pattern"`
+	Paths      []string `json:"paths,omitzero"`
+	Regex      *bool    `json:"regex,omitzero"`
+	Case       string   `json:"case,omitzero"`
+	Glob       []string `json:"glob,omitzero"`
+	MaxMatches int      `json:"max_matches,omitzero"`
+	Context    int      `json:"context,omitzero"`
+}
+
+type output struct {
+	Matches          int  `json:"matches"`
+	FilesWithMatches int  `json:"files_with_matches"`
+	FilesSearched    int  `json:"files_searched"`
+	Truncated        bool `json:"truncated"`
+}
+
+// match is the data of one chunk: the first match of one line.
+type match struct {
+	Path   string   `json:"path"`
+	Line   int      `json:"line"`   // from 1
+	Column int      `json:"column"` // from 1, in characters
+	Text   string   `json:"text"`
+	Before []string `json:"before"`
+	After  []string `json:"after"`
+}
+
+const defaultMaxMatches = 1000
+
+func run(ctx context.Context, folder string, in input, out *toolproc.Stream) (toolproc.Result, error) {
+	pattern, err := newPattern(in)
+	if err != nil {
+		return toolproc.Result{}, err
+	}
+	globs, err := newGlobs(in.Glob)
+	if err != nil {
+		return toolproc.Result{}, err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return toolproc.Result{}, classify(err, "the root folder of the tool")
+	}
+	defer root.Close()
+	s := &search{
+		root: root, pattern: pattern, context: in.Context, limit: cmp.Or(in.MaxMatches, defaultMaxMatches), out: out,
+	}
+	w := &walker{root: root, globs: globs, visit: s.file, seen: map[string]bool{}}
+	if len(in.Paths) == 0 {
+		in.Paths = []string{"."}
+	}
+	for _, path := range in.Paths {
+		err := w.start(ctx, path)
+		if errors.Is(err, errEnough) {
+			break
+		}
+		if err != nil {
+			return toolproc.Result{}, classify(err, path)
+		}
+	}
+	return toolproc.Result{Output: s.found, Warnings: s.warnings(w.unreadable)}, nil
+}
+
+// classify turns an error of the search into one that the manifest declares; it leaves alone what
+// is a fault, such as a lost reader. Searching has no effect in any case.
+func classify(err error, what string) error {
+	var known *toolproc.Error
+	var outside *rooted.Outside
+	var system *os.PathError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return failure("timeout", "the time was up before all files were searched")
+	case errors.As(err, &outside):
+		return outsideError(outside)
+	case errors.Is(err, os.ErrNotExist):
+		return failure("not_found", fmt.Sprintf("%s does not exist", what))
+	case !errors.As(err, &system):
+		return err
+	}
+	if outside := rooted.Escape(err); outside != nil {
+		return outsideError(outside)
+	}
+	return failure("io_error", fmt.Sprintf("%s cannot be read: %v", what, system.Err))
+}
+
+func failure(code, message string) error {
+	return &toolproc.Error{Code: code, Message: message, Effect: toolproc.EffectNone}
+}
+
+func outsideError(outside *rooted.Outside) error {
+	return &toolproc.Error{
+		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: toolproc.EffectNone,
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc/toolproctest"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	toolproctest.Suite{
+		Tool:    func(*testing.T, string) toolproc.Tool { return newTool() },
+		Invalid: map[string][]string{"clean": {`{}`, `{"text":""}`, `{"text":1}`, `{"text":"a","lang":"en"}`, `"a"`}},
+		Elsewhere: map[string]string{
+			"model_error": "there is no model",
+			"timeout":     "TestTimeout",
+			"too_large":   "TestTooLarge",
+		},
+	}.Run(t)
+}
+
+// TestGolden cleans every file of testdata/golden, as the process an executor would start.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	program := toolproctest.Build(t)
+	names, err := filepath.Glob("testdata/golden/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if filepath.Ext(name) == ".clean" {
+			continue
+		}
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			text := toolproctest.ReadFile(t, name)
+			answer := toolproctest.Exec(t, program, t.TempDir(), nil, toolproctest.NewCall(t, "clean", input{text}))
+			got := toolproctest.Decode[output](t, answer).CleanText
+			toolproctest.Golden(t, name+".clean", got+"\n")
+			if twice := cleanAll(t, got); twice != got {
+				t.Error(cmp.Diff(got, twice))
+			}
+		})
+	}
+}
+
+// TestStreams holds that the chunks of a long transcript are its clean text.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat(toolproctest.ReadFile(t, "testdata/golden/meeting-labelled.txt")+"\n\n", 50)
+	answer := toolproctest.Run(t, newTool(), toolproctest.NewCall(t, "clean", input{text}))
+	var paragraphs []string
+	for _, data := range answer.Data("chunk") {
+		var c chunk
+		if err := json.Unmarshal(data, &c); err != nil {
+			t.Fatal(err)
+		}
+		paragraphs = append(paragraphs, c.Text)
+	}
+	if diff := cmp.Diff(toolproctest.Decode[output](t, answer).CleanText, strings.Join(paragraphs, "\n\n")); diff != "" {
+		t.Error(diff)
+	}
+	reports := answer.Data("progress")
+	if len(reports) < 5 || !strings.HasSuffix(string(reports[0]), `"unit":"lines"}`) {
+		t.Errorf("progress is %s", reports)
+	}
+}
+
+func TestShortTextIsNotStreamed(t *testing.T) {
+	t.Parallel()
+	answer := toolproctest.Run(t, newTool(), toolproctest.NewCall(t, "clean", input{"Hello."}))
+	if len(answer.Lines) != 1 {
+		t.Errorf("%s", answer.Raw)
+	}
+}
+
+func wantError(t *testing.T, err error, code string) {
+	t.Helper()
+	var failure *toolproc.Error
+	if !errors.As(err, &failure) || failure.Code != code || failure.Effect != toolproc.EffectNone {
+		t.Errorf("error is %v, want %s", err, code)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("word\n", 2*progressEvery)
+	_, err := run(toolproctest.Cancelled(t), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
+	wantError(t, err, "timeout")
+}
+
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("A sentence of some length.\n", toolproc.MaxLine/20)
+	_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
+	wantError(t, err, "too_large")
+}
+
+// TestLostReader holds that cleaning stops when nobody reads the chunks.
+func TestLostReader(t *testing.T) {
+	t.Parallel()
+	reader, writer := io.Pipe()
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("One line.\n\n", streamFrom)
+	_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(writer))
+	if !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("error is %v", err)
+	}
+}
