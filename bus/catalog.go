@@ -87,13 +87,15 @@ const freshDescription = 30 * time.Second
 
 // Tools lists the tools.
 func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
 	d, err := c.describe(ctx, "")
 	return d.Tools, err
 }
 
 // Tool describes one tool with its schemas.
 func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
-	t, refusal, err := c.tool(ctx, id)
+	t, refusal, err := c.tool(ctx, id, describeTime)
 	switch {
 	case err != nil:
 		return ToolInfo{}, err
@@ -103,7 +105,27 @@ func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	return t.info, nil
 }
 
+// How long a description is waited for. A question or its answer may be lost, so it is asked
+// again; who has an old description does not wait for a new one.
+const (
+	describeTime  = 5 * time.Second
+	describeAgain = 400 * time.Millisecond
+	refreshTime   = 100 * time.Millisecond
+)
+
+// describe asks until ctx ends, which must have a deadline.
 func (c *Client) describe(ctx context.Context, tool string) (Description, error) {
+	for {
+		d, err := c.describeOnce(ctx, tool)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return d, err
+		}
+	}
+}
+
+func (c *Client) describeOnce(ctx context.Context, tool string) (Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeAgain)
+	defer cancel()
 	var d Description
 	sent := c.Now()
 	if refusal, err := c.ask(ctx, subjects.OpDescribe, Describe{Tool: tool}, &d); err != nil {
@@ -118,14 +140,20 @@ func (c *Client) describe(ctx context.Context, tool string) (Description, error)
 	return d, nil
 }
 
-// tool returns the description of a tool, from the cache while it is fresh.
-func (c *Client) tool(ctx context.Context, id string) (*described, *envelope.Error, error) {
+// tool returns the description of a tool, from the cache while it is fresh, and waits for it for
+// a while at the most.
+func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, *envelope.Error, error) {
 	c.catalog.mu.Lock()
 	t := c.catalog.tools[id]
 	c.catalog.mu.Unlock()
 	if t != nil && time.Since(t.fetched) < freshDescription {
 		return t, nil, nil
 	}
+	if t != nil {
+		atMost = min(atMost, refreshTime)
+	}
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
 	d, err := c.describe(ctx, id)
 	if err != nil {
 		if t != nil {
@@ -167,7 +195,11 @@ func compile(info ToolInfo) (*described, error) {
 // prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
 func (c *Client) prepare(ctx context.Context, call Call) (*envelope.Request, *function, *envelope.Error, error) {
-	t, refusal, err := c.tool(ctx, call.Tool)
+	atMost := describeTime
+	if call.Timeout > 0 {
+		atMost = min(atMost, call.Timeout)
+	}
+	t, refusal, err := c.tool(ctx, call.Tool, atMost)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -135,11 +135,14 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 		return c.refused(req, refusal), nil
 	}
 	deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
+	req.Constraints.DeadlineUnixMS -= time.Since(started).Milliseconds() // what the preparation took
 	resp, err := c.attempts(ctx, call, req, deadline)
 	if err != nil {
 		return nil, err
 	}
-	resp = c.complete(ctx, fn, resp)
+	bounded, cancel := context.WithDeadline(ctx, deadline.Add(grace))
+	defer cancel()
+	resp = c.complete(bounded, fn, resp)
 	c.Logger.Info("tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", resp.Status,
 		"duration_ms", time.Since(started).Milliseconds(), "error.code", code(resp))
 	return resp, nil
@@ -242,9 +245,13 @@ func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Respons
 	return r
 }
 
+// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
 func payloadCode(err error) envelope.Code {
-	if errors.Is(err, streaming.ErrChecksum) {
+	switch {
+	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
 		return envelope.CodeChecksum
+	case errors.Is(err, context.DeadlineExceeded):
+		return envelope.CodeTimeout
 	}
 	return envelope.CodePayloadMissing
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -83,7 +84,9 @@ const (
 // once sends the request, again and again if need be, until its outcome is here or the deadline
 // and its grace have passed. The same call id always gets the same outcome, so sending again is safe.
 func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
-	msg, err := c.message(ctx, req)
+	bounded, cancel := context.WithDeadline(ctx, deadline.Add(grace))
+	defer cancel()
+	msg, err := c.message(bounded, req)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +108,22 @@ func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, dea
 	if resp == nil {
 		return c.unanswered(req, deadline), ctx.Err()
 	}
-	return resp, stream.finish(ctx, resp)
+	return c.streamed(ctx, resp, stream.finish(bounded, resp))
+}
+
+// streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
+// lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
+// no part. An error of the caller's own is returned as it is.
+func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) (*envelope.Response, error) {
+	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	switch {
+	case late || errors.Is(err, streaming.ErrExpired) || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
+		if r.Status == envelope.Success {
+			r = c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+		}
+		return r, nil
+	}
+	return r, err
 }
 
 // wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.

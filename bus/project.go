@@ -141,22 +141,22 @@ func (p *Projector) Run(ctx context.Context) {
 			return
 		case <-p.more:
 		}
-		delay := batchLinger
+		delay, size := batchLinger, batchSize
 		for ctx.Err() == nil {
 			if !sleep(ctx, delay) {
 				return
 			}
-			n, err := p.flush(ctx)
+			n, err := p.flush(ctx, size)
 			switch {
-			case err != nil:
-				delay = standBy
+			case err != nil: // a smaller batch may pass where a large one does not
+				delay, size = standBy, max(1, size/2)
 				if _, err := p.resume(ctx); err != nil {
 					continue
 				}
-			case n < batchSize:
-				delay = batchLinger
+			case n < size:
+				delay, size = batchLinger, min(2*size, batchSize)
 			default:
-				delay = 0
+				delay, size = 0, min(2*size, batchSize)
 			}
 			if n == 0 && err == nil {
 				break
@@ -165,11 +165,11 @@ func (p *Projector) Run(ctx context.Context) {
 	}
 }
 
-// flush appends the next batch; an error means that nothing or everything of it was stored, and
+// flush appends the next batch, of at most size records; an error means that nothing or everything of it was stored, and
 // resume tells which.
-func (p *Projector) flush(ctx context.Context) (int, error) {
+func (p *Projector) flush(ctx context.Context, size int) (int, error) {
 	p.mu.Lock()
-	records := p.pending[:min(len(p.pending), batchSize)]
+	records := p.pending[:min(len(p.pending), size)]
 	last := p.last
 	p.mu.Unlock()
 	if len(records) == 0 {

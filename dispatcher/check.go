@@ -19,7 +19,8 @@ type asker struct {
 	ask     call.Ask
 	in      *Incoming
 	req     *envelope.Request
-	request jsontext.Value // as it is stored
+	request jsontext.Value // as it is stored; nil if it may only be answered, not admitted
+	known   call.State     // of its log, if that has been read
 }
 
 // read decodes the request and proves that it is who its subject says.

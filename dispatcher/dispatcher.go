@@ -165,18 +165,19 @@ func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Req
 
 // recall answers a denied request that is bound to an attempt already: a denial governs
 // execution, and must not change what this call was or will be told (protocol M2). It reports
-// whether it did.
+// whether the denial is not to be told. That is also so when the log cannot be read: nobody
+// knows then, and the caller asks again.
 func (d *Dispatcher) recall(ctx context.Context, in *Incoming, req *envelope.Request) bool {
-	id := envelope.CallKeyID(in.Tenant, req)
-	last, err := d.CallLog.Read(ctx, req.ToolID, id)
-	if err != nil || last.State.Empty() {
-		return false
+	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.Tenant, req))
+	if err != nil {
+		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
+		return true
 	}
 	if _, bound := last.State.AttemptOf(req.CallID); !bound {
 		return false
 	}
 	owner := call.Owner{CallID: req.CallID, Actor: in.Actor}
-	d.admit(ctx, &asker{in: in, req: req, ask: call.Ask{
+	d.admit(ctx, &asker{in: in, req: req, known: last.State, ask: call.Ask{
 		Owner: owner, Facts: last.State.Facts, Fingerprint: last.State.Fingerprint,
 	}})
 	return true

@@ -80,16 +80,26 @@ func (d *Dispatcher) serve(ctx context.Context, l *line) {
 			d.retire(l)
 			return
 		}
-		var joining []*asker
-		for _, a := range batch {
-			var join bool
-			if s, join = d.place(ctx, l, s, a); join {
-				joining = append(joining, a)
-			}
+		d.serveBatch(ctx, l, s, batch)
+	}
+}
+
+// batchTime bounds the work on one batch while the log cannot be reached: who got no answer by
+// then asks again.
+const batchTime = 10 * time.Second
+
+func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batch []*asker) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	var joining []*asker
+	for _, a := range batch {
+		var join bool
+		if s, join = d.place(ctx, l, s, a); join {
+			joining = append(joining, a)
 		}
-		if len(joining) > 0 {
-			d.join(ctx, l, s, joining)
-		}
+	}
+	if len(joining) > 0 {
+		d.join(ctx, l, s, joining)
 	}
 }
 
@@ -130,23 +140,25 @@ func (l *line) learn(s call.State) call.State {
 // place does for one request what call.Admit says, and returns the log as it is after it. It
 // reports whether the request is still to be joined to the open attempt.
 func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+	if a.known.Seq > s.Seq {
+		s = l.learn(a.known)
+	}
 	for {
 		v := call.Admit(s, a.ask)
+		var again bool
 		switch v.Do {
-		case call.Refuse:
-			d.refuse(ctx, a.in, a.req, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
-			return s, false
 		case call.Join:
 			return s, true
 		case call.Await:
 			d.await(ctx, l, s, v.Attempt, a, false)
-			return s, false
 		case call.Replay:
 			d.replay(ctx, s, v.Attempt, a)
-			return s, false
+		case call.Refuse:
+			s, again = d.turnDown(ctx, l, s, a, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
+		case call.Write:
+			s, again = d.open(ctx, l, s, a)
 		}
-		next, again := d.open(ctx, l, s, a)
-		if s = next; !again {
+		if !again {
 			return s, false
 		}
 	}
@@ -159,12 +171,30 @@ func retryHint(c envelope.Code) time.Duration {
 	return 0
 }
 
+// turnDown refuses a request, after making sure that s, of which it may not be the first that
+// this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
+// reports whether the log had moved, so that the request has to be looked at again.
+func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error) (call.State, bool) {
+	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
+	switch {
+	case err != nil: // not known to be bound or not: no answer; the caller asks again
+		d.Logger.Warn("refusal not told: the call log cannot be read", "call", l.id, "err", err)
+		return s, false
+	case last.State.Seq > s.Seq:
+		return l.learn(last.State), true
+	}
+	d.refuse(ctx, a.in, a.req, refusal)
+	return s, false
+}
+
 // open writes the admission of a new attempt. It reports whether the log had moved, so that the
 // request has to be looked at again.
 func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+	if a.request == nil {
+		return s, false // its log has expired since it was read
+	}
 	if refusal := d.room(); refusal != nil {
-		d.refuse(ctx, a.in, a.req, refusal)
-		return s, false
+		return d.turnDown(ctx, l, s, a, refusal)
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	if err != nil || current.Seq != s.Seq {
@@ -186,8 +216,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	case errors.As(err, &moved):
 		return l.learn(moved.State), true
 	case errors.Is(err, call.ErrFull):
-		d.refuse(ctx, a.in, a.req, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
-		return s, false
+		return d.turnDown(ctx, l, s, a, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
 	case err != nil: // not known to be admitted or not: no answer; the caller asks again
 		d.Logger.Warn("admission unsure", "call", l.id, "err", err)
 		return s, false
