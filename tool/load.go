@@ -24,10 +24,12 @@ const DefaultPool = "default"
 
 const (
 	manifestFile   = "tool.yaml"
+	sharedFolder   = "internal" // code that tools share, as Go knows it; never a tool
 	maxSchemaBytes = envelope.MaxManifest
 )
 
-// Load reads the manifest of every folder in dir. It reports everything that is wrong with all
+// Load reads the manifest of every folder in dir but `internal`, which holds what the programs of
+// tools share, and hidden ones. It reports everything that is wrong with all
 // of them at once, as Problems. No file of a tool may lie outside its own folder, not even
 // behind a symbolic link.
 func Load(dir string) (*Registry, error) {
@@ -67,7 +69,7 @@ func load(fsys fs.FS, dir string, open func(name string) (fs.FS, func() error, e
 	var problems Problems
 	var manifests []*Manifest
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), ".") || entry.Type().IsRegular() {
+		if strings.HasPrefix(entry.Name(), ".") || entry.Name() == sharedFolder || entry.Type().IsRegular() {
 			continue
 		}
 		files, release, err := open(entry.Name())

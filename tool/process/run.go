@@ -86,7 +86,7 @@ func (e *ending) judge(ctx context.Context) error {
 		return &tool.CrashError{How: e.failed.Error(), Stderr: e.stderr}
 	case e.said.fault != nil:
 		return e.said.fault
-	case clean, e.report.Stopped && e.report.Signal != "": // ended by us, since it could say nothing any more
+	case clean, e.report.Ours: // ended by us, since it could say nothing any more
 		return &tool.ProtocolError{Reason: e.silence(), Stderr: e.stderr}
 	}
 	return &tool.CrashError{How: status(e.report), Stderr: e.stderr}

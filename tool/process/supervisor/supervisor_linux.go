@@ -17,7 +17,9 @@ import (
 // as one. Call it first in main, and in TestMain, of every binary that uses the process adapter.
 func RunIfSupervisor() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
-		os.Exit(run())
+		// Not os.Exit: there is nothing to flush, and a binary with the race detector would
+		// sleep a second.
+		syscall.Exit(run())
 	}
 }
 
@@ -208,6 +210,7 @@ func (t *tree) note(pid int, status unix.WaitStatus, usage *unix.Rusage) {
 		t.report.ExitCode, t.report.Signal = status.ExitStatus(), ""
 		if status.Signaled() {
 			t.report.Signal = status.Signal().String()
+			t.report.Ours = t.stopped && status.Signal() == unix.SIGTERM || t.killing && status.Signal() == unix.SIGKILL
 		}
 		t.report.Stopped = t.stopped
 		t.pid, t.killing = 0, true

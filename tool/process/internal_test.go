@@ -1,0 +1,242 @@
+//go:build linux
+
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
+	"github.com/seed-018f16cc/toolbus/tool/tooltest"
+)
+
+const goodOutput = `{"type":"output","output":{"a":1},"side_effects":[{"kind":"write"}],"warnings":["w"]}` + "\n"
+
+func TestReader(t *testing.T) {
+	const limit = 4 << 20
+	tests := []struct {
+		name, op, text string
+		want           string // kind of the statement, or "" with an error
+		say            string // in the error
+	}{
+		{"output", opExecute, goodOutput, lineOutput, ""},
+		{"chunks before", opExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" + goodOutput, lineOutput, ""},
+		{"null output", opExecute, `{"type":"output","output":null}`, lineOutput, ""},
+		{"carriage return", opExecute, "{\"type\":\"output\",\"output\":1}\r\n", lineOutput, ""},
+		{"error", opExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied","retry_after_ms":5,"details":{}}}`, lineError, ""},
+		{"absent", opLookup, `{"type":"absent"}`, lineAbsent, ""},
+		{"output of a lookup", opLookup, goodOutput, lineOutput, ""},
+
+		{"absent, executing", opExecute, `{"type":"absent"}`, "", "a line of type"},
+		{"absent with more", opLookup, `{"type":"absent","output":1}`, lineAbsent, "not of its type"},
+		{"blank line", opExecute, "\n" + goodOutput, "", "not a JSON object"},
+		{"no object", opExecute, `["output"]` + "\n", "", "not a JSON object"},
+		{"no type", opExecute, `{"output":1}` + "\n", "", "a line of type"},
+		{"unknown type", opExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
+		{"type of another kind", opExecute, `{"type":1}` + "\n", "", "not a JSON object"},
+		{"case matters", opExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
+		{"twice the same name", opExecute, `{"type":"output","output":1,"output":2}` + "\n", "", "not a JSON object"},
+		{"no UTF-8", opExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", "", "not a JSON object"},
+		{"chunk without data", opExecute, `{"type":"chunk"}` + "\n", "", "without data"},
+		{"chunk with more", opExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
+		{"output without output", opExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
+		{"output with an error", opExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
+		{"side effect of another kind", opExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "", "side effect"},
+		{"side effects of another kind", opExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "", "/side_effects"},
+		{"many side effects", opExecute, `{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
+		{"many warnings", opExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`, 100) + `""]}` + "\n", "", "more than 100"},
+		{"long warning", opExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`, 2000) + `"]}` + "\n", "", "longer than"},
+		{"error without error", opExecute, `{"type":"error"}` + "\n", "", "error code"},
+		{"error with a bad code", opExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "", "error code"},
+		{"error with a bad effect", opExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "", "effect"},
+		{"error with a bad hint", opExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "", "negative"},
+		{"error with bad details", opExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "", "details"},
+		{"error with more", opExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
+		{"two terminal lines", opExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n", lineOutput, "after the output line"},
+		{"chunk after the end", opExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", lineOutput, "after the output line"},
+		{"long line", opExecute, `{"type":"log","data":"` + strings.Repeat("x", envelope.MaxLine) + `"}` + "\n", "", "longer than"},
+		{"too much", opExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9), "", "larger than"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newReader(strings.NewReader(test.text), test.op, limit)
+			err := r.readAll(t.Context(), &tooltest.Recorder{})
+			if r.said.kind != test.want {
+				t.Errorf("statement %q, want %q", r.said.kind, test.want)
+			}
+			if test.say == "" && err != nil || test.say != "" && (err == nil || !strings.Contains(err.Error(), test.say)) {
+				t.Errorf("error %v, want %q", err, test.say)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// TestReaderCut tells a tool that died while it wrote from one that forgot the last line end.
+func TestReaderCut(t *testing.T) {
+	for i := range goodOutput {
+		r := newReader(strings.NewReader(goodOutput[:i]), opExecute, 1000)
+		err := r.readAll(t.Context(), &tooltest.Recorder{})
+		whole := i == len(goodOutput)-1
+		if err != nil || r.cut != (i > 0 && !whole) || (r.said.kind != "") != whole {
+			t.Errorf("first %d bytes: error %v, cut %t, said %q", i, err, r.cut, r.said.kind)
+		}
+	}
+}
+
+// FuzzReader holds that no output of a tool, however cut, makes the reader fail otherwise than
+// with its own errors, or pass more on than the limit.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(goodOutput))
+	f.Add([]byte(`{"type":"chunk","data":[1,{}]}` + "\n" + `{"type":"error","error":{"code":"a"}}`))
+	f.Add([]byte("{\"type\":\"log\",\"data\":\"\\ud800\"}\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		const limit = 1000
+		sink := &tooltest.Recorder{}
+		err := newReader(bytes.NewReader(text), opLookup, limit).readAll(context.Background(), sink)
+		var protocol *tool.ProtocolError
+		var over *tool.LimitError
+		if err != nil && !errors.As(err, &protocol) && !errors.As(err, &over) {
+			t.Errorf("error of an unknown kind: %v", err)
+		}
+		total := 0
+		for _, e := range sink.All() {
+			total += len(e.Data)
+		}
+		if total > limit {
+			t.Errorf("%d bytes passed a limit of %d", total, limit)
+		}
+	})
+}
+
+func TestTail(t *testing.T) {
+	for _, limit := range []int64{2, 3, 10, 100} {
+		for size := range 120 {
+			for step := 1; step <= size; step += 7 {
+				text := make([]byte, size)
+				for i := range text {
+					text[i] = 'a' + byte(i%26)
+				}
+				kept := newTail(limit)
+				for rest := text; len(rest) > 0; rest = rest[min(step, len(rest)):] {
+					_, _ = kept.Write(rest[:min(step, len(rest))])
+				}
+				head, end, cut := strings.Cut(kept.String(), "\n[")
+				if !cut && kept.String() != string(text) {
+					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
+				}
+				if _, end, _ = strings.Cut(end, "]\n"); cut &&
+					(!strings.HasPrefix(string(text), head) || !strings.HasSuffix(string(text), end) || len(head)+len(end) != int(limit)) {
+					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
+				}
+			}
+		}
+	}
+}
+
+// TestPipeHeldOpen shows that what a run wrote is read to its end, and no further, although
+// somebody outside the run holds the pipe open and goes on writing.
+func TestPipeHeldOpen(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	p := &pipe{file: r}
+	got := make(chan []byte)
+	go func() {
+		all, err := io.ReadAll(p)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- all
+	}()
+	p.finish() // wakes the reader, wherever it is
+	if all := <-got; len(all) > 0 {
+		t.Errorf("read %q from nowhere", all)
+	}
+	q := &pipe{file: r}
+	if _, err := w.Write([]byte("of the run")); err != nil {
+		t.Fatal(err)
+	}
+	q.finish()
+	first := make([]byte, 3)
+	if _, err := io.ReadFull(q, first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("of a stranger")); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(q)
+	if string(first)+string(rest) != "of the run" || err != nil {
+		t.Errorf("read %q, %v", string(first)+string(rest), err)
+	}
+}
+
+// deaf is a supervisor that never answers, and lets others wait.
+func deaf(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "deaf")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+func TestProbeDeaf(t *testing.T) {
+	err := probe(deaf(t), 50*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "first call of its main") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSurvivors shows that nothing waits for ever for a run that cannot be ended.
+func TestSurvivors(t *testing.T) {
+	// A grace that eats up the patience: the run is given up at once.
+	c, err := launch(deaf(t), supervisor.Config{GraceMS: -patience.Milliseconds()}, []byte("input"), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.end(supervisor.Terminate)
+	if _, err = io.ReadAll(c.stdout); err != nil {
+		t.Error(err)
+	}
+	_, err = c.wait()
+	if !errors.Is(err, errSurvivors) {
+		t.Errorf("got %v", err)
+	}
+	c.end(supervisor.Kill) // too late, and harmless
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	var survivor *tool.SurvivorError
+	if err := (&ending{failed: err}).judge(t.Context()); !errors.As(err, &survivor) {
+		t.Errorf("judged as %v", err)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	m := &tool.Manifest{
+		Transport: tool.TransportProcess, Dir: t.TempDir(), Endpoint: tool.Endpoint{Command: []string{"sh"}},
+		Limits: tool.Limits{OutputBytes: 1, StderrBytes: 1},
+	}
+	_, err := (&Adapter{}).Execute(t.Context(), m, tool.Invocation{Input: jsontext.Value(`{`)}, &tooltest.Recorder{})
+	var start *tool.StartError
+	if !errors.As(err, &start) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html/charset"
+)
+
+// page is a page as text.
+type page struct {
+	url      *url.URL
+	html     bool // else it is plain text
+	text     string
+	language string // as the server says
+}
+
+// decode finds out what the body of an answer is and decodes it.
+func decode(a answer) (page, error) {
+	kind, err := kindOf(a.contentType, a.body)
+	if err != nil {
+		return page{}, err
+	}
+	text := decodeText(a.contentType, a.body)
+	if strings.ContainsRune(text[:min(len(text), 4<<10)], 0) {
+		return page{}, parseFailed("binary", "the page is binary data")
+	}
+	if strings.TrimSpace(text) == "" {
+		return page{}, parseFailed("empty", "the page is empty")
+	}
+	return page{url: a.url, html: kind == "text/html", text: text, language: a.language}, nil
+}
+
+// kindOf returns text/html or text/plain. What the server says counts, unless it says nothing of
+// use or the first bytes are those of a well-known binary format.
+func kindOf(contentType string, body []byte) (string, error) {
+	sniffed, _, _ := strings.Cut(http.DetectContentType(body), ";")
+	said, _, err := mime.ParseMediaType(contentType)
+	if err != nil || said == "application/octet-stream" {
+		said = sniffed
+	}
+	switch {
+	case !strings.HasPrefix(sniffed, "text/") && sniffed != "application/octet-stream":
+		return "", parseFailed("unsupported_type", "the page is no text: "+sniffed)
+	case said == "text/html", said == "application/xhtml+xml":
+		return "text/html", nil
+	case strings.HasPrefix(said, "text/") && said != "text/xml":
+		return "text/plain", nil
+	}
+	return "", parseFailed("unsupported_type", "the page is no text for people: "+said)
+}
+
+// decodeText decodes a body by its byte order mark, what the server says, its meta element, or as
+// UTF-8 where that is valid. Only the first kilobyte is looked at for a guess, so a guess counts
+// less than all of the body.
+func decodeText(contentType string, body []byte) string {
+	encoding, _, certain := charset.DetermineEncoding(body, contentType)
+	if certain || !utf8.Valid(body) {
+		if decoded, err := encoding.NewDecoder().Bytes(body); err == nil {
+			body = decoded
+		}
+	}
+	text := strings.ToValidUTF8(string(body), "\uFFFD")
+	return strings.TrimPrefix(text, "\ufeff")
+}
+
+// firstOf returns the first text that is not blank, or nil.
+func firstOf(texts ...string) *string {
+	i := slices.IndexFunc(texts, func(text string) bool { return strings.TrimSpace(text) != "" })
+	if i < 0 {
+		return nil
+	}
+	text := strings.Join(strings.Fields(texts[i]), " ")
+	return &text
+}

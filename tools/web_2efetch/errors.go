@@ -1,0 +1,22 @@
+package main
+
+import "github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+
+// fetching has no effect, whatever happens.
+func failure(code, reason, message string) *toolproc.Error {
+	return &toolproc.Error{Code: code, Message: message, Details: map[string]any{"reason": reason}, Effect: toolproc.EffectNone}
+}
+
+func fetchFailed(reason, message string) *toolproc.Error {
+	return failure("fetch_failed", reason, message)
+}
+
+func parseFailed(reason, message string) error { return failure("parse_failed", reason, message) }
+
+func invalidURL(reason, message string) error { return failure("invalid_url", reason, message) }
+
+func timeout() error {
+	return &toolproc.Error{
+		Code: "timeout", Message: "the time was up before the page was there", Effect: toolproc.EffectNone,
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	maxRedirects  = 10
+	maxBody       = 10 << 20
+	maxRetryAfter = 24 * time.Hour
+	userAgent     = "toolbus-web-fetch/1.0 (+https://github.com/seed-018f16cc/toolbus)"
+)
+
+// answer is what a server sent for a page.
+type answer struct {
+	url         *url.URL // after redirects
+	contentType string
+	language    string // Content-Language
+	body        []byte
+}
+
+// fetch gets one page.
+func fetch(ctx context.Context, address *url.URL) (answer, error) {
+	transport := newTransport()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return answer{}, invalidURL("syntax", "the URL is not valid")
+	}
+	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/*;q=0.8,*/*;q=0.1")
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, classify(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return answer{}, statusFailed(resp)
+	}
+	body, err := readBody(ctx, resp)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{
+		url: resp.Request.URL, contentType: resp.Header.Get("Content-Type"), language: resp.Header.Get("Content-Language"), body: body,
+	}, nil
+}
+
+// newTransport goes without a proxy: the environment says nothing to this tool.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    15 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		ForceAttemptHTTP2:      true,
+	}
+}
+
+// readBody reads a body that is not larger than allowed. The transport has decompressed gzip; it
+// asks for nothing else.
+func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, parseFailed("content_encoding", "the server compressed the page in a way that was not asked for")
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, classify(ctx, err)
+	case len(body) > maxBody:
+		return nil, parseFailed("body_too_large", fmt.Sprintf("the page is larger than %d MiB", maxBody>>20))
+	}
+	return body, nil
+}
+
+// redirectError is a redirect that is not followed.
+type redirectError struct{ reason, message string }
+
+func (e *redirectError) Error() string { return e.message }
+
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return &redirectError{"too_many_redirects", fmt.Sprintf("the server redirects more than %d times", maxRedirects)}
+	}
+	if reason, message := refuse(req.URL); reason != "" {
+		return &redirectError{"redirect_" + reason, "the server redirects to a page that is not fetched: " + message}
+	}
+	req.URL.RawQuery = escapeQuery(req.URL.RawQuery)
+	return nil
+}
+
+// statusFailed is the error of an answer that is no page.
+func statusFailed(resp *http.Response) error {
+	failure := fetchFailed("status", fmt.Sprintf("the server answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+	failure.Details["http_status"] = resp.StatusCode
+	failure.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	switch resp.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	default:
+		if resp.StatusCode < 500 {
+			failure.Details["retryable"] = false
+		}
+	}
+	return failure
+}
+
+// retryAfter reads a Retry-After header: seconds or a date.
+func retryAfter(header string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(header); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// classify turns an error of the HTTP client into one that the manifest declares.
+func classify(ctx context.Context, err error) error {
+	var redirect *redirectError
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case ctx.Err() != nil:
+		return timeout()
+	case errors.As(err, &redirect):
+		failure := fetchFailed(redirect.reason, redirect.message)
+		failure.Details["retryable"] = false
+		return failure
+	case errors.As(err, &dns):
+		return fetchFailed("dns", "the host name cannot be resolved")
+	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &record):
+		return fetchFailed("tls", "no secure connection to the server: its certificate or protocol is not valid")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fetchFailed("refused", "the server refuses the connection")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fetchFailed("connection_lost", "the server closed the connection before the page was complete")
+	}
+	return fetchFailed("transport", "the page could not be fetched")
+}
