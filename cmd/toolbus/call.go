@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -19,21 +18,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 )
 
-// client connects to the bus; done ends the connection.
+// visit connects to the bus.
+func (g *global) visit() (*app.Guest, error) {
+	guest, err := app.Visit(g.url(), "toolbus-cli")
+	if err != nil {
+		return nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
+	}
+	return guest, nil
+}
+
+// client connects to the bus as a caller; done ends the connection.
 func (g *global) client() (c *bus.Client, done func(), err error) {
-	nc, err := bus.Dial(g.url(), "toolbus-cli")
+	guest, err := g.visit()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
-	}
-	js, err := jetstream.New(nc)
-	if err == nil {
-		c, err = bus.NewClient(nc, bus.ClientOptions{Tenant: g.tenant, Actor: g.actor, Payloads: app.OpenPayloads(js)})
-	}
-	if err != nil {
-		nc.Close()
 		return nil, nil, err
 	}
-	return c, func() { _ = c.Close(); nc.Close() }, nil
+	c, err = guest.Client(bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+	if err != nil {
+		guest.Close()
+		return nil, nil, err
+	}
+	return c, func() { _ = c.Close(); guest.Close() }, nil
 }
 
 type callFlags struct {

@@ -4,81 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
-// node is what the commands that run a part of the bus have in common.
-type node struct {
-	tools     string
-	pool      string
-	slots     int
-	lease     time.Duration
-	skew      time.Duration
-	readyFile string
-	verbose   bool
-}
-
-func (n *node) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&n.tools, "tools", "tools", "folder of tool manifests")
-	f.DurationVar(&n.lease, "lease", 5*time.Second, "how long an executor may be silent before its work is taken over")
-	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
-	f.BoolVarP(&n.verbose, "verbose", "v", false, "log every event, not only problems")
-	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
-	_ = f.MarkHidden("clock-skew") // exists
-}
-
-func (n *node) executorFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&n.slots, "slots", 16, "calls that run at once")
-	cmd.Flags().StringVar(&n.pool, "pool", "default", "pool to work for")
-}
-
-func (n *node) logger(g *global) *slog.Logger {
-	level := slog.LevelWarn
-	if n.verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(g.env.stderr, &slog.HandlerOptions{Level: level}))
-}
-
-func (n *node) options(g *global, url string, connect ...nats.Option) app.Options {
-	return app.Options{URL: url, Lease: n.lease, Skew: n.skew, Logger: n.logger(g), Connect: connect}
-}
-
-// ready tells whoever waits for it where the bus is.
-func (n *node) ready(url string) error {
-	if n.readyFile == "" {
-		return nil
-	}
-	tmp := n.readyFile + ".tmp"
-	if err := os.WriteFile(tmp, []byte(url+"\n"), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, n.readyFile)
-}
-
-func adapters(g *global) (map[tool.Transport]tool.Adapter, error) {
-	p, err := process.New(process.Options{Environ: g.env.environ})
-	if err != nil {
-		return nil, fmt.Errorf("process adapter: %w", err)
-	}
-	return map[tool.Transport]tool.Adapter{tool.TransportProcess: p}, nil
-}
-
 func devCmd(g *global) *cobra.Command {
-	n := &node{}
+	n, p := &cli.Node{}, &cli.Pool{}
 	var state string
 	var port int
 	cmd := &cobra.Command{
@@ -88,13 +27,13 @@ and one executor. All state lives under --state and survives a restart. Stop it 
 		Example: `  toolbus dev
   toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dev(cmd.Context(), g, n, state, port)
+			return dev(cmd.Context(), g, n, p, state, port)
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", defaultState(g.env), "directory for everything that is kept")
 	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	n.flags(cmd)
-	n.executorFlags(cmd)
+	n.Flags(cmd)
+	p.Flags(cmd)
 	return cmd
 }
 
@@ -105,12 +44,12 @@ func defaultState(env *environment) string {
 	return filepath.Join(env.home, ".local", "state", "toolbus")
 }
 
-func dev(ctx context.Context, g *global, n *node, state string, port int) error {
-	registry, err := tool.Load(n.tools)
+func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string, port int) error {
+	registry, err := tool.Load(n.Tools)
 	if err != nil {
 		return err
 	}
-	adapters, err := adapters(g)
+	adapters, err := cli.Adapters(g.env.environ)
 	if err != nil {
 		return err
 	}
@@ -122,46 +61,58 @@ func dev(ctx context.Context, g *global, n *node, state string, port int) error 
 		return err
 	}
 	defer srv.Stop()
+	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
+	if err != nil {
+		return err
+	}
+	defer end()
+	o.Connect = append(o.Connect, srv.InProcess())
+	return serveBoth(ctx, o,
+		app.DispatcherOptions{Registry: registry, Fsync: true, Version: cli.Release},
+		app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots},
+		func() error { return announce(g, n, srv.URL(), registry.Len()) })
+}
 
-	dc, err := app.Connect(ctx, "toolbus-dispatcher", n.options(g, srv.URL(), srv.InProcess()))
+// serveBoth runs a dispatcher and an executor until ctx ends or one of them fails, and calls
+// ready once both serve.
+func serveBoth(ctx context.Context, o app.Options, d app.DispatcherOptions, e app.ExecutorOptions, ready func() error) error {
+	dc, err := app.Connect(ctx, "toolbus-dispatcher", o)
 	if err != nil {
 		return err
 	}
 	defer dc.Close()
-	ec, err := app.Connect(ctx, "toolbus-executor", n.options(g, srv.URL(), srv.InProcess()))
+	ec, err := app.Connect(ctx, "toolbus-executor", o)
 	if err != nil {
 		return err
 	}
 	defer ec.Close()
-	return serveDev(ctx, g, n, srv, dc, ec, registry, adapters)
-}
-
-func serveDev(ctx context.Context, g *global, n *node, srv *natsserver.Server, dc, ec *app.Conn, registry *tool.Registry, adapters map[tool.Transport]tool.Adapter) error {
 	serving := make(chan struct{}, 2)
-	ready := func() { serving <- struct{}{} }
+	d.Ready = func() { serving <- struct{}{} }
+	e.Ready = d.Ready
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return app.RunDispatcher(ctx, dc, d) })
+	group.Go(func() error { return app.RunExecutor(ctx, ec, e) })
 	group.Go(func() error {
-		return app.RunDispatcher(ctx, dc, app.DispatcherOptions{Registry: registry, Fsync: true, Version: "0.1.0", Ready: ready})
-	})
-	group.Go(func() error {
-		return app.RunExecutor(ctx, ec, app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: n.pool, Slots: n.slots, Ready: ready})
-	})
-	group.Go(func() error {
-		for range 2 {
+		for range cap(serving) {
 			select {
 			case <-serving:
 			case <-ctx.Done():
 				return nil
 			}
 		}
-		fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", registry.Len(), srv.URL())
-		if srv.URL() != devURL {
-			fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", srv.URL())
-		}
-		return n.ready(srv.URL())
+		return ready()
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// announce says that the bus is there, and where.
+func announce(g *global, n *cli.Node, url string, tools int) error {
+	fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools, url)
+	if url != devURL {
+		fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
+	}
+	return n.Ready(url)
 }

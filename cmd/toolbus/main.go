@@ -3,17 +3,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
@@ -102,7 +103,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream
   toolbus why <reference that call printed>`,
 		SilenceUsage: true, SilenceErrors: true,
-		Version: version(),
+		Version: cli.Version(),
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
@@ -121,31 +122,20 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 
 func commands(g *global) []*cobra.Command {
 	return []*cobra.Command{
-		devCmd(g), dispatcherCmd(g), executorCmd(g), natsCmd(g),
+		demoCmd(g), devCmd(g), dispatcherCmd(g), executorCmd(g), natsCmd(g),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
-		auditCmd(g), deadCmd(g), doctorCmd(g), versionCmd(g),
+		auditCmd(g), deadCmd(g), doctorCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 
 // devURL is where `toolbus dev` listens unless told otherwise.
-const devURL = "nats://127.0.0.1:4280"
+const devURL = cli.DefaultURL
 
-func (g *global) url() string {
-	for _, u := range []string{g.server, g.env.url} {
-		if u != "" {
-			return u
-		}
-	}
-	return devURL
-}
+func (g *global) url() string { return cmp.Or(g.server, g.env.url, devURL) }
 
-// version is the module's version as the build recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "0.1.0-dev"
-	}
-	return info.Main.Version
+// surroundings are those of the commands that package cli has.
+func (g *global) surroundings() cli.Env {
+	return cli.Env{Stdout: g.env.stdout, Stderr: g.env.stderr, Environ: g.env.environ, URL: g.env.url}
 }
 
 func versionCmd(g *global) *cobra.Command {
@@ -153,9 +143,9 @@ func versionCmd(g *global) *cobra.Command {
 		Use: "version", Short: "Print the version", GroupID: "operate", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g.json {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version()})
+				return printJSON(cmd.OutOrStdout(), map[string]string{"version": cli.Version()})
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "toolbus", version())
+			fmt.Fprintln(cmd.OutOrStdout(), "toolbus", cli.Version())
 			return nil
 		},
 	}

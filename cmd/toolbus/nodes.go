@@ -1,91 +1,26 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 func dispatcherCmd(g *global) *cobra.Command {
-	n := &node{}
-	var fsync bool
-	cmd := &cobra.Command{
-		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", GroupID: "run", Args: noArgs,
-		Example: "  toolbus dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dispatch(cmd.Context(), g, n, fsync)
-		},
-	}
-	n.flags(cmd)
-	cmd.Flags().BoolVar(&fsync, "fsync", false, "the server runs with sync_interval: always, so side-effectful tools may be called")
+	return subcommand(cli.Dispatcher(g.surroundings(), g.url))
+}
+
+func executorCmd(g *global) *cobra.Command { return subcommand(cli.Executor(g.surroundings(), g.url)) }
+
+// subcommand fits a command that is a program of its own into this one.
+func subcommand(cmd *cobra.Command) *cobra.Command {
+	cmd.GroupID, cmd.Args = "run", noArgs
+	cmd.Example = strings.Replace(cmd.Example, cmd.Name(), "toolbus "+cmd.Name(), 1)
 	return cmd
-}
-
-func dispatch(ctx context.Context, g *global, n *node, fsync bool) error {
-	registry, err := tool.Load(n.tools)
-	if err != nil {
-		return err
-	}
-	c, err := app.Connect(ctx, "toolbus-dispatcher", n.options(g, g.url()))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var failed error
-	err = app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Fsync: fsync, Version: "0.1.0", Ready: func() {
-		failed = n.ready(g.url())
-		fmt.Fprintf(g.env.stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), g.url())
-	}})
-	if err == nil {
-		err = failed
-	}
-	return err
-}
-
-func executorCmd(g *global) *cobra.Command {
-	n := &node{}
-	cmd := &cobra.Command{
-		Use: "executor", Short: "Run an executor against a NATS server", GroupID: "run", Args: noArgs,
-		Example: "  toolbus executor --server nats://bus:4222 --tools /etc/toolbus/tools --pool default --slots 32",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return execute(cmd.Context(), g, n)
-		},
-	}
-	n.flags(cmd)
-	n.executorFlags(cmd)
-	return cmd
-}
-
-func execute(ctx context.Context, g *global, n *node) error {
-	registry, err := tool.Load(n.tools)
-	if err != nil {
-		return err
-	}
-	adapters, err := adapters(g)
-	if err != nil {
-		return err
-	}
-	c, err := app.Connect(ctx, "toolbus-executor", n.options(g, g.url()))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var failed error
-	err = app.RunExecutor(ctx, c, app.ExecutorOptions{
-		Registry: registry, Adapters: adapters, Pool: n.pool, Slots: n.slots, Ready: func() {
-			failed = n.ready(g.url())
-			fmt.Fprintf(g.env.stdout, "executor %s works for pool %s at %s\n", c.Instance, n.pool, g.url())
-		},
-	})
-	if err == nil {
-		err = failed
-	}
-	return err
 }
 
 // natsCmd runs only the server; chaos and bench use it as a process of its own.
@@ -103,7 +38,7 @@ func natsCmd(g *global) *cobra.Command {
 			}
 			defer srv.Stop()
 			fmt.Fprintln(g.env.stdout, "nats is serving at", srv.URL())
-			if err := (&node{readyFile: readyFile}).ready(srv.URL()); err != nil {
+			if err := cli.WriteReady(readyFile, srv.URL()); err != nil {
 				return err
 			}
 			<-cmd.Context().Done()

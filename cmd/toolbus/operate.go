@@ -10,8 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/audit"
@@ -19,20 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
-
-// operator connects with JetStream access, as auditors and operators have it.
-func (g *global) operator() (*nats.Conn, jetstream.JetStream, error) {
-	nc, err := bus.Dial(g.url(), "toolbus-operator")
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, err
-	}
-	return nc, js, nil
-}
 
 func auditCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"}
@@ -107,13 +91,13 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
-	nc, js, err := g.operator()
+	guest, err := g.visit()
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer guest.Close()
 	header := !g.json
-	for r, err := range bus.ReplayAudit(ctx, js, filter) {
+	for r, err := range bus.ReplayAudit(ctx, guest.JS, filter) {
 		if err != nil {
 			return err
 		}
@@ -174,12 +158,12 @@ func deadCmd(g *global) *cobra.Command {
 }
 
 func listDead(ctx context.Context, g *global) error {
-	nc, js, err := g.operator()
+	guest, err := g.visit()
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	letters, err := bus.DeadLetters(ctx, js)
+	defer guest.Close()
+	letters, err := bus.DeadLetters(ctx, guest.JS)
 	if err != nil {
 		return err
 	}
@@ -199,12 +183,12 @@ func withDead(ctx context.Context, g *global, n string, do func(bus.DeadLetter) 
 	if _, err := fmt.Sscanf(n, "%d", &seq); err != nil {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
 	}
-	nc, js, err := g.operator()
+	guest, err := g.visit()
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	d, err := bus.DeadLetterAt(ctx, js, seq)
+	defer guest.Close()
+	d, err := bus.DeadLetterAt(ctx, guest.JS, seq)
 	if err != nil {
 		return err
 	}

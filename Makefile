@@ -1,0 +1,75 @@
+# The commands of this repository; `make help` says what each is for.
+
+GO    ?= go
+# The shipped tools, and where the model is: a search that needs no race detector.
+TOOLS := $(patsubst %/main.go,%,$(wildcard tools/*/main.go))
+MODEL := ./test/model/...
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check check-long bench chaos fuzz build \
+	format vet lint tidy model race chaos-short fuzz-short
+
+help: ## say what each command does
+	@echo "Toolbus: make COMMAND"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '  %-11s %s\n' "$$name" "$$text"; done
+	@echo
+	@echo "Needed: Go 1.26, a C compiler (for the race detector), and once the Go module proxy."
+
+build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/
+	$(GO) build -o bin/ ./cmd/...
+	@for dir in $(TOOLS); do \
+		program=$$(basename "$$dir" | sed 's/_2e/-/g'); \
+		echo "$(GO) build -o $$dir/$$program ./$$dir"; \
+		$(GO) build -o "$$dir/$$program" "./$$dir"; \
+	done
+
+run: build ## build everything and show it at work: bin/toolbus demo (about five seconds)
+	bin/toolbus demo
+
+test: check ## run what CI runs, all of it
+
+check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 5 s each, chaos 2 x 30 s, model, tests with coverage floors
+
+check-long: build ## one hour of chaos and the large model; before a release
+	bin/toolbus chaos --seed 1 --duration 1h
+	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
+
+bench: build ## measure beside the leanest hand-rolled pipeline on the same server
+	bin/toolbus bench
+
+chaos: build ## five minutes of faults against a bus of its own, a new seed each time
+	bin/toolbus chaos --seed "$$(date +%s)" --duration 5m
+
+fuzz: ## run every fuzz target for a minute
+	.ci/fuzz 60s
+
+# The parts of check, in the order of their cost. The tests are last, so that what CI prints ends
+# with the lines of the test runner.
+
+format:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(GO) tool staticcheck ./...
+
+tidy:
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+fuzz-short:
+	.ci/fuzz 5s
+
+chaos-short: build
+	bin/toolbus chaos --seed 1 --duration 30s
+	bin/toolbus chaos --seed 2 --duration 30s
+
+model:
+	$(GO) test $(MODEL)
+
+race:
+	.ci/race

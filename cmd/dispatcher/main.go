@@ -1,0 +1,20 @@
+// Command dispatcher is the production process of a Toolbus dispatcher; see package internal/app for what
+// it does. `toolbus dispatcher` is the same.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
+	code := cli.Run(ctx, env, cli.Dispatcher, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

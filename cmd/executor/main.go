@@ -1,0 +1,22 @@
+// Command executor is the production process of a Toolbus executor; see package internal/app for what
+// it does. `toolbus executor` is the same.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+func main() {
+	process.RunIfSupervisor()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
+	code := cli.Run(ctx, env, cli.Executor, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

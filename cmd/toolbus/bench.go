@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/bench"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+func benchCmd(g *global) *cobra.Command {
+	var o bench.Options
+	var cpu, mem string
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure Toolbus beside the leanest hand-rolled pipeline", GroupID: "operate", Args: noArgs,
+		Long: `Runs the full path of a call and the leanest hand-rolled pipeline for the same durability on the same
+server, in alternating rounds, and prints throughput, latency, CPU, allocations, durable writes and
+messages per call with their ratios, and whether the targets are met. Needs no running bus.`,
+		Example: `  toolbus bench --quick
+  toolbus bench --server-mode process --sync default --callers 16,128 --size 256
+  toolbus bench --scenario drain`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Check(); err != nil {
+				return usagef("%v", err)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find the toolbus command: %w", err)
+			}
+			o.Self, o.Progress = self, g.env.stderr
+			return profiled(cpu, mem, func() error {
+				report, err := bench.Run(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				if g.json {
+					return printJSON(g.env.stdout, report)
+				}
+				return report.Write(g.env.stdout)
+			})
+		},
+	}
+	benchFlags(cmd, &o)
+	f := cmd.Flags()
+	f.StringVar(&cpu, "cpuprofile", "", "write a CPU profile of this process to a file")
+	f.StringVar(&mem, "memprofile", "", "write an allocation profile of this process to a file")
+	cmd.AddCommand(benchNodeCmd(g))
+	return cmd
+}
+
+func benchFlags(cmd *cobra.Command, o *bench.Options) {
+	f := cmd.Flags()
+	f.IntSliceVar(&o.Callers, "callers", []int{1, 16, 128}, "callers of the closed loop")
+	f.IntSliceVar(&o.Sizes, "size", []int{256, 64 << 10}, "bytes of input")
+	f.DurationVar(&o.Duration, "duration", 5*time.Second, "length of one round")
+	f.IntVar(&o.Rounds, "rounds", 3, "pairs of rounds per row")
+	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
+	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
+	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
+	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream or all")
+	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
+	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
+	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of the raw pipeline")
+	f.StringVar(&o.Side, "side", bench.Both, "measure only one side, to profile it: raw, toolbus or both")
+	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
+}
+
+// profiled runs f and writes the profiles that were asked for.
+func profiled(cpu, mem string, f func() error) error {
+	if cpu != "" {
+		out, err := os.Create(cpu)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		if err := pprof.StartCPUProfile(out); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if err := f(); err != nil || mem == "" {
+		return err
+	}
+	out, err := os.Create(mem)
+	if err != nil {
+		return err
+	}
+	runtime.GC() // the profile is as of the last collection
+	return errors.Join(pprof.Lookup("allocs").WriteTo(out, 0), out.Close())
+}
+
+// benchNodeCmd is what a drain runs as processes of their own.
+func benchNodeCmd(g *global) *cobra.Command {
+	var tools, readyFile string
+	var slots int
+	cmd := &cobra.Command{
+		Use: "node dispatcher|executor", Short: "Run one half of the product with the benchmark's tools", Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := argCount(args, 1, 1, "a role"); err != nil {
+				return err
+			}
+			var failed error
+			err := bench.Node(cmd.Context(), args[0], g.url(), tools, slots, func() { failed = cli.WriteReady(readyFile, g.url()) })
+			return errors.Join(err, failed)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&tools, "tools", "tools", "folder of tool manifests")
+	f.StringVar(&readyFile, "ready-file", "", "file to write the bus URL to once it serves")
+	f.IntVar(&slots, "slots", 16, "calls that run at once")
+	return cmd
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/demo"
+)
+
+func demoCmd(g *global) *cobra.Command {
+	o := demo.Options{Environ: g.env.environ, Version: cli.Release}
+	cmd := &cobra.Command{
+		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run", Args: noArgs,
+		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small
+web site, makes eight calls that go well and badly, and prints what became of each, with the audit
+record of one. Exits with 0 only if everything came out as it should. Needs neither a running bus
+nor a network, but the shipped tools, built: make build.`,
+		Example: "  toolbus demo\n  toolbus demo --tools ./tools --json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), g, o) },
+	}
+	cmd.Flags().StringVar(&o.Tools, "tools", "tools", "folder of the shipped tools")
+	cmd.AddCommand(demoToolCmd(g))
+	return cmd
+}
+
+func runDemo(ctx context.Context, g *global, o demo.Options) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the toolbus command: %w", err)
+	}
+	o.Self = self
+	table := &demo.Table{Out: g.env.stdout, Terminal: g.env.terminal}
+	if !g.json {
+		o.Show = table
+	}
+	report, err := demo.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		err = printJSON(g.env.stdout, report)
+	} else {
+		table.Summary(report)
+	}
+	if err == nil && !report.OK {
+		err = exitError(1)
+	}
+	return err
+}
+
+// demoToolCmd is the program of the demo's own tool.
+func demoToolCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "tool [child]", Short: "Be the demo's own tool", Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == demo.Child {
+				demo.Sleep(context.WithoutCancel(cmd.Context()), time.Hour)
+				return nil
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			p := demo.Program{Self: self, Environ: g.env.environ, Stdin: g.env.stdin, Stdout: g.env.stdout}
+			return p.Run(cmd.Context())
+		},
+	}
+}

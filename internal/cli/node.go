@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/telemetry"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+// DefaultURL is where `toolbus dev` listens, and where everybody looks, unless told otherwise.
+const DefaultURL = "nats://127.0.0.1:4280"
+
+// Env is what a command knows of its surroundings.
+type Env struct {
+	Stdout, Stderr io.Writer
+	Environ        []string // from which manifests pick, by name
+	URL            string   // TOOLBUS_URL
+}
+
+// Node is the flags that all processes have which serve a part of the bus.
+type Node struct {
+	Tools string // folder of tool manifests
+
+	lease     time.Duration
+	skew      time.Duration
+	readyFile string
+	otlp      string
+	verbose   bool
+}
+
+// Flags adds the flags to cmd.
+func (n *Node) Flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&n.Tools, "tools", "tools", "folder of tool manifests")
+	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
+	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
+	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces")
+	f.BoolVarP(&n.verbose, "verbose", "v", false, "log every event, not only problems")
+	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
+	_ = f.MarkHidden("clock-skew") // exists
+}
+
+// Options are how the process connects to the bus at url; it logs to stderr. end is to be called
+// when it has ended: it sends the traces that are left.
+func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
+	level := slog.LevelWarn
+	if n.verbose {
+		level = slog.LevelDebug
+	}
+	o = app.Options{
+		URL: url, Lease: n.lease, Skew: n.skew,
+		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+	}
+	if n.otlp == "" {
+		return o, func() {}, nil
+	}
+	tracer, err := telemetry.Open(ctx, service, n.otlp)
+	if err != nil {
+		return o, nil, err
+	}
+	o.Trace = app.Tracer{Admit: tracer.Admit, Run: tracer.Run}
+	return o, func() {
+		if err := tracer.Close(ctx); err != nil {
+			o.Logger.Warn("traces not sent", "err", err)
+		}
+	}, nil
+}
+
+// Ready tells whoever waits for it that the bus at url is being served.
+func (n *Node) Ready(url string) error { return WriteReady(n.readyFile, url) }
+
+// WriteReady writes url to file, all at once; no file means that nobody waits.
+func WriteReady(file, url string) error {
+	if file == "" {
+		return nil
+	}
+	tmp := file + ".tmp"
+	if err := os.WriteFile(tmp, []byte(url+"\n"), 0o644); err != nil {
+		return fmt.Errorf("ready file: %w", err)
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		return fmt.Errorf("ready file: %w", err)
+	}
+	return nil
+}
+
+// Pool is the flags of a process that runs tools.
+type Pool struct {
+	Name  string
+	Slots int
+}
+
+// defaultSlots is that of app.ExecutorOptions.
+const defaultSlots = 16
+
+// Flags adds the flags to cmd.
+func (p *Pool) Flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.Name, "pool", tool.DefaultPool, "pool to work for")
+	cmd.Flags().IntVar(&p.Slots, "slots", defaultSlots, "calls that run at once")
+}
+
+// Adapters returns the adapters that run tools, which may be given variables of environ.
+func Adapters(environ []string) (map[tool.Transport]tool.Adapter, error) {
+	p, err := process.New(process.Options{Environ: environ})
+	if err != nil {
+		return nil, fmt.Errorf("process adapter: %w", err)
+	}
+	return map[tool.Transport]tool.Adapter{tool.TransportProcess: p}, nil
+}
+
+// Release is the version of the product, as services are discovered by it.
+const Release = "0.1.0"
+
+// Version is the version of this build: the module's as the build recorded it, if it did.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return Release + "-dev"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// Dispatcher returns the command that runs a dispatcher against the bus at url().
+func Dispatcher(env Env, url func() string) *cobra.Command {
+	n := &Node{}
+	var fsync bool
+	cmd := &cobra.Command{
+		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: noArgs,
+		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
+projects the audit record. Any number may run side by side. SIGTERM stops the intake, answers what
+is in hand and ends.`,
+		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dispatch(cmd.Context(), env, n, url(), fsync)
+		},
+	}
+	n.Flags(cmd)
+	cmd.Flags().BoolVar(&fsync, "fsync", false, "the server runs with sync_interval: always, so side-effectful tools may be called")
+	return cmd
+}
+
+func dispatch(ctx context.Context, env Env, n *Node, url string, fsync bool) error {
+	registry, err := tool.Load(n.Tools)
+	if err != nil {
+		return err
+	}
+	o, end, err := n.Options(ctx, "toolbus-dispatcher", url, env.Stderr)
+	if err != nil {
+		return err
+	}
+	defer end()
+	c, err := app.Connect(ctx, "toolbus-dispatcher", o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var failed error
+	err = app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Fsync: fsync, Version: Release, Ready: func() {
+		failed = n.Ready(url)
+		fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), url)
+	}})
+	return errors.Join(err, failed)
+}
+
+// Executor returns the command that runs an executor against the bus at url().
+func Executor(env Env, url func() string) *cobra.Command {
+	n, p := &Node{}, &Pool{}
+	cmd := &cobra.Command{
+		Use: "executor", Short: "Run an executor against a NATS server", Args: noArgs,
+		Long: `Runs an executor: it pulls admitted calls of its pool, never more than it has free slots, and runs
+their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
+after ten seconds, are handed back.`,
+		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --pool default --slots 32",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return execute(cmd.Context(), env, n, p, url())
+		},
+	}
+	n.Flags(cmd)
+	p.Flags(cmd)
+	return cmd
+}
+
+func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
+	registry, err := tool.Load(n.Tools)
+	if err != nil {
+		return err
+	}
+	adapters, err := Adapters(env.Environ)
+	if err != nil {
+		return err
+	}
+	o, end, err := n.Options(ctx, "toolbus-executor", url, env.Stderr)
+	if err != nil {
+		return err
+	}
+	defer end()
+	c, err := app.Connect(ctx, "toolbus-executor", o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var failed error
+	err = app.RunExecutor(ctx, c, app.ExecutorOptions{
+		Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
+			failed = n.Ready(url)
+			fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, url)
+		},
+	})
+	return errors.Join(err, failed)
+}
+
+// errUsage marks a command line that cannot be run.
+var errUsage = errors.New("usage")
+
+// Exit codes of a program of its own.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Run runs a command as a program of its own, with a flag for the bus, and returns its exit code.
+func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.Command, args []string) int {
+	var server string
+	cmd := command(env, func() string { return cmp.Or(server, env.URL, DefaultURL) })
+	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+DefaultURL+")")
+	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	cmd.SetArgs(args)
+	cmd.SetOut(env.Stdout)
+	cmd.SetErr(env.Stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(env.Stderr, "%s: %v\n", cmd.Name(), err)
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%w: expected no arguments, got %d", errUsage, len(args))
+	}
+	return nil
+}

@@ -1,0 +1,334 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// scene is one line of the demo. play returns an error when it did not go as it should.
+type scene struct {
+	title string
+	play  func(context.Context, *stage) (told, error)
+}
+
+// told is what a scene has to say.
+type told struct {
+	outcome  string
+	happened string
+	notes    []string
+}
+
+func (t *told) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// scenes are the lines, in order; replay needs the call of joined, and trail that of takeover.
+func scenes() []scene {
+	return []scene{
+		{"a page is fetched", fetched},
+		{"a transcript streams", streamed},
+		{"a duplicate joins", joined},
+		{"a repeat is replayed", replayed},
+		{"bad input is refused", refused},
+		{"a deadline kills a tree", killed},
+		{"an executor is killed", takenOver},
+		{"a call is cancelled", cancelled},
+	}
+}
+
+// fetched: the shipped web.fetch reads an article from the local site.
+func fetched(ctx context.Context, s *stage) (t told, err error) {
+	r, err := s.callers[ada].Call(ctx, bus.Call{Tool: fetchTool, Input: input(map[string]any{"url": s.site.url()})})
+	if err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	var page struct {
+		Title string `json:"title"`
+		Text  string `json:"clean_text"`
+	}
+	if err := decode(r, &page); err != nil {
+		return t, err
+	}
+	t.happened = fmt.Sprintf("%q: %d words out of %d kB of HTML", page.Title, len(strings.Fields(page.Text)), len(article)>>10)
+	return t, errors.Join(
+		should(strings.Contains(page.Text, articleSays), "the text of the article"),
+		should(!strings.Contains(page.Text, articleChaff), "nothing but the text of the article"))
+}
+
+// streamed: the shipped transcript.clean reports while it works.
+func streamed(ctx context.Context, s *stage) (t told, err error) {
+	text := captions()
+	var reports, paragraphs int
+	var first time.Duration
+	began := time.Now()
+	r, err := s.callers[ada].Call(ctx, bus.Call{
+		Tool: cleanTool, Input: input(map[string]any{"text": text}),
+		Chunk: func(c envelope.Chunk) error {
+			switch {
+			case reports+paragraphs == 0:
+				first = time.Since(began)
+			case c.Kind == envelope.ChunkProgress:
+				s.Show.Status(fmt.Sprintf("a transcript streams: %s", c.Data))
+			}
+			if c.Kind == envelope.ChunkProgress {
+				reports++
+				return nil
+			}
+			paragraphs++
+			return nil
+		},
+	})
+	if err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	var clean struct {
+		Text string `json:"clean_text"`
+	}
+	if err := decode(r, &clean); err != nil {
+		return t, err
+	}
+	t.happened = fmt.Sprintf("%d kB of captions became %d kB of text", len(text)>>10, len(clean.Text)>>10)
+	t.note("%d paragraphs and %d progress reports came while it ran, the first after %d ms", paragraphs, reports, first.Milliseconds())
+	return t, errors.Join(
+		should(reports > 0, "reports of progress"), should(paragraphs > 1, "paragraphs while it runs"),
+		should(!strings.Contains(clean.Text, "-->"), "text without timings"))
+}
+
+// joined: two agents ask for the same with one key; it runs once and both get the one outcome.
+func joined(ctx context.Context, s *stage) (t told, err error) {
+	call := bus.Call{
+		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 600}),
+		Key: "demo-duplicate-" + s.site.base, KeyScope: envelope.ScopeGlobal,
+	}
+	s.memory.duplicate = call
+	accepted := make(chan struct{})
+	call.Accepted = func(envelope.Accepted) { close(accepted) }
+	var first *envelope.Response
+	var failed error
+	var wg sync.WaitGroup
+	wg.Go(func() { first, failed = s.callers[ada].Call(ctx, call) })
+	select {
+	case <-accepted:
+	case <-ctx.Done():
+	}
+	var joined bool
+	call.Accepted = func(a envelope.Accepted) { joined = a.Joined }
+	second, err := s.callers[bob].Call(ctx, call)
+	wg.Wait()
+	if err := errors.Join(failed, err); err != nil {
+		return t, err
+	}
+	t.outcome = outcome(first) + ", twice"
+	var one, other napped
+	if err := errors.Join(decode(first, &one), decode(second, &other)); err != nil {
+		return t, err
+	}
+	s.memory.run = one.Run
+	t.happened = "ada and bob used one key: one execution, one outcome for both"
+	t.note("both were told run %s of executor %s, fence %d", one.Run[:8], one.Executor, first.Provenance.Fence)
+	return t, errors.Join(should(joined, "bob joined"), should(one == other, "the same run for both, not %v and %v", one, other))
+}
+
+// replayed: the same call again, after it has ended, is answered from the log.
+func replayed(ctx context.Context, s *stage) (t told, err error) {
+	r, err := s.callers[bob].Call(ctx, s.memory.duplicate)
+	if err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	var again napped
+	if err := decode(r, &again); err != nil {
+		return t, err
+	}
+	t.happened = "the same key a third time: the stored outcome, nothing ran"
+	return t, errors.Join(
+		should(r.Provenance.Replayed, "an outcome marked as replayed"),
+		should(again.Run == s.memory.run, "run %s, not %s", s.memory.run, again.Run))
+}
+
+// refused: the caller is told everything that is wrong at once.
+func refused(ctx context.Context, s *stage) (t told, err error) {
+	r, err := s.callers[ada].Call(ctx, bus.Call{
+		Tool: fetchTool, Input: input(map[string]any{"urls": []string{"a", "b"}, "include_raw_html": "yes"}),
+	})
+	if err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	if r.Error == nil {
+		return t, should(false, "a refusal")
+	}
+	for _, v := range r.Error.Details.Violations {
+		t.note("%s: %s", v.Pointer, v.Message)
+	}
+	t.happened = fmt.Sprintf("%d violations at once, before anything was sent", len(t.notes))
+	return t, errors.Join(
+		should(r.Status == envelope.InvalidRequest, "an invalid_request"), should(len(t.notes) == 3, "three violations"))
+}
+
+// busy is what a loaded machine is forgiven beyond the 100 ms that are promised.
+const busy = 200 * time.Millisecond
+
+// killed: a tool that left a child in another session and will not end is ended, all of it.
+func killed(ctx context.Context, s *stage) (t told, err error) {
+	var at started
+	const timeout = 900 * time.Millisecond
+	began := time.Now()
+	r, err := s.callers[ada].Call(ctx, bus.Call{
+		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout, Key: "demo-deadline-" + s.site.base,
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		Chunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
+	})
+	if err != nil {
+		return t, err
+	}
+	late := time.Since(began) - timeout
+	t.outcome = outcome(r)
+	left := survivors(ctx, at.PIDs)
+	t.happened = fmt.Sprintf("deadline %s: the tool and its child in a session of its own are gone", timeout)
+	t.note("processes %v on executor %s: none left; the answer came %d ms after the deadline", at.PIDs, at.Executor, late.Milliseconds())
+	return t, errors.Join(
+		should(late < 100*time.Millisecond+busy, "an answer within 100 ms of the deadline, not %s", late),
+		should(code(r) == envelope.CodeTimeout, "a timeout"),
+		should(len(at.PIDs) == 2, "two processes, not %v", at.PIDs), should(len(left) == 0, "no process left, not %v", left))
+}
+
+// takenOver: an executor gets SIGKILL while it runs a call; the other one brings the call home.
+func takenOver(ctx context.Context, s *stage) (t told, err error) {
+	var runs []started
+	var fences []uint64
+	r, err := s.callers[ada].Call(ctx, bus.Call{
+		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 700}), Key: "demo-takeover-" + s.site.base,
+		Accepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
+		Chunk: func(c envelope.Chunk) error {
+			var at started
+			if err := json.Unmarshal(c.Data, &at); err != nil {
+				return err
+			}
+			runs, fences = append(runs, at), append(fences, c.Fence)
+			if len(runs) == 1 {
+				s.executors[at.Executor].kill()
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	var end napped
+	if err := decode(r, &end); err != nil {
+		return t, err
+	}
+	if len(runs) != 2 {
+		return t, should(false, "two runs, not %d", len(runs))
+	}
+	left := survivors(ctx, runs[0].PIDs)
+	t.happened = fmt.Sprintf("executor %s got SIGKILL in mid-call; executor %s ran it again", runs[0].Executor, end.Executor)
+	t.note("still attempt %d; fence %d became %d, so nothing of the first run can count; its tool is gone too", r.Provenance.Attempt, fences[0], fences[1])
+	return t, errors.Join(
+		should(end.Executor != runs[0].Executor, "another executor"), should(r.Provenance.Attempt == 1, "one attempt"),
+		should(fences[1] > fences[0], "a higher fence"), should(len(left) == 0, "no process of the first run, not %v", left))
+}
+
+// cancelled: a running call is cancelled, and the caller is told that it was running.
+func cancelled(ctx context.Context, s *stage) (t told, err error) {
+	var ref string
+	var at started
+	running := make(chan struct{})
+	var r *envelope.Response
+	var failed error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r, failed = s.callers[ada].Call(ctx, bus.Call{
+			Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 60_000}), Key: "demo-cancel-" + s.site.base,
+			Accepted: func(a envelope.Accepted) { ref = a.Ref },
+			Chunk: func(c envelope.Chunk) error {
+				defer close(running)
+				return json.Unmarshal(c.Data, &at)
+			},
+		})
+	})
+	select {
+	case <-running:
+	case <-ctx.Done():
+	}
+	answer, err := s.callers[ada].Cancel(ctx, bus.CallQuery{Ref: ref})
+	wg.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return t, err
+	}
+	t.outcome = outcome(r)
+	left := survivors(ctx, at.PIDs)
+	t.happened = fmt.Sprintf("it was %s; its process is gone", answer.Told)
+	why, err := s.callers[ada].Why(ctx, bus.CallQuery{Ref: ref})
+	t.note("why: %s", why)
+	return t, errors.Join(err,
+		should(answer.Told == "running", "told that it was running, not %q", answer.Told),
+		should(code(r) == envelope.CodeCancelled, "a cancellation"), should(len(left) == 0, "no process left, not %v", left))
+}
+
+// input encodes the input of a call.
+func input(v map[string]any) jsontext.Value {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // unreachable: strings, numbers and lists of them
+	}
+	return raw
+}
+
+// decode reads the output of a success.
+func decode(r *envelope.Response, into any) error {
+	if r.Status != envelope.Success {
+		return fmt.Errorf("should be: success, not %s", r.Error)
+	}
+	return json.Unmarshal(r.Output, into)
+}
+
+// outcome says in a few words how a call ended.
+func outcome(r *envelope.Response) string {
+	text := string(r.Status)
+	if r.Error != nil {
+		text += " " + string(r.Error.Code)
+	}
+	if r.Provenance.Replayed {
+		text += ", replayed"
+	}
+	return text
+}
+
+func code(r *envelope.Response) envelope.Code {
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Code
+}
+
+// survivors waits a moment for processes to go and returns those that did not. The outcome of a
+// call may be told, by a guardian, while its executor is still killing.
+func survivors(ctx context.Context, pids []int) (left []int) {
+	for range 200 {
+		left = nil
+		for _, pid := range pids {
+			if !gone(pid) {
+				left = append(left, pid)
+			}
+		}
+		if len(left) == 0 || !Sleep(ctx, 10*time.Millisecond) {
+			break
+		}
+	}
+	return left
+}

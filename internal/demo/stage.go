@@ -1,0 +1,164 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// lease is short, so that the work of the killed executor is soon given to the other.
+const lease = 2 * time.Second
+
+// The callers.
+const (
+	ada = "agent://ada"
+	bob = "agent://bob"
+)
+
+// stage is the bus that the scenes play on.
+type stage struct {
+	Options
+	dir       string
+	url       string
+	site      *site
+	guest     *app.Guest
+	callers   map[string]*bus.Client
+	executors map[string]*child
+	memory    memory
+	cleanup   []func() // undone last in, first out
+}
+
+// memory is what later scenes need of earlier ones.
+type memory struct {
+	duplicate bus.Call // the call that two made
+	run       string   // its one execution
+	moved     string   // reference of the call whose executor was killed
+}
+
+func (s *stage) onClose(f func()) { s.cleanup = append(s.cleanup, f) }
+
+func (s *stage) close() {
+	for _, f := range slices.Backward(s.cleanup) {
+		f()
+	}
+}
+
+// open builds everything; what it built before an error is taken down again.
+func open(ctx context.Context, o Options) (*stage, error) {
+	s := &stage{Options: o, callers: map[string]*bus.Client{}, executors: map[string]*child{}}
+	for _, build := range []func(context.Context) error{s.makeFolder, s.serveSite, s.serveBus, s.dispatch, s.execute, s.connect} {
+		if err := build(ctx); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *stage) makeFolder(context.Context) error {
+	dir, err := os.MkdirTemp("", "toolbus-demo-")
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	s.onClose(func() { _ = os.RemoveAll(dir) }) // the system clears its temporary folder otherwise
+	return layTools(s.toolsDir(), s.Tools, s.Self)
+}
+
+func (s *stage) toolsDir() string { return filepath.Join(s.dir, "tools") }
+
+func (s *stage) serveSite(context.Context) (err error) {
+	if s.site, err = startSite(); err == nil {
+		s.onClose(s.site.close)
+	}
+	return err
+}
+
+// serveBus starts the server: as careful as in production, it syncs before it acknowledges.
+func (s *stage) serveBus(context.Context) error {
+	srv, err := natsserver.Start(natsserver.Options{StoreDir: filepath.Join(s.dir, "nats"), SyncAlways: true})
+	if err != nil {
+		return err
+	}
+	s.url = srv.URL()
+	s.onClose(srv.Stop)
+	return nil
+}
+
+// dispatch runs the dispatcher in this process.
+func (s *stage) dispatch(ctx context.Context) error {
+	registry, err := tool.Load(s.toolsDir())
+	if err != nil {
+		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
+	}
+	c, err := app.Connect(ctx, "toolbus-dispatcher", app.Options{URL: s.url, Lease: lease})
+	if err != nil {
+		return err
+	}
+	s.onClose(c.Close)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { // waited for when the stage is closed
+		ended <- app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			Registry: registry, Fsync: true, Version: s.Version, Ready: func() { close(ready) },
+		})
+	}()
+	select {
+	case <-ready:
+		s.onClose(func() { stop(); <-ended })
+		return nil
+	case err := <-ended:
+		stop()
+		return errors.Join(errors.New("the dispatcher did not start"), err)
+	}
+}
+
+// execute starts two executors, each a process of its own.
+func (s *stage) execute(ctx context.Context) error {
+	for _, name := range []string{"1", "2"} {
+		e, err := s.startExecutor(ctx, name)
+		if err != nil {
+			return err
+		}
+		s.executors[name] = e
+		s.onClose(e.stop)
+	}
+	for _, e := range s.executors {
+		if err := e.ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) startExecutor(ctx context.Context, name string) (*child, error) {
+	environ := append(slices.Clone(s.Environ), executorVariable+"="+name)
+	return startChild(ctx, s.Self, environ, "executor", "--server", s.url, "--tools", s.toolsDir(), "--lease", lease.String(), "--slots", "4")
+}
+
+func (s *stage) connect(context.Context) error {
+	guest, err := app.Visit(s.url, "toolbus-demo")
+	if err != nil {
+		return err
+	}
+	s.guest = guest
+	s.onClose(guest.Close)
+	for _, actor := range []string{ada, bob} {
+		c, err := guest.Client(bus.ClientOptions{Actor: actor})
+		if err != nil {
+			return err
+		}
+		s.onClose(func() { _ = c.Close() }) // its connection goes next
+		s.callers[actor] = c
+	}
+	return nil
+}

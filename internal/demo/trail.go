@@ -1,0 +1,30 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+)
+
+// trail reads the audit record of the call whose executor was killed, up to its end.
+func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
+	if s.memory.moved == "" {
+		return nil, nil // its scene went wrong, and the report says so
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var records []audit.Record
+	for r, err := range bus.ReplayAudit(ctx, s.guest.JS, bus.AuditFilter{Call: s.memory.moved, Follow: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("audit record: %w", err)
+		}
+		records = append(records, r)
+		if r.Status != "" {
+			break
+		}
+	}
+	return records, nil
+}

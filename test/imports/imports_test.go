@@ -1,0 +1,235 @@
+package imports_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const module = "github.com/seed-018f16cc/toolbus/"
+
+// layer is a row of the table: what these packages may import of this module. A name that ends
+// in /... stands for everything below it too, and "*" for every package of the rows above.
+type layer struct {
+	packages string
+	may      string
+}
+
+// layers is the architecture (docs/architecture.md), leaves first. A package that is in no row
+// fails the test: whoever adds one says where it belongs.
+var layers = []layer{
+	// What travels, and where.
+	{"envelope", ""},
+	{"subjects", ""},
+	// The protocol, tools and records as pure functions and data.
+	{"call", "envelope subjects"},
+	{"call/calltest", "call envelope subjects"},
+	{"settle", "call envelope"},
+	{"tool", "envelope subjects"},
+	{"audit", "call envelope subjects"},
+	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
+	{"dispatcher", "call envelope settle subjects tool"},
+	{"executor", "call envelope settle subjects tool"},
+	// NATS.
+	{"kv", "call envelope subjects"},
+	{"streaming", "envelope subjects"},
+	{"bus", "audit call envelope kv streaming subjects"},
+	// What runs tools.
+	{"tool/process/supervisor", ""},
+	{"tool/process", "envelope tool tool/process/supervisor"},
+	{"tool/native", "envelope tool"},
+	{"tool/tooltest", "envelope tool"},
+	// What observes: it is given to the wiring as hooks, and the cores never see it.
+	{"telemetry", "call envelope"},
+	// The wiring, and what is built on it.
+	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
+	{"internal/app", "*"},
+	{"internal/cli", "*"},
+	{"internal/bench/...", "* internal/bench/..."},
+	{"internal/chaos/...", "* internal/chaos/..."},
+	{"internal/demo", "*"},
+	{"cmd/dispatcher cmd/executor", "internal/cli tool/process"},
+	{"cmd/toolbus-supervisor", "tool/process/supervisor"},
+	{"cmd/toolbus", "*"},
+	// Shipped tools are programs of their own; they know the process protocol and nothing else.
+	{"tools/internal/...", "tools/internal/..."},
+	{"tools/...", "tools/internal/..."},
+	// Tests may know everything.
+	{"test/...", "* test/..."},
+}
+
+// speakNATS may import nats.go. All others get what they need of it as interfaces.
+const speakNATS = "bus kv streaming internal/app internal/natsserver internal/natstest internal/rawpipeline internal/bench/... internal/chaos/... test/..."
+
+// embedNATS may import the server.
+const embedNATS = "internal/natsserver internal/natstest"
+
+// pure packages do not know NATS even in their tests.
+const pure = "envelope subjects call/... settle tool/... audit dispatcher executor"
+
+// vague names say where code was put and not what it does.
+var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}
+
+// pkg is a package as `go list` tells it.
+type pkg struct {
+	ImportPath   string
+	Name         string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func (p pkg) path() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func TestLayers(t *testing.T) {
+	for _, p := range packages(t) {
+		at := slices.IndexFunc(layers, func(l layer) bool { return matches(l.packages, p.path()) })
+		if at < 0 {
+			t.Errorf("%s is in no layer: add it to the table of this test and to docs/architecture.md", p.path())
+			continue
+		}
+		for _, imported := range p.Imports {
+			path, ours := strings.CutPrefix(imported, module)
+			if ours && !allowed(at, path) {
+				t.Errorf("%s imports %s, but may import of this module only: %s", p.path(), path, layers[at].may)
+			}
+		}
+	}
+}
+
+// allowed says whether packages of layers[at] may import path.
+func allowed(at int, path string) bool {
+	if matches(layers[at].may, path) {
+		return true
+	}
+	return slices.Contains(strings.Fields(layers[at].may), "*") &&
+		slices.ContainsFunc(layers[:at], func(l layer) bool { return matches(l.packages, path) })
+}
+
+func TestNATS(t *testing.T) {
+	for _, p := range packages(t) {
+		imports := p.Imports
+		if matches(pure, p.path()) {
+			imports = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		}
+		for _, imported := range imports {
+			switch {
+			case strings.HasPrefix(imported, "github.com/nats-io/nats-server/") && !matches(embedNATS, p.path()):
+				t.Errorf("%s imports %s; only %s may", p.path(), imported, embedNATS)
+			case strings.HasPrefix(imported, "github.com/nats-io/nats.go") && !matches(speakNATS, p.path()):
+				t.Errorf("%s imports %s; only %s may", p.path(), imported, speakNATS)
+			}
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(vague, p.Name) {
+			t.Errorf("package %s: the name %q does not say what it does", p.path(), p.Name)
+		}
+	}
+}
+
+// TestDependencies compares the modules that this one requires directly with the table that
+// gives the reason for each.
+func TestDependencies(t *testing.T) {
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Tool []struct{ Path string }
+	}
+	decode(t, goCommand(t, "mod", "edit", "-json"), &mod)
+	var required []string
+	for _, r := range mod.Require {
+		asTool := slices.ContainsFunc(mod.Tool, func(tool struct{ Path string }) bool { return strings.HasPrefix(tool.Path, r.Path+"/") })
+		if !r.Indirect || asTool {
+			required = append(required, r.Path)
+		}
+	}
+	slices.Sort(required)
+	if documented := documented(t); !slices.Equal(required, documented) {
+		t.Errorf("go.mod and docs/dependencies.md disagree\nonly in go.mod: %v\nonly in docs:   %v",
+			without(required, documented), without(documented, required))
+	}
+}
+
+// documented returns the modules of the table in docs/dependencies.md, sorted.
+func documented(t *testing.T) (modules []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		if name := strings.TrimSpace(cells[1]); strings.HasPrefix(name, "`") {
+			modules = append(modules, strings.Trim(name, "`"))
+		}
+	}
+	slices.Sort(modules)
+	return modules
+}
+
+func without(list, remove []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(remove, s) })
+}
+
+// matches says whether path is one of the packages that patterns name.
+func matches(patterns, path string) bool {
+	for pattern := range strings.FieldsSeq(patterns) {
+		folder, below := strings.CutSuffix(pattern, "/...")
+		if path == folder || below && strings.HasPrefix(path, folder+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func packages(t *testing.T) (list []pkg) {
+	t.Helper()
+	out := jsontext.NewDecoder(strings.NewReader(goCommand(t, "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports", "./...")))
+	for {
+		var p pkg
+		err := json.UnmarshalDecode(out, &p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+func goCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = "../.."
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	return string(out)
+}
+
+func decode(t *testing.T, data string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(data), into); err != nil {
+		t.Fatal(err)
+	}
+}
