@@ -110,14 +110,17 @@ func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 const (
 	describeTime  = 5 * time.Second
 	describeAgain = 400 * time.Millisecond
+	describePause = 20 * time.Millisecond
 	refreshTime   = 100 * time.Millisecond
 )
 
-// describe asks until ctx ends, which must have a deadline.
+// describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
+// answer too.
 func (c *Client) describe(ctx context.Context, tool string) (Description, error) {
 	for {
 		d, err := c.describeOnce(ctx, tool)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		lost := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
+		if !lost || !sleep(ctx, describePause) {
 			return d, err
 		}
 	}
@@ -295,7 +298,7 @@ func (c *Client) ask(ctx context.Context, op string, question, answer any) (*env
 		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
-	msg, err := c.nc.RequestWithContext(ctx, subjects.Service(op, c.Tenant, c.Actor), data)
+	msg, err := c.requestMsg(ctx, subjects.Service(op, c.Tenant, c.Actor), data)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, fmt.Errorf("%s: no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)", op)
 	}

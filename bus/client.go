@@ -115,12 +115,17 @@ type Call struct {
 	// Accepted, if not nil, is told when the call has become durable.
 	Accepted func(envelope.Accepted)
 	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
-	// gap or duplicate. A chunk with a higher fence voids what came before.
+	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
+	// begin anew with index 0: what came before is void.
 	Chunk func(envelope.Chunk) error
 }
 
-// grace is how long after the deadline an answer is still waited for (promise P2).
-const grace = 100 * time.Millisecond
+// How long after the deadline an answer is still waited for (promise P2): by the caller, and, a
+// little less, by what waits for it on the caller's behalf.
+const (
+	grace    = 100 * time.Millisecond
+	ownGrace = grace - 10*time.Millisecond
+)
 
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
 // that are errors are responses, not Go errors; a Go error means that nothing was sent. When the
@@ -136,13 +141,10 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	}
 	deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
 	req.Constraints.DeadlineUnixMS -= time.Since(started).Milliseconds() // what the preparation took
-	resp, err := c.attempts(ctx, call, req, deadline)
+	resp, err := c.inTime(ctx, call, req, fn, deadline)
 	if err != nil {
 		return nil, err
 	}
-	bounded, cancel := context.WithDeadline(ctx, deadline.Add(grace))
-	defer cancel()
-	resp = c.complete(bounded, fn, resp)
 	c.Logger.Info("tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", resp.Status,
 		"duration_ms", time.Since(started).Milliseconds(), "error.code", code(resp))
 	return resp, nil
@@ -225,10 +227,12 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 }
 
 // complete fetches a large output and checks it against the tool's response schema (000 §4.5).
-func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response) *envelope.Response {
+func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
 	if r.Status != envelope.Success {
 		return r
 	}
+	ctx, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
+	defer cancel()
 	if ref := r.Provenance.OutputRef; ref != nil {
 		data, err := c.payload(ctx, *ref)
 		if err != nil {

@@ -84,7 +84,7 @@ const (
 // once sends the request, again and again if need be, until its outcome is here or the deadline
 // and its grace have passed. The same call id always gets the same outcome, so sending again is safe.
 func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
-	bounded, cancel := context.WithDeadline(ctx, deadline.Add(grace))
+	bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
 	defer cancel()
 	msg, err := c.message(bounded, req)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) 
 
 // wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.
 func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg, deadline time.Time) *envelope.Response {
-	end := time.NewTimer(time.Until(deadline) + grace)
+	end := time.NewTimer(time.Until(deadline) + ownGrace)
 	defer end.Stop()
 	again := time.NewTimer(nextResend(deadline, 0, false))
 	defer again.Stop()

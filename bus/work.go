@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,13 +12,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Work is a work message in hand. Acks and hand-backs are transport; they prove nothing.
 type Work struct {
 	Entry      call.Entry
 	Deliveries int
-	msg        jetstream.Msg
+	msg        *nats.Msg
 }
 
 // Extend says that the work is alive.
@@ -33,23 +35,36 @@ func (w Work) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } //
 // the priorities by weight, so that low never starves.
 type Workers struct {
 	slots   int
-	handle  func(context.Context, Work)
 	sources []*source
+	handle  func(context.Context, Work)
+	crew    *crew[pulled]
+	nc      *nats.Conn
+	ended   func() bool // there is no more intake
 
 	mu      sync.Mutex
 	running int
 	last    *source // that had work most recently
-	again   context.CancelFunc
-	round   context.Context // ends when pulls in flight may be lost
-	wg      sync.WaitGroup
+	pulls   []*pull
 }
 
 // source is the consumer of one priority.
 type source struct {
-	cons    jetstream.Consumer
+	next    string // subject of its pull requests
 	weight  int
 	credits int  // messages asked for and not yet here; each has a slot reserved
 	demand  bool // more is waiting, as far as known
+}
+
+// pull is a pull request. There are as many as were ever out at once, and each has an inbox that
+// stays subscribed to: a message that comes after its request has ended is not lost, which would
+// cost its call a lease.
+type pull struct {
+	inbox  string
+	sub    *nats.Subscription
+	source *source // nil while nothing is asked for
+	left   int     // messages still to come
+	turn   int     // how often it was used
+	end    *time.Timer
 }
 
 // The weights of the priorities.
@@ -62,22 +77,23 @@ var weights = []struct {
 const MinSlots = 3
 
 // How long a pull waits. One message per priority is always asked for; what is asked for beyond
-// that is asked for briefly, so that slots move to where the work is.
+// that is asked for briefly, so that slots move to where the work is. The server says when a
+// request has ended; when it does not, its slots are free again after a grace.
 const (
 	standingPull = 10 * time.Second
 	extraPull    = 300 * time.Millisecond
+	pullGrace    = time.Second
 )
 
 // NewWorkers creates or updates the consumers of pool and returns workers with so many slots,
-// which call handle for every message, each in a goroutine of its own.
+// which call handle for every message, as many at once as there are slots.
 func NewWorkers(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration, handle func(context.Context, Work)) (*Workers, error) {
 	w := &Workers{slots: max(slots, MinSlots), handle: handle}
 	for _, c := range weights {
-		cons, err := ensureWorkers(ctx, js, pool, c.prio, either(lease, DefaultLease))
-		if err != nil {
+		if _, err := ensureWorkers(ctx, js, pool, c.prio, either(lease, DefaultLease)); err != nil {
 			return nil, err
 		}
-		w.sources = append(w.sources, &source{cons: cons, weight: c.weight})
+		w.sources = append(w.sources, &source{next: subjects.NextWork(pool, string(c.prio)), weight: c.weight})
 	}
 	w.last = w.sources[1]
 	return w, nil
@@ -88,36 +104,75 @@ func NewWorkers(ctx context.Context, js jetstream.JetStream, pool string, slots 
 func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
+	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
+	w.crew = newCrew(func(p pulled) {
+		w.handle(ctx, p.Work)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running--
+		w.pull()
+	})
 	w.mu.Lock()
-	w.round, w.again = context.WithCancel(intake)
-	w.pull(ctx, intake)
+	w.pull()
 	w.mu.Unlock()
 	for {
 		select {
 		case <-intake.Done():
-			w.wg.Wait()
+			w.stop()
 			return
-		case <-status: // pulls in flight died with the old connection
-			w.mu.Lock()
-			w.again()
-			w.round, w.again = context.WithCancel(intake)
-			w.mu.Unlock()
+		case <-status:
+			w.restart()
 		}
 	}
 }
 
-// pull asks for as much as there are free slots. Callers hold w.mu.
-func (w *Workers) pull(ctx, intake context.Context) {
-	if intake.Err() != nil {
-		return
+// stop takes no more work and waits for what is in hand.
+func (w *Workers) stop() {
+	w.mu.Lock()
+	pulls := w.pulls
+	w.mu.Unlock()
+	for _, p := range pulls {
+		drained := p.sub.StatusChanged(nats.SubscriptionClosed)
+		if p.sub.Drain() == nil { // it is gone with the connection otherwise
+			<-drained
+		}
 	}
+	w.mu.Lock()
+	for _, p := range pulls {
+		w.over(p)
+	}
+	w.mu.Unlock()
+	w.crew.wait()
+}
+
+// restart asks anew for everything: requests died with the old connection.
+func (w *Workers) restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pulls {
+		w.over(p)
+	}
+	w.pull()
+}
+
+// free returns how many slots are neither taken nor reserved. Callers hold w.mu.
+func (w *Workers) free() int {
 	free := w.slots - w.running
 	for _, s := range w.sources {
 		free -= s.credits
 	}
+	return free
+}
+
+// pull asks for as much as there are free slots. Callers hold w.mu.
+func (w *Workers) pull() {
+	if w.ended() {
+		return
+	}
+	free := w.free()
 	for _, s := range w.sources {
 		if s.credits == 0 && free > 0 {
-			w.ask(ctx, intake, s, 1, standingPull)
+			w.ask(s, 1, standingPull)
 			free--
 		}
 	}
@@ -131,72 +186,124 @@ func (w *Workers) pull(ctx, intake context.Context) {
 		}
 	}
 	if total == 0 {
-		w.ask(ctx, intake, w.last, free, extraPull)
+		w.ask(w.last, free, extraPull)
 		return
 	}
 	share := free
 	for _, s := range w.sources {
 		if n := min(free, (share*s.weight+total-1)/total); s.demand && n > 0 {
-			w.ask(ctx, intake, s, n, extraPull)
+			w.ask(s, n, extraPull)
 			free -= n
 		}
 	}
 }
 
-// ask reserves n slots and pulls n messages of s. Callers hold w.mu.
-func (w *Workers) ask(ctx, intake context.Context, s *source, n int, wait time.Duration) {
+// ask reserves n slots and asks for n messages of s. Callers hold w.mu.
+func (w *Workers) ask(s *source, n int, wait time.Duration) {
+	p := w.unused()
+	if p == nil {
+		return // no connection: there is another round when there is one
+	}
 	s.credits += n
-	round := w.round
-	w.wg.Go(func() {
-		got := w.fetch(ctx, intake, round, s, n, wait)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		s.credits -= n - got
-		if got < n {
-			s.demand = false
+	p.source, p.left = s, n
+	p.turn++
+	turn := p.turn
+	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
+	request := fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
+	_ = w.nc.PublishRequest(s.next, p.inbox, request) // unanswered otherwise
+}
+
+// unused returns a pull that is not out. Callers hold w.mu.
+func (w *Workers) unused() *pull {
+	for _, p := range w.pulls {
+		if p.source == nil {
+			return p
 		}
-		w.pull(ctx, intake)
-	})
-}
-
-// fetch pulls up to n messages and starts their handlers; it returns how many there were.
-func (w *Workers) fetch(ctx, intake, round context.Context, s *source, n int, wait time.Duration) int {
-	round, cancel := context.WithTimeout(round, wait)
-	defer cancel()
-	batch, err := s.cons.Fetch(n, jetstream.FetchContext(round))
+	}
+	p := &pull{inbox: w.nc.NewInbox()}
+	sub, err := w.nc.Subscribe(p.inbox, func(msg *nats.Msg) { w.receive(p, msg) })
 	if err != nil {
-		<-round.Done() // no connection: the next round asks again
-		return 0
+		return nil
 	}
-	got := 0
-	for msg := range batch.Messages() {
-		got++
-		w.start(ctx, intake, s, msg)
-	}
-	if batch.Error() != nil && intake.Err() == nil {
-		<-round.Done()
-	}
-	return got
+	p.sub = sub
+	w.pulls = append(w.pulls, p)
+	return p
 }
 
-// start turns a reserved slot into a running handler.
-func (w *Workers) start(ctx, intake context.Context, s *source, msg jetstream.Msg) {
+// over frees the slots that a pull still holds. Callers hold w.mu.
+func (w *Workers) over(p *pull) {
+	if p.source == nil {
+		return
+	}
+	p.end.Stop()
+	p.source.credits -= p.left
+	p.source, p.left = nil, 0
+}
+
+// unanswered ends a pull of which the server said nothing.
+func (w *Workers) unanswered(p *pull, turn int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.source == nil || p.turn != turn {
+		return
+	}
+	w.over(p)
+	w.pull()
+}
+
+// receive takes a message of a pull, or the server's word that there are no more.
+func (w *Workers) receive(p *pull, msg *nats.Msg) {
+	if status := msg.Header.Get("Status"); status != "" && len(msg.Data) == 0 {
+		w.hear(p, status)
+		return
+	}
 	work, ok := open(msg)
 	w.mu.Lock()
-	s.credits--
-	s.demand = ok && work.pending > 0
-	w.last = s
-	w.running++
-	w.mu.Unlock()
-	w.wg.Go(func() {
-		if ok {
-			w.handle(ctx, work.Work)
+	defer w.mu.Unlock()
+	s := p.source
+	switch {
+	case s != nil:
+		s.credits--
+		s.demand, w.last = ok && work.pending > 0, s
+		if p.left--; p.left == 0 {
+			w.over(p)
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.running--
-		w.pull(ctx, intake)
-	})
+	case w.free() <= 0 && ok: // late, and its slot has been given away
+		work.HandBack(0)
+		return
+	}
+	if ok && w.ended() {
+		work.HandBack(0)
+		return
+	}
+	if ok {
+		w.running++
+		w.crew.start(work)
+	}
+	w.pull()
+}
+
+// The server's words about a pull request.
+const (
+	statusHeartbeat = "100"
+	statusNothing   = "404"
+	statusExpired   = "408"
+)
+
+// hear ends a pull when the server says so. What is wrong with the consumer or the server is
+// asked again a little later.
+func (w *Workers) hear(p *pull, status string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.source == nil || status == statusHeartbeat:
+	case status == statusNothing || status == statusExpired:
+		p.source.demand = false
+		w.over(p)
+		w.pull()
+	default:
+		p.end.Reset(extraPull)
+	}
 }
 
 type pulled struct {
@@ -206,17 +313,17 @@ type pulled struct {
 
 // open reads a work message. What is none (an operator's delete marker, a foreign write) is
 // acknowledged and forgotten.
-func open(msg jetstream.Msg) (pulled, bool) {
+func open(msg *nats.Msg) (pulled, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return pulled{}, false
 	}
-	e, err := kv.DecodeEvent(msg.Headers())
+	e, err := kv.DecodeEvent(msg.Header)
 	if err != nil || e.Kind != call.Requested {
 		_ = msg.Ack() // nothing to run; a redelivery would end here again
 		return pulled{}, false
 	}
 	seq := meta.Sequence.Stream
-	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(), Time: meta.Timestamp}
+	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return pulled{Work{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta.NumPending}, true
 }

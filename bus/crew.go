@@ -1,0 +1,46 @@
+package bus
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// crew runs jobs, each in a goroutine of its own, and uses the goroutines again: a fresh one
+// would have to grow its stack anew for every message.
+type crew[J any] struct {
+	do   func(J)
+	jobs chan J
+	idle atomic.Int32
+	wg   sync.WaitGroup
+}
+
+// maxIdle is how many goroutines of a crew stay when there is nothing to do.
+const maxIdle = 64
+
+func newCrew[J any](do func(J)) *crew[J] { return &crew[J]{do: do, jobs: make(chan J)} }
+
+// start runs one job. It never waits: bounding how many run is the caller's part.
+func (c *crew[J]) start(job J) {
+	select {
+	case c.jobs <- job:
+	default:
+		c.wg.Go(func() { c.work(job) })
+	}
+}
+
+func (c *crew[J]) work(job J) {
+	for ok := true; ok; c.idle.Add(-1) {
+		c.do(job)
+		if c.idle.Add(1) > maxIdle {
+			ok = false
+			continue
+		}
+		job, ok = <-c.jobs
+	}
+}
+
+// wait ends the crew after all jobs are done; start must not be called any more.
+func (c *crew[J]) wait() {
+	close(c.jobs)
+	c.wg.Wait()
+}

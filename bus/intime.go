@@ -1,0 +1,100 @@
+package bus
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// The NATS client holds its lock while it connects anew, and everything that sends waits for
+// that: as long as a frozen server takes, which accepts connections and says nothing. Callers have
+// deadlines (promise P2), so what is done on the connection on their behalf is done beside them.
+
+// inTime makes the call and returns its outcome, or the library's own statement when the
+// deadline and its grace have passed. The functions of call are not called after that.
+func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, fn *function, deadline time.Time) (*envelope.Response, error) {
+	show := &show{}
+	call = show.of(call)
+	done := make(chan made, 1)
+	go func() { // ends soon after the deadline, when the connection lets go of it
+		r, err := c.attempts(ctx, call, req, deadline)
+		if err == nil {
+			r = c.complete(ctx, fn, r, deadline)
+		}
+		done <- made{r, err}
+	}()
+	end := time.NewTimer(time.Until(deadline) + grace)
+	defer end.Stop()
+	select {
+	case m := <-done:
+		return m.response, m.err
+	case <-end.C:
+		show.end()
+		return c.unanswered(req, deadline), nil
+	}
+}
+
+// made is what became of a call.
+type made struct {
+	response *envelope.Response
+	err      error
+}
+
+// show lets the functions of a call be called until it ends.
+type show struct {
+	mu   sync.Mutex
+	over bool
+}
+
+func (s *show) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+// of returns the call with its functions under the show's control.
+func (s *show) of(call Call) Call {
+	if accepted := call.Accepted; accepted != nil {
+		call.Accepted = func(a envelope.Accepted) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !s.over {
+				accepted(a)
+			}
+		}
+	}
+	if chunk := call.Chunk; chunk != nil {
+		call.Chunk = func(part envelope.Chunk) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.over {
+				return errStopped
+			}
+			return chunk(part)
+		}
+	}
+	return call
+}
+
+// requestMsg sends a request and returns its answer, or the error of ctx when that ends.
+func (c *Client) requestMsg(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	type answer struct {
+		msg *nats.Msg
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() { // ends with ctx, when the connection lets go of it
+		msg, err := c.nc.RequestWithContext(ctx, subject, data)
+		done <- answer{msg, err}
+	}()
+	select {
+	case a := <-done:
+		return a.msg, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

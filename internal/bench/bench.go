@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Options of a run. Scenario, Mode, Sync and Side are each one of a few words, checked by Run.
+type Options struct {
+	Callers  []int         // default 1, 16, 128
+	Sizes    []int         // bytes of input; default 256 and 64 KiB
+	Duration time.Duration // of one round; default 5 s
+	Rounds   int           // pairs of rounds per row; default 3
+	Rate     int           // of the open loop, calls per second; default 200; 0 or less leaves it out
+	Mode     string        // embedded, process or both (default): where the server runs
+	Sync     string        // default, always or both (default)
+	Scenario string        // matrix (default), drain, tools, idle, stream or all
+	Quick    bool          // a small matrix that takes less than a minute
+	Drain    int           // calls of the large drain; default a million
+	Side     string        // raw or toolbus measures only one, to profile it; default both
+	Slots    int           // of the executor and of the raw workers; default 256
+	Dir      string        // for the servers' files; default the system's temporary directory
+	Self     string        // path of the toolbus command, for child processes
+	Progress io.Writer     // may be nil
+}
+
+// The words of Options.
+const (
+	Embedded = "embedded"
+	Process  = "process"
+	Default  = "default"
+	Always   = "always"
+	Both     = "both"
+
+	Matrix = "matrix"
+	Drain  = "drain"
+	Tools  = "tools"
+	Idle   = "idle"
+	Stream = "stream"
+	All    = "all"
+
+	raw     = "raw"
+	toolbus = "toolbus"
+)
+
+// Report is all that a run measured.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Rows    []Row    `json:"rows,omitzero"`
+	Results []Result `json:"results,omitzero"`
+}
+
+// Machine says where it was measured.
+type Machine struct {
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	CPUs    int    `json:"cpus"`
+	Started string `json:"started"`
+}
+
+// Result is what a scenario other than the matrix found.
+type Result struct {
+	Scenario string  `json:"scenario"`
+	Facts    []Fact  `json:"facts"`
+	Checks   []Check `json:"checks"`
+}
+
+// Fact is one measured number.
+type Fact struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// Check holds one measurement against its target: at least or at most Want.
+type Check struct {
+	Name    string  `json:"name"`
+	Value   float64 `json:"value"`
+	Want    float64 `json:"want"`
+	AtLeast bool    `json:"at_least"`
+	Met     bool    `json:"met"`
+}
+
+func atLeast(name string, value, want float64) Check {
+	return Check{Name: name, Value: value, Want: want, AtLeast: true, Met: value >= want}
+}
+
+func atMost(name string, value, want float64) Check {
+	return Check{Name: name, Value: value, Want: want, Met: value <= want}
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Callers) == 0 {
+		o.Callers = []int{1, 16, 128}
+	}
+	if len(o.Sizes) == 0 {
+		o.Sizes = []int{256, 64 << 10}
+	}
+	o.Duration, o.Rounds = positive(o.Duration, 5*time.Second), positive(o.Rounds, 3)
+	o.Slots, o.Drain = positive(o.Slots, 256), positive(o.Drain, 1_000_000)
+	o.Mode, o.Sync, o.Side = word(o.Mode, Both), word(o.Sync, Both), word(o.Side, Both)
+	o.Scenario, o.Dir = word(o.Scenario, Matrix), word(o.Dir, os.TempDir())
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	return o
+}
+
+func positive[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+func word(v, otherwise string) string {
+	if v == "" {
+		return otherwise
+	}
+	return v
+}
+
+// Check reports every word or number of o that Run would not understand.
+func (o Options) Check() error {
+	o = o.withDefaults()
+	var bad []error
+	for _, w := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
+		{"sync", o.Sync, []string{Default, Always, Both}},
+		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, All}},
+		{"side", o.Side, []string{raw, toolbus, Both}},
+	} {
+		if !slices.Contains(w.known, w.value) {
+			bad = append(bad, fmt.Errorf("--%s is %q, must be one of %v", w.flag, w.value, w.known))
+		}
+	}
+	for _, n := range o.Callers {
+		if n < 1 || n > 10_000 {
+			bad = append(bad, fmt.Errorf("--callers: %d is not between 1 and 10000", n))
+		}
+	}
+	for _, n := range o.Sizes {
+		if n < minSize || n > maxSize {
+			bad = append(bad, fmt.Errorf("--size: %d is not between %d and %d bytes", n, minSize, maxSize))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Run measures what o asks for.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	dir, err := os.MkdirTemp(o.Dir, "toolbus-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // best effort; what stays is in a temporary directory
+	o.Dir = dir
+	r := &Report{Machine: Machine{
+		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Started: time.Now().UTC().Format(time.RFC3339),
+	}}
+	for _, s := range []struct {
+		name string
+		run  func(context.Context, Options, *Report) error
+	}{{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Drain, drain}} {
+		if o.Scenario != s.name && o.Scenario != All {
+			continue
+		}
+		if err := s.run(ctx, o, r); err != nil {
+			return nil, fmt.Errorf("bench %s: %w", s.name, err)
+		}
+	}
+	return r, nil
+}
+
+func (o Options) say(format string, args ...any) {
+	fmt.Fprintf(o.Progress, format+"\n", args...)
+}

@@ -1,0 +1,325 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// What draining may cost.
+const (
+	smallDrain  = 1000
+	smallDrains = 10
+	drainSpread = 0.20 // how far a call of the large drain may cost more or less
+	drainGrowth = 1.20 // of the executor's memory between a tenth of the drain and its end
+	drainSlack  = 16.0 // MB
+)
+
+// drain admits calls while no executor may pull, then lets the executor at them: a thousand at a
+// time, then a million.
+func drain(ctx context.Context, o Options, r *Report) (err error) {
+	d, err := o.startDrain(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if _, err := d.run(ctx, smallDrain); err != nil { // warm-up
+		return err
+	}
+	var small drained
+	for range smallDrains {
+		one, err := d.run(ctx, smallDrain)
+		if err != nil {
+			return err
+		}
+		small.add(one)
+	}
+	o.say("drain: %d × %d calls: %.0f µs each, %.0f µs CPU", smallDrains, smallDrain, small.each(small.took), small.each(small.cpu))
+	large, err := d.run(ctx, o.Drain)
+	if err != nil {
+		return err
+	}
+	o.say("drain: %d calls: %.0f µs each, %.0f µs CPU", o.Drain, large.each(large.took), large.each(large.cpu))
+	grown := large.last / max(large.early+drainSlack, 1)
+	ratio := large.each(large.cpu) / small.each(small.cpu)
+	r.Results = append(r.Results, Result{
+		Scenario: Drain,
+		Facts: []Fact{
+			{fmt.Sprintf("%d calls, time each", smallDrain), small.each(small.took), "µs"},
+			{fmt.Sprintf("%d calls, CPU each", smallDrain), small.each(small.cpu), "µs"},
+			{fmt.Sprintf("%d calls, time each", large.calls), large.each(large.took), "µs"},
+			{fmt.Sprintf("%d calls, CPU each", large.calls), large.each(large.cpu), "µs"},
+			{"admission, CPU each", large.each(large.admission), "µs"},
+			{"executor after a tenth", large.early, "MB"}, {"executor at the end", large.last, "MB"},
+			{"dispatcher at the end", large.dispatcher, "MB"},
+		},
+		Checks: []Check{
+			atMost("CPU per call, large drain / small drain", ratio, 1+drainSpread),
+			atLeast("CPU per call, large drain / small drain", ratio, 1-drainSpread),
+			atMost("executor memory, end / (tenth + 16 MB)", grown, drainGrowth),
+		},
+	})
+	return nil
+}
+
+// drained is what draining some calls took. CPU is that of server, dispatcher and executor.
+type drained struct {
+	calls          int
+	took           time.Duration
+	cpu, admission time.Duration
+	early, last    float64 // executor memory, MB
+	dispatcher     float64
+}
+
+func (d *drained) add(e drained) {
+	d.calls, d.took, d.cpu = d.calls+e.calls, d.took+e.took, d.cpu+e.cpu
+}
+
+func (d drained) each(t time.Duration) float64 {
+	return float64(t) / float64(time.Microsecond) / float64(d.calls)
+}
+
+// draining is a bus whose halves are processes of their own.
+type draining struct {
+	host                 *host
+	dispatcher, executor *child
+	client               *bus.Client
+	js                   jetstream.JetStream
+	ids                  numbers
+	stops                []func()
+}
+
+func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
+	d = &draining{}
+	defer func() {
+		if err != nil {
+			_ = d.close() // err says more
+		}
+	}()
+	if d.host, err = o.startHost(ctx, "drain", Process, Default); err != nil {
+		return nil, err
+	}
+	d.stops = append(d.stops, d.host.close)
+	tools := d.host.dir + "-tools"
+	if err := writeTools(tools, 1, tool.TransportNative); err != nil {
+		return nil, err
+	}
+	for role, c := range map[string]**child{Dispatcher: &d.dispatcher, Executor: &d.executor} {
+		*c, err = o.startChild(ctx, d.host.dir, role, "bench", "node", role, "--server", d.host.url, "--tools", tools,
+			"--slots", fmt.Sprint(o.Slots))
+		if err != nil {
+			return nil, err
+		}
+		d.stops = append(d.stops, (*c).stop)
+	}
+	nc, err := bus.Dial(d.host.url, "bench-caller")
+	if err != nil {
+		return nil, err
+	}
+	d.stops = append(d.stops, nc.Close)
+	if d.js, err = jetstream.New(nc); err != nil {
+		return nil, err
+	}
+	d.client, err = bus.NewClient(nc, bus.ClientOptions{})
+	return d, err
+}
+
+func (d *draining) close() error {
+	var err error
+	if d.client != nil {
+		err = d.client.Close()
+	}
+	for i := len(d.stops) - 1; i >= 0; i-- {
+		d.stops[i]()
+	}
+	return err
+}
+
+// run admits n calls and drains them.
+func (d *draining) run(ctx context.Context, n int) (drained, error) {
+	out := drained{calls: n}
+	before, err := lastSeq(ctx, d.js, subjects.CallsStream)
+	if err != nil {
+		return out, err
+	}
+	if err := d.pause(ctx, true); err != nil {
+		return out, err
+	}
+	if out.admission, err = d.cpuOf(func() error { return d.admit(ctx, n) }, ctx); err != nil {
+		return out, err
+	}
+	last := before + 2*uint64(n)
+	out.cpu, err = d.cpuOf(func() error {
+		if err := d.pause(ctx, false); err != nil {
+			return err
+		}
+		return d.await(ctx, before+uint64(n), last, &out)
+	}, ctx)
+	if err != nil {
+		return out, err
+	}
+	if out.took, err = d.span(ctx, before+uint64(n)+1, last); err != nil {
+		return out, err
+	}
+	out.dispatcher, err = residentMB(d.dispatcher.pid)
+	return out, err
+}
+
+// pause stops or starts the delivery of work.
+func (d *draining) pause(ctx context.Context, on bool) error {
+	for _, prio := range []envelope.Priority{envelope.PriorityHigh, envelope.PriorityNormal, envelope.PriorityLow} {
+		name := subjects.Worker(tool.DefaultPool, string(prio))
+		var err error
+		if on {
+			_, err = d.js.PauseConsumer(ctx, subjects.CallsStream, name, time.Now().Add(24*time.Hour))
+		} else {
+			_, err = d.js.ResumeConsumer(ctx, subjects.CallsStream, name)
+		}
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// cpuOf returns the CPU that the three processes use while f runs and until its records are
+// projected.
+func (d *draining) cpuOf(f func() error, ctx context.Context) (time.Duration, error) {
+	before, err := d.cpu()
+	if err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	if err := settled(ctx, d.js); err != nil {
+		return 0, err
+	}
+	after, err := d.cpu()
+	return after - before, err
+}
+
+func (d *draining) cpu() (total time.Duration, err error) {
+	for _, pid := range []int{d.host.pid, d.dispatcher.pid, d.executor.pid} {
+		one, err := processCPU(pid)
+		if err != nil {
+			return 0, err
+		}
+		total += one
+	}
+	return total, nil
+}
+
+// admitters is how many calls are on their way to admission at once.
+const admitters = 64
+
+// admit makes n calls and leaves each as soon as it is durable.
+func (d *draining) admit(ctx context.Context, n int) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var wg sync.WaitGroup
+	errs := make([]error, admitters)
+	for i := range admitters {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 && errs[i] == nil {
+				errs[i] = d.leave(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// leave makes one call and stops waiting once it is accepted.
+func (d *draining) leave(ctx context.Context) error {
+	once, cancel := context.WithCancel(ctx)
+	defer cancel()
+	accepted := false
+	_, err := d.client.Call(once, bus.Call{
+		Tool: toolID(0), Fn: fnEcho, Input: input(256), Key: key(d.ids.n.Add(1)), Timeout: 10 * time.Minute,
+		Accepted: func(envelope.Accepted) { accepted = true; cancel() },
+	})
+	if accepted {
+		return nil
+	}
+	return fmt.Errorf("a call was not accepted: %w", err)
+}
+
+// await waits until the log has reached its last event, and looks at the executor's memory when
+// a tenth is done and at the end.
+func (d *draining) await(ctx context.Context, from, last uint64, out *drained) error {
+	for {
+		seq, err := lastSeq(ctx, d.js, subjects.CallsStream)
+		if err != nil {
+			return err
+		}
+		if out.early == 0 && seq >= from+(last-from)/10 || seq >= last {
+			if out.last, err = residentMB(d.executor.pid); err != nil {
+				return err
+			}
+			if out.early == 0 {
+				out.early = out.last
+			}
+		}
+		if seq >= last {
+			return nil
+		}
+		if !until(ctx, time.Now().Add(10*time.Millisecond)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// span returns the time between two events of the log, as the server dated them.
+func (d *draining) span(ctx context.Context, first, last uint64) (time.Duration, error) {
+	s, err := d.js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return 0, err
+	}
+	var at [2]time.Time
+	for i, seq := range []uint64{first, last} {
+		msg, err := s.GetMsg(ctx, seq)
+		if err != nil {
+			return 0, fmt.Errorf("event %d: %w", seq, err)
+		}
+		at[i] = msg.Time
+	}
+	return at[1].Sub(at[0]), nil
+}
+
+// The roles of a node.
+const (
+	Dispatcher = "dispatcher"
+	Executor   = "executor"
+)
+
+// Node runs one half of the product with the benchmark's own tools: a child process of a drain.
+func Node(ctx context.Context, role, url, tools string, slots int, ready func()) error {
+	r, err := tool.Load(tools)
+	if err != nil {
+		return err
+	}
+	c, err := app.Connect(ctx, "bench-"+role, app.Options{URL: url, Topology: topology()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	switch role {
+	case Dispatcher:
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: r, Fsync: true, Version: "0.1.0", Ready: ready})
+	case Executor:
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots, Ready: ready})
+	}
+	return fmt.Errorf("%q is neither %s nor %s", role, Dispatcher, Executor)
+}

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// echo is an adapter whose tools return their input: the run itself costs nothing, so that what
+// is measured is the bus. With stream in its input it emits a chunk first, and ends a while later.
+type echo struct{}
+
+// streamPause is how long a streaming run goes on after its first chunk.
+const streamPause = 10 * time.Millisecond
+
+func (echo) Validate(*tool.Manifest) error { return nil }
+
+func (echo) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+	if inv.Fn != fnStream {
+		return tool.Result{Output: inv.Input}, nil
+	}
+	for range 2 {
+		if err := sink.Emit(ctx, envelope.ChunkData, inv.Input); err != nil {
+			return tool.Result{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return tool.Result{}, context.Cause(ctx)
+		case <-time.After(streamPause):
+		}
+	}
+	return tool.Result{Output: inv.Input}, nil
+}
+
+func (echo) Lookup(context.Context, *tool.Manifest, tool.Invocation) (tool.Result, bool, error) {
+	return tool.Result{}, false, tool.ErrNoLookup
+}
+
+func (echo) ClassifyError(m *tool.Manifest, err error) *envelope.Error { return tool.Classify(m, err) }
+
+// Adapters returns the adapters of the executor under test.
+func Adapters() map[tool.Transport]tool.Adapter {
+	return map[tool.Transport]tool.Adapter{tool.TransportNative: echo{}}
+}
+
+const (
+	fnEcho   = "echo"
+	fnStream = "stream"
+)
+
+func toolID(n int) string { return fmt.Sprintf("bench.echo%d", n) }
+
+const manifest = `tool_id: %s
+semver: 1.0.0
+owner: "@bench"
+description: Returns its input.
+determinism: pure
+transport: %s
+functions:
+  echo: {description: Returns its input., request: schema.json, response: schema.json}
+  stream: {description: Returns its input in pieces., request: schema.json, response: schema.json}
+capabilities: {streaming: true}
+limits: {timeout_ms_default: 60000, timeout_ms_max: 600000, concurrency_max: 10000}
+`
+
+const schema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["data"],
+"properties":{"data":{"type":"string"}},"additionalProperties":false}`
+
+// writeTools fills dir with the manifests of n tools. Process tools get a program of their own.
+func writeTools(dir string, n int, transport tool.Transport) error {
+	for i := range n {
+		folder := filepath.Join(dir, subjects.Token(toolID(i)))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		text := fmt.Sprintf(manifest, toolID(i), transport)
+		if transport == tool.TransportProcess {
+			text += "endpoint: {command: [./run]}\n"
+			if err := os.WriteFile(filepath.Join(folder, "run"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+				return err
+			}
+		}
+		for name, text := range map[string]string{"tool.yaml": text, "schema.json": schema} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// registry returns n tools.
+func (o Options) registry(n int) (*tool.Registry, error) {
+	dir := filepath.Join(o.Dir, "tools-"+strconv.Itoa(n))
+	if err := writeTools(dir, n, tool.TransportNative); err != nil {
+		return nil, err
+	}
+	return tool.Load(dir)
+}
+
+// The sizes that input can have: the frame around the data, and what travels inline.
+const (
+	frame   = `{"data":""}`
+	minSize = len(frame)
+	maxSize = envelope.MaxInline
+)
+
+// input returns a JSON document of so many bytes.
+func input(size int) jsontext.Value {
+	b := make([]byte, 0, size)
+	b = append(b, frame[:len(frame)-2]...)
+	for len(b) < size-2 {
+		b = append(b, 'a'+byte(len(b)%26))
+	}
+	return append(b, frame[len(frame)-2:]...)
+}

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// What doing nothing may cost.
+const (
+	idleTools  = 100
+	idleCPU    = 1.0  // per cent of a core
+	idleMemory = 60.0 // MB
+	idleSettle = 2 * time.Second
+)
+
+// idle runs the real commands with a hundred tools and no calls.
+func idle(ctx context.Context, o Options, r *Report) error {
+	h, err := o.startHost(ctx, "idle", Process, Default)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	dir := filepath.Join(o.Dir, "idle-tools")
+	if err := writeTools(dir, idleTools, tool.TransportProcess); err != nil {
+		return err
+	}
+	res := Result{Scenario: Idle}
+	var children []*child
+	names := []string{"dispatcher", "executor"}
+	for _, name := range names {
+		c, err := o.startChild(ctx, h.dir, name, name, "--server", h.url, "--tools", dir)
+		if err != nil {
+			return err
+		}
+		defer c.stop()
+		children = append(children, c)
+	}
+	span := max(2*o.Duration, 10*time.Second)
+	if !until(ctx, time.Now().Add(idleSettle)) {
+		return ctx.Err()
+	}
+	used, err := o.watch(ctx, children, span)
+	if err != nil {
+		return err
+	}
+	for i, c := range children {
+		mb, err := residentMB(c.pid)
+		if err != nil {
+			return err
+		}
+		cpu := 100 * used[i].Seconds() / span.Seconds()
+		o.say("idle: %s uses %.2f %% of a core and %.1f MB", names[i], cpu, mb)
+		res.Checks = append(res.Checks, atMost(names[i]+", % of a core", cpu, idleCPU), atMost(names[i]+", MB", mb, idleMemory))
+	}
+	r.Results = append(r.Results, res)
+	return nil
+}
+
+// watch returns the CPU that each child uses in a span.
+func (o Options) watch(ctx context.Context, children []*child, span time.Duration) ([]time.Duration, error) {
+	used := make([]time.Duration, len(children))
+	for _, sign := range []time.Duration{-1, 1} {
+		for i, c := range children {
+			cpu, err := processCPU(c.pid)
+			if err != nil {
+				return nil, err
+			}
+			used[i] += sign * cpu
+		}
+		if sign < 0 && !until(ctx, time.Now().Add(span)) {
+			return nil, ctx.Err()
+		}
+	}
+	return used, nil
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// product is Toolbus itself: a dispatcher, an executor and a client, each on a connection of its
+// own, in this process.
+type product struct {
+	client *bus.Client
+	js     jetstream.JetStream
+	conns  []*nats.Conn
+	tools  int
+	stop   func() error
+}
+
+// callsBytes leaves room for the longest row of large calls.
+const callsBytes = 20 << 30
+
+func topology() bus.TopologyOptions {
+	return bus.TopologyOptions{CallsBytes: callsBytes}
+}
+
+func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*product, error) {
+	p := &product{tools: r.Len()}
+	var opened []*app.Conn
+	for _, name := range []string{"bench-dispatcher", "bench-executor"} {
+		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Topology: topology(), Connect: h.connect})
+		if err != nil {
+			return nil, errors.Join(err, closeAll(opened))
+		}
+		opened = append(opened, c)
+		p.conns = append(p.conns, c.NC)
+	}
+	caller, err := bus.Dial(h.url, "bench-caller", h.connect...)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(opened))
+	}
+	p.conns, p.js = append(p.conns, caller), opened[0].JS
+	if p.client, err = bus.NewClient(caller, bus.ClientOptions{}); err != nil {
+		caller.Close()
+		return nil, errors.Join(err, closeAll(opened))
+	}
+	serve(ctx, p, opened, o.Slots, r)
+	return p, p.ready(ctx)
+}
+
+// serve runs dispatcher and executor until p.stop.
+func serve(ctx context.Context, p *product, opened []*app.Conn, slots int, r *tool.Registry) {
+	ctx, cancel := context.WithCancel(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return app.RunDispatcher(ctx, opened[0], app.DispatcherOptions{Registry: r, Fsync: true, Version: "0.1.0"})
+	})
+	g.Go(func() error {
+		return app.RunExecutor(ctx, opened[1], app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots})
+	})
+	p.stop = func() error {
+		err := p.client.Close()
+		cancel()
+		err = errors.Join(err, g.Wait(), closeAll(opened))
+		p.conns[len(p.conns)-1].Close()
+		return err
+	}
+}
+
+func closeAll(cs []*app.Conn) error {
+	for _, c := range cs {
+		c.Close()
+	}
+	return nil
+}
+
+// ready waits until a call goes through.
+func (p *product) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		err := p.call(ctx, "ready-"+nats.NewInbox(), toolID(0), input(minSize))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// call makes one call under a key of its own.
+func (p *product) call(ctx context.Context, key, tool string, input jsontext.Value) error {
+	resp, err := p.client.Call(ctx, bus.Call{Tool: tool, Fn: fnEcho, Input: input, Key: key})
+	switch {
+	case err != nil:
+		return err
+	case resp.Status != envelope.Success:
+		return fmt.Errorf("call ended as %s", resp.Error)
+	case len(resp.Output) != len(input):
+		return fmt.Errorf("the output has %d bytes, the input %d", len(resp.Output), len(input))
+	}
+	return nil
+}
+
+// settle waits until every admission and every outcome has been projected to the audit stream.
+func (p *product) settle(ctx context.Context) error {
+	return settled(ctx, p.js)
+}
+
+// settled compares the two streams: the calls of a benchmark write nothing else to them.
+func settled(ctx context.Context, js jetstream.JetStream) error {
+	for {
+		calls, err := lastSeq(ctx, js, subjects.CallsStream)
+		if err != nil {
+			return err
+		}
+		audit, err := lastSeq(ctx, js, subjects.AuditStream)
+		if err != nil || audit >= calls {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d events, %d of them projected: %w", calls, audit, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func lastSeq(ctx context.Context, js jetstream.JetStream, stream string) (uint64, error) {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	return s.CachedInfo().State.LastSeq, nil
+}

@@ -1,0 +1,7 @@
+// Package check holds what callers, tools and auditors saw of a run against each other and
+// against the call log, and reports every promise that was broken (design §1). It is a pure
+// function over recorded histories: what it says can be tested without a bus, and a recorded
+// history can be judged again.
+//
+// Each rule is one function, named for what must hold; rules.go lists them.
+package check

@@ -1,0 +1,270 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+)
+
+// sorted returns the logs in a stable order.
+func (x *index) sorted() []*log {
+	var logs []*log
+	for _, ref := range slices.Sorted(maps.Keys(x.logs)) {
+		logs = append(logs, x.logs[ref])
+	}
+	return logs
+}
+
+// effects: P3.
+func effects(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		done := x.done[l.ref]
+		if l.last.Class == call.SideEffectful && len(done) > 1 {
+			found = append(found, l.broken("%d effects: %+v", len(done), done))
+		}
+		successes := 0
+		for _, a := range l.last.Attempts {
+			if a.Decision != nil && a.Decision.Status == envelope.Success {
+				successes++
+			}
+		}
+		if successes > 1 {
+			found = append(found, l.broken("%d attempts succeeded", successes))
+		}
+	}
+	return found
+}
+
+// recorded: P4.
+func recorded(x *index) (found []Violation) {
+	for _, e := range x.Effects {
+		ref := x.keys[e.Tool+"|"+e.Key]
+		l := x.logs[ref]
+		if l == nil {
+			found = append(found, Violation{Ref: ref, CallID: e.CallID, Says: fmt.Sprintf("%+v, and there is no log", e)})
+			continue
+		}
+		if !l.allowed(e) {
+			found = append(found, l.broken("%+v: its request or claim is not in the log, or came later", e))
+		}
+	}
+	return found
+}
+
+// allowed says whether the log let this run begin.
+func (l *log) allowed(e ledger.Line) bool {
+	for _, event := range l.events {
+		switch {
+		case event.Attempt != e.Attempt || event.Time.After(time.Unix(0, e.Time)):
+		case event.Kind == call.Claimed && event.State.Seq == e.Fence:
+			return true
+		case event.Kind == call.Requested && event.State.Seq == e.Fence && l.last.Class != call.SideEffectful:
+			return true
+		}
+	}
+	return false
+}
+
+// honesty: P7.
+func honesty(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, a := range l.last.Attempts {
+			if a.Decision == nil || l.last.Class == call.Pure {
+				continue
+			}
+			if says := x.honest(l, a); says != "" {
+				found = append(found, l.broken("attempt %d: %s", a.N, says))
+			}
+		}
+	}
+	return found
+}
+
+func (x *index) honest(l *log, a call.Attempt) string {
+	d, done := a.Decision, x.doneOf(l.ref, a.N)
+	switch {
+	case d.Effect == envelope.EffectNone && len(done) > 0:
+		return fmt.Sprintf("the effect is said to be none, and there is %+v", done)
+	case d.Effect == envelope.EffectApplied && len(done) == 0:
+		return "the effect is said to be applied, and there is none"
+	case l.last.Class == call.SideEffectful && a.Claim == nil && len(x.startsOf(l.ref, a.N)) > 0:
+		return "it was never claimed, and was started"
+	case d.Status != envelope.Success:
+		return ""
+	}
+	stored, err := l.outcome(a.N)
+	if err != nil {
+		return err.Error()
+	}
+	var out ledger.Output
+	if err := json.Unmarshal(stored.Output, &out); err != nil {
+		return fmt.Sprintf("the output %s is none of a tool's", stored.Output)
+	}
+	for _, e := range done {
+		if out.Run == fmt.Sprintf("%d/%d", e.Fence, e.PID) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("the output is that of run %s, which had no effect", out.Run)
+}
+
+// shapes: the state machine of protocol §2, event by event.
+func shapes(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		var before call.State
+		for _, e := range l.events {
+			if says := follows(before, e); says != "" {
+				found = append(found, l.broken("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says))
+			}
+			before = e.State
+		}
+	}
+	return found
+}
+
+// follows says why e may not come after the state before; "" means that it may.
+func follows(before call.State, e call.Entry) string {
+	if !before.Empty() && before.Facts != e.State.Facts {
+		return "the facts of the call have changed"
+	}
+	if e.Kind == call.Requested {
+		return admits(before, e)
+	}
+	if before.Empty() || before.Last().N != e.Attempt {
+		return "it is of an attempt that is not the last"
+	}
+	was, is := before.Last(), e.State.Last()
+	if len(e.State.Attempts) != len(before.Attempts) || !reflect.DeepEqual(e.State.Attempts[:e.Attempt-1], before.Attempts[:e.Attempt-1]) {
+		return "earlier attempts have changed"
+	}
+	if !was.Open() {
+		return "the attempt was decided"
+	}
+	return steps(was, is, e, before.Class)
+}
+
+func admits(before call.State, e call.Entry) string {
+	n := len(before.Attempts) + 1
+	switch {
+	case e.Attempt != n || len(e.State.Attempts) != n:
+		return fmt.Sprintf("attempt %d is next", n)
+	case before.Empty():
+		return ""
+	case before.Last().Open():
+		return "the attempt before it is open"
+	case before.Final():
+		return "the call was over"
+	case !reflect.DeepEqual(e.State.Attempts[:n-1], before.Attempts):
+		return "earlier attempts have changed"
+	}
+	return ""
+}
+
+// steps says what is wrong with a step within an attempt.
+func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
+	joined := len(is.Joined) >= len(was.Joined) && slices.Equal(is.Joined[:len(was.Joined)], was.Joined)
+	same := is
+	same.Joined, same.Claim, same.Decision = was.Joined, was.Claim, was.Decision
+	switch {
+	case !reflect.DeepEqual(same, was):
+		return "the admission has changed"
+	case !joined || e.Kind != call.Joined && len(is.Joined) != len(was.Joined):
+		return "who joined has changed"
+	case e.Kind != call.Claimed && !reflect.DeepEqual(is.Claim, was.Claim):
+		return "the claim has changed"
+	case e.Kind != call.Decided && is.Decision != nil:
+		return "it carries a decision"
+	case e.Kind == call.Claimed && was.Claim != nil && class == call.SideEffectful:
+		return "a side-effectful call was claimed twice"
+	case e.Kind == call.Claimed && (is.Claim == nil || is.Claim.Fence != e.State.Seq):
+		return "its fence is not its sequence"
+	case e.Kind == call.Decided && (is.Decision == nil || is.Decision.Seq != e.State.Seq):
+		return "its decision is not its own"
+	}
+	return ""
+}
+
+// audits: the projection holds exactly what the log says, in its order.
+func audits(x *index) (found []Violation) {
+	projected := map[uint64][]Record{}
+	var last uint64
+	for _, r := range x.Audit {
+		if r.LogSeq == 0 || r.Event == audit.LateResult {
+			continue
+		}
+		if r.LogSeq <= last {
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last)})
+		}
+		last = r.LogSeq
+		projected[r.LogSeq] = append(projected[r.LogSeq], r)
+	}
+	for _, e := range x.Log {
+		want, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
+		have := projected[e.State.Seq]
+		delete(projected, e.State.Seq)
+		if says := reflects(want, ok, have); says != "" {
+			found = append(found, Violation{Ref: e.State.Ref(), Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
+		}
+	}
+	for seq, records := range projected {
+		found = append(found, Violation{Ref: records[0].Ref, Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, seq)})
+	}
+	return append(found, x.terminals()...)
+}
+
+func reflects(want audit.Record, ok bool, have []Record) string {
+	switch {
+	case !ok && len(have) > 0:
+		return "auditors are not told of it, and there is a record"
+	case !ok:
+		return ""
+	case len(have) != 1:
+		return fmt.Sprintf("%d records", len(have))
+	case !sameRecord(want, have[0].Record):
+		return fmt.Sprintf("its record is %+v", have[0].Record)
+	}
+	return ""
+}
+
+// sameRecord compares records as they are stored.
+func sameRecord(a, b audit.Record) bool {
+	rawA, errA := json.Marshal(a, json.Deterministic(true))
+	rawB, errB := json.Marshal(b, json.Deterministic(true))
+	return errA == nil && errB == nil && string(rawA) == string(rawB)
+}
+
+// terminals reads AUDIT by itself: requested first, then one end of every attempt.
+func (x *index) terminals() (found []Violation) {
+	requested, ended := map[string]bool{}, map[string]int{}
+	for _, r := range x.Audit {
+		if r.LogSeq == 0 || r.Event == audit.LateResult {
+			continue
+		}
+		attempt := fmt.Sprintf("%s attempt %d", r.Ref, r.Attempt)
+		switch {
+		case r.Event == audit.ToolRequested:
+			requested[attempt] = true
+			continue
+		case !requested[attempt]:
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("%s before tool_requested", r.Event)})
+		}
+		if ended[attempt]++; ended[attempt] > 1 {
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("%s is a second end of %s", r.Event, attempt)})
+		}
+	}
+	for attempt := range requested {
+		if ended[attempt] == 0 {
+			found = append(found, Violation{Says: attempt + " has no end in AUDIT"})
+		}
+	}
+	return found
+}

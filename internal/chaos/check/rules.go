@@ -1,0 +1,69 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rule is one promise. Its function returns a violation for every time it was broken.
+type rule struct {
+	name string
+	says string
+	find func(x *index) []Violation
+}
+
+// rules lists what must hold.
+func rules() []rule {
+	return []rule{
+		{"P1 outcome", "every answer is the stored outcome of the attempt that its call is bound to", outcomes},
+		{"P1 refusal", "a call that is bound to an attempt is never refused", refusals},
+		{"P2 deadline", "every caller has an answer by its deadline plus 100 ms", deadlines},
+		{"P3 effect", "a side-effectful key has at most one effect, and every key one success", effects},
+		{"P3 input", "a key with another input is refused", inputs},
+		{"P4 recorded", "nothing runs before its request, or its claim, is in the log", recorded},
+		{"P4 denied", "nothing is refused unrecorded", denials},
+		{"P5 kept", "what was accepted is in the log, and ends", kept},
+		{"P7 honest", "the effect that is told is the one that was", honesty},
+		{"log", "the log of a call follows the protocol", shapes},
+		{"audit", "AUDIT folded is the log folded", audits},
+		{"chunks", "chunks come without gap, doubling or mixing", chunks},
+		{"cancel", "a cancel does what it tells", cancels},
+	}
+}
+
+// Rule is a promise by name, and what it says.
+type Rule struct{ Name, Says string }
+
+// Rules lists what Check checks.
+func Rules() []Rule {
+	var list []Rule
+	for _, r := range rules() {
+		list = append(list, Rule{r.name, r.says})
+	}
+	return list
+}
+
+// Check returns every violation in the history.
+func Check(h History) []Violation {
+	x := newIndex(h)
+	var all []Violation
+	for _, r := range rules() {
+		for _, v := range r.find(x) {
+			v.Rule = r.name
+			all = append(all, v)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Violation) int { return strings.Compare(a.Ref, b.Ref) })
+	return all
+}
+
+// broken is a violation about a request.
+func (a *Ask) broken(format string, args ...any) Violation {
+	return Violation{Ref: a.Ref, CallID: a.CallID, Says: a.Scene + ": " + fmt.Sprintf(format, args...)}
+}
+
+// broken is a violation about a log.
+func (l *log) broken(format string, args ...any) Violation {
+	return Violation{Ref: l.ref, Says: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,271 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+const tenant = "default"
+
+// driver makes the calls of a run, and records what callers see.
+type driver struct {
+	conns   []*nats.Conn // by line
+	callers []*bus.Client
+	begun   time.Time
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	asks    []check.Ask
+	cancels []check.Cancel
+}
+
+// newDriver connects the callers through their lines.
+func newDriver(c *cluster) (*driver, error) {
+	d := &driver{}
+	for _, line := range lines {
+		nc, err := bus.Dial(c.proxies[line].URL(), "chaos-"+line)
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.conns = append(d.conns, nc)
+	}
+	for i := range callers {
+		nc := d.conns[i/2%len(d.conns)]
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		client, err := bus.NewClient(nc, bus.ClientOptions{
+			Tenant: tenant, Actor: actorOf(i), Payloads: app.OpenPayloads(js),
+			Now: func() time.Time { return time.Now().Add(callerSkew(i)) },
+		})
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.callers = append(d.callers, client)
+	}
+	return d, nil
+}
+
+func (d *driver) close() error {
+	var errs []error
+	for _, c := range d.callers {
+		if err := c.Close(); !errors.Is(err, nats.ErrConnectionClosed) {
+			errs = append(errs, err)
+		}
+	}
+	for _, nc := range d.conns {
+		nc.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// run plays the plan, and returns when the last play has ended.
+func (d *driver) run(ctx context.Context, plan []play) {
+	defer d.wg.Wait()
+	for _, p := range plan {
+		if !pause(ctx, time.Until(d.begun.Add(p.at))) {
+			return
+		}
+		d.wg.Go(func() { d.play(ctx, &p) })
+	}
+}
+
+// play does with one key what its plan says.
+func (d *driver) play(ctx context.Context, p *play) {
+	var first sync.WaitGroup
+	results := make([]*envelope.Response, len(p.asks))
+	for i, a := range p.asks {
+		first.Go(func() {
+			if pause(ctx, a.after) {
+				results[i] = d.ask(ctx, p, a, p.scene, false)
+			}
+		})
+	}
+	if p.cancel > 0 && pause(ctx, p.cancel) {
+		d.cancel(ctx, p, p.asks[0])
+	}
+	first.Wait()
+	d.retry(ctx, p, results[0])
+	for _, g := range p.again {
+		if pause(ctx, g.after) {
+			a := p.asks[g.of]
+			d.ask(ctx, p, ask{caller: a.caller, callID: a.callID, timeout: 3 * time.Second}, "again", false)
+		}
+	}
+	if p.other {
+		a := p.asks[0]
+		d.ask(ctx, p, ask{caller: a.caller, callID: uuid.NewString(), timeout: 3 * time.Second}, "other input", true)
+	}
+}
+
+// retry asks under the same key as long as that may help.
+func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
+	for n := range p.retries {
+		if r == nil || r.Provenance.Final && r.Status != envelope.RetryableError {
+			return
+		}
+		a := ask{caller: p.asks[0].caller, callID: uuid.NewString(), timeout: 5 * time.Second, stream: p.asks[0].stream}
+		r = d.ask(ctx, p, a, fmt.Sprint("retry ", n+1), false)
+	}
+}
+
+func (d *driver) size() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.asks)
+}
+
+// record is the beginning of what is noted of an ask.
+func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *envelope.Request) {
+	req := p.request(a.caller, p.encoded(other))
+	fingerprint, err := envelope.Fingerprint(req)
+	if err != nil {
+		panic("unreachable: " + err.Error()) // the input is valid
+	}
+	return check.Ask{
+		Caller: fmt.Sprint("caller-", a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
+		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
+		Fingerprint: fingerprint, Sent: time.Now(), Due: time.Now().Add(a.timeout), Streamed: a.stream,
+	}, req
+}
+
+// ask makes one request, waits for its answer, and records both.
+func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bool) *envelope.Response {
+	seen, req := d.record(p, a, scene, other)
+	stalled := watch(seen.Due)
+	if a.raw > 0 {
+		d.raw(ctx, &seen, req, a)
+	} else {
+		d.call(ctx, &seen, req, a)
+	}
+	seen.Done = time.Now()
+	seen.StalledMS = (stalled() + time.Millisecond - 1).Milliseconds()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() == nil {
+		d.asks = append(d.asks, seen)
+	}
+	if len(seen.Answers) == 0 {
+		return nil
+	}
+	return seen.Answers[0]
+}
+
+// call asks as callers do: by the client library.
+func (d *driver) call(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+	c := bus.Call{
+		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
+		KeyScope: req.Constraints.IdempotencyScope, CallID: a.callID, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
+	}
+	if a.stream {
+		c.Chunk = func(chunk envelope.Chunk) error {
+			seen.Chunks = append(seen.Chunks, chunk)
+			return nil
+		}
+	}
+	r, err := d.callers[a.caller].Call(ctx, c)
+	if err != nil {
+		seen.Unsent = err.Error()
+	}
+	if r != nil {
+		seen.Answers = append(seen.Answers, r)
+	}
+}
+
+// cancel ends the call of an ask, as its owner.
+func (d *driver) cancel(ctx context.Context, p *play, a ask) {
+	seen, _ := d.record(p, a, "", false)
+	c := check.Cancel{Caller: seen.Caller, Ref: seen.Ref, CallID: a.callID, Sent: time.Now()}
+	once, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	answer, err := d.callers[a.caller].Cancel(once, bus.CallQuery{Ref: seen.Ref, CallID: a.callID})
+	c.Done, c.Told, c.Response = time.Now(), answer.Told, answer.Response
+	if err != nil {
+		c.Failed = err.Error()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancels = append(d.cancels, c)
+}
+
+// calm asks, when all faults are over, for every call that has no outcome yet: the same call id
+// under the same key. Now each has one.
+func (d *driver) calm(ctx context.Context, plan []play) {
+	settled, seen := map[string]bool{}, map[string]bool{}
+	d.mu.Lock()
+	asks := slices.Clone(d.asks)
+	d.mu.Unlock()
+	for _, a := range asks {
+		for _, r := range a.Answers {
+			settled[a.Ref+a.CallID] = settled[a.Ref+a.CallID] || r.Provenance.Final
+		}
+	}
+	plays := map[string]*play{}
+	for i, p := range plan {
+		plays[p.key] = &plan[i]
+	}
+	slots := make(chan struct{}, callers)
+	for _, a := range asks {
+		if id := a.Ref + a.CallID; !settled[id] && !seen[id] {
+			seen[id] = true
+			slots <- struct{}{}
+			d.wg.Go(func() {
+				defer func() { <-slots }()
+				d.calmly(ctx, plays[a.Key], a)
+			})
+		}
+	}
+	d.wg.Wait()
+}
+
+func (d *driver) calmly(ctx context.Context, p *play, a check.Ask) {
+	var caller int
+	if _, err := fmt.Sscanf(a.Caller, "caller-%d", &caller); err != nil {
+		panic("unreachable: " + err.Error()) // record wrote it
+	}
+	d.ask(ctx, p, ask{caller: caller, callID: a.CallID, timeout: 20 * time.Second}, check.Calm, a.Scene == "other input")
+}
+
+// watch is the control of a deadline: timers of this process, as the caller's own are. What it
+// returns is to be called when the answer is there, and says how late they were.
+func watch(due time.Time) (stalled func() time.Duration) {
+	const beat = 5 * time.Millisecond
+	quit, worst := make(chan struct{}), make(chan time.Duration)
+	go func() { // ends with the call of stalled
+		var late time.Duration
+		next := due
+		t := time.NewTimer(time.Until(next))
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				late = max(late, time.Since(next))
+				next = time.Now().Add(beat)
+				t.Reset(beat)
+			case <-quit:
+				worst <- max(late, time.Since(next))
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(quit)
+		return max(0, <-worst)
+	}
+}

@@ -1,0 +1,211 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+)
+
+// Action is one kind of trouble.
+type Action string
+
+// The actions.
+const (
+	Kill    Action = "kill"    // SIGKILL, and a new start after a while
+	Freeze  Action = "freeze"  // SIGSTOP, and SIGCONT after a while
+	Restart Action = "restart" // SIGTERM, and a new start after a while
+	Cut     Action = "cut"     // connections to the server
+	Storm   Action = "storm"   // messages are lost, delayed and doubled
+)
+
+// fault is one piece of trouble: when, what, to whom, for how long.
+type fault struct {
+	at    time.Duration
+	what  Action
+	whom  string // "" is everybody
+	lasts time.Duration
+	kind  string // of a storm
+}
+
+func (f fault) String() string {
+	whom := f.whom
+	if whom == "" {
+		whom = "all lines"
+	}
+	if f.what == Storm {
+		return fmt.Sprintf("%s storm on %s for %s", f.kind, whom, f.lasts.Round(10*time.Millisecond))
+	}
+	return fmt.Sprintf("%s %s for %s", f.what, whom, f.lasts.Round(10*time.Millisecond))
+}
+
+// planFaults returns the trouble of a run, in order.
+func planFaults(seed uint64, duration time.Duration) []fault {
+	random := rand.New(rand.NewPCG(seed, 3))
+	var plan []fault
+	at := time.Second
+	for {
+		at += 200*time.Millisecond + time.Duration(random.ExpFloat64()*float64(1200*time.Millisecond))
+		if at > duration-time.Second {
+			return plan
+		}
+		plan = append(plan, drawFault(random, at))
+	}
+}
+
+func drawFault(random *rand.Rand, at time.Duration) fault {
+	within := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
+	nodes := append(append([]string{server}, dispatchers...), executors...)
+	f := fault{at: at, whom: nodes[random.IntN(len(nodes))]}
+	switch n := random.IntN(100); {
+	case n < 25:
+		f.what, f.lasts = Kill, within(2*time.Second)
+	case n < 50:
+		f.what, f.lasts = Freeze, 100*time.Millisecond+within(3*lease)
+	case n < 60:
+		f.what, f.lasts = Restart, within(time.Second)
+	case n < 75:
+		f.what, f.whom = Cut, anyLine(random)
+	default:
+		f.what, f.lasts = Storm, 500*time.Millisecond+within(4*time.Second)
+		f.kind = stormNames[random.IntN(len(stormNames))]
+		if f.whom = anyLine(random); random.IntN(3) == 0 {
+			f.whom = ""
+		}
+	}
+	return f
+}
+
+func anyLine(random *rand.Rand) string {
+	all := append(append(append([]string{}, dispatchers...), executors...), lines...)
+	return all[random.IntN(len(all))]
+}
+
+var stormNames = []string{"acks", "writes", "requests", "work", "everything"}
+
+// longDelay is longer than anybody waits for one answer of the server.
+const longDelay = 3 * time.Second
+
+// storm returns the odds of one kind of storm, on top of the weather that there always is.
+func storm(kind string) proxy.Trouble {
+	t := weather()
+	switch kind {
+	case "acks":
+		t[proxy.PubAck] = proxy.Odds{Drop: 0.4, Delay: 0.2, Double: 0.2, Most: longDelay}
+	case "writes":
+		t[proxy.Write] = proxy.Odds{Drop: 0.2, Delay: 0.3, Double: 0.3, Most: longDelay}
+	case "requests":
+		t[proxy.Request] = proxy.Odds{Drop: 0.2, Delay: 0.2, Double: 0.4, Most: time.Second}
+		t[proxy.Answer] = proxy.Odds{Drop: 0.3, Delay: 0.2, Double: 0.2, Most: time.Second}
+		t[proxy.Service] = proxy.Odds{Drop: 0.2, Delay: 0.2, Double: 0.2, Most: time.Second}
+	case "work":
+		t[proxy.WorkAck] = proxy.Odds{Drop: 0.4, Delay: 0.3, Double: 0.2, Most: longDelay}
+		t[proxy.Beat] = proxy.Odds{Drop: 0.3, Delay: 0.3, Most: time.Second}
+		t[proxy.Control] = proxy.Odds{Drop: 0.3, Delay: 0.3, Double: 0.3, Most: time.Second}
+	case "everything":
+		for _, kind := range breakable {
+			t[kind] = proxy.Odds{Drop: 0.08, Delay: 0.15, Double: 0.15, Most: 500 * time.Millisecond}
+		}
+		t[proxy.Audit] = proxy.Odds{Drop: 0.02, Delay: 0.02, Double: 0.02, Most: 500 * time.Millisecond}
+	}
+	return t
+}
+
+// breakable are the messages of which any may be lost at any time. Records of AUDIT go in batches,
+// which are lost as a whole; what the server delivers, and what it is asked for, is only lost with
+// its connection.
+var breakable = []proxy.Kind{
+	proxy.Request, proxy.Service, proxy.Write, proxy.PubAck, proxy.WorkAck, proxy.Answer, proxy.Beat, proxy.Chunk, proxy.Control,
+}
+
+// weather is the trouble that there is all the time.
+func weather() proxy.Trouble {
+	t := proxy.Trouble{}
+	for _, kind := range breakable {
+		t[kind] = proxy.Odds{Drop: 0.01, Delay: 0.02, Double: 0.02, Most: 200 * time.Millisecond}
+	}
+	return t
+}
+
+// havoc carries out the plan, and returns when its last fault is over.
+type havoc struct {
+	cluster *cluster
+	tell    func(string)
+	begun   time.Time
+
+	mu     sync.Mutex
+	counts map[string]int
+	storms map[string]int // on each line
+}
+
+func (h *havoc) run(ctx context.Context, plan []fault) {
+	h.cluster.set(weather())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, f := range plan {
+		if !pause(ctx, time.Until(h.begun.Add(f.at))) {
+			return
+		}
+		wg.Go(func() {
+			if h.cause(ctx, f) {
+				h.count(f)
+			}
+		})
+	}
+}
+
+func (h *havoc) cause(ctx context.Context, f fault) bool {
+	switch f.what {
+	case Cut:
+		h.cluster.proxies[f.whom].Cut()
+	case Storm:
+		h.tell(f.String())
+		h.storm(f, 1)
+		pause(ctx, f.lasts)
+		h.storm(f, -1)
+	default:
+		h.tell(f.String())
+		return h.cluster.nodes[f.whom].do(ctx, f.what, f.lasts)
+	}
+	return true
+}
+
+// storm begins (1) or ends (-1) a storm; the last that ends leaves only the weather.
+func (h *havoc) storm(f fault, by int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, p := range h.cluster.proxies {
+		if f.whom != "" && f.whom != name {
+			continue
+		}
+		h.storms[name] += by
+		switch {
+		case by > 0:
+			p.Set(storm(f.kind))
+		case h.storms[name] == 0:
+			p.Set(weather())
+		}
+	}
+}
+
+func (h *havoc) total() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, count := range h.counts {
+		n += count
+	}
+	return n
+}
+
+func (h *havoc) count(f fault) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := string(f.what)
+	if f.whom == server {
+		name += " nats"
+	}
+	h.counts[name]++
+}

@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// settled is how long the bus may take, after all faults, to give every call its outcome and to
+// bring AUDIT up to date. What is not there then is missing.
+const settled = 45 * time.Second
+
+// late is how long after that something may still come that should not: a second outcome, a
+// doubled record. It is longer than any retry of those who might write it.
+const late = 3 * time.Second
+
+// gather reads the call log and AUDIT from the server itself, without a proxy, once every
+// attempt has an outcome and its records.
+func gather(ctx context.Context, url string) ([]call.Entry, []check.Record, error) {
+	nc, err := bus.Dial(url, "chaos-checker")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	log, err := readLog(wait, js)
+	if err == nil {
+		_, err = readAudit(wait, js, log)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !pause(ctx, late) {
+		return nil, nil, ctx.Err()
+	}
+	again, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	if log, err = readLog(again, js); err != nil {
+		return nil, nil, err
+	}
+	records, err := readAudit(again, js, log)
+	return log, records, err
+}
+
+// readLog reads events until none is left to come: all that is stored, and an outcome for every
+// attempt. When ctx ends first it returns what there is.
+func readLog(ctx context.Context, js jetstream.JetStream) ([]call.Entry, error) {
+	var entries []call.Entry
+	open := map[string]bool{}
+	err := read(ctx, js, subjects.CallsStream, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		e, err := kv.DecodeEvent(msg.Headers())
+		if err != nil {
+			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
+		}
+		s := call.Fold(e, meta.Sequence.Stream)
+		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(), Time: meta.Timestamp})
+		if id := fmt.Sprint(s.Ref(), e.Attempt); e.Kind == call.Decided {
+			delete(open, id)
+		} else if a, ok := s.Attempt(e.Attempt); ok && a.Open() {
+			open[id] = true
+		}
+		return meta.NumPending == 0 && len(open) == 0, nil
+	})
+	return entries, err
+}
+
+// readAudit reads records until the projection of the log is whole.
+func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([]check.Record, error) {
+	want := 0
+	for _, e := range log {
+		if _, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
+			want++
+		}
+	}
+	if want == 0 {
+		return nil, nil
+	}
+	var records []check.Record
+	err := read(ctx, js, subjects.AuditStream, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		r := check.Record{Seq: meta.Sequence.Stream, ID: msg.Headers().Get(nats.MsgIdHdr)}
+		if err := json.Unmarshal(msg.Data(), &r.Record); err != nil {
+			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), r.Seq, err)
+		}
+		records = append(records, r)
+		if r.LogSeq != 0 && r.Event != audit.LateResult {
+			want--
+		}
+		return meta.NumPending == 0 && want <= 0, nil
+	})
+	return records, err
+}
+
+// read hands over the messages of a stream in order until take says that it is done, or ctx ends.
+func read(ctx context.Context, js jetstream.JetStream, stream string, take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	if s.CachedInfo().State.Msgs == 0 {
+		return nil
+	}
+	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	defer it.Stop()
+	for {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil // the checker says what is missing
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		if done, err := take(msg, meta); done || err != nil {
+			return err
+		}
+	}
+}

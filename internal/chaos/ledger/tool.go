@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Input says what a run does.
+type Input struct {
+	N      int64 `json:"n"`               // makes inputs differ
+	WorkMS int64 `json:"work_ms"`         // how long it takes until its effect
+	TailMS int64 `json:"tail_ms"`         // and after it
+	Chunks int   `json:"chunks,omitzero"` // emitted while it works
+	Fail   Fault `json:"fail,omitzero"`
+	Times  int   `json:"times,omitzero"` // how many attempts fail
+}
+
+// Fault is how a run fails.
+type Fault string
+
+// The faults.
+const (
+	Flaky   Fault = "flaky"   // says that nothing happened and that it may be tried again
+	Refused Fault = "refused" // says that nothing happened and never will
+	Late    Fault = "late"    // says after its effect that it failed
+	Crash   Fault = "crash"   // is killed after its effect
+	Garbage Fault = "garbage" // says something that is no line of the protocol, after its effect
+	Silent  Fault = "silent"  // ends without a word before its effect
+)
+
+// Output is what a run returns: which one it was.
+type Output struct {
+	N   int64  `json:"n"`
+	Run string `json:"run"`
+}
+
+// request is the part of the tool protocol that these tools read.
+type request struct {
+	Op      string `json:"op"`
+	CallID  string `json:"call_id"`
+	Tool    string `json:"tool_id"`
+	Input   Input  `json:"input"`
+	Key     string `json:"idempotency_key"`
+	Attempt int    `json:"attempt"`
+	Fence   uint64 `json:"fence"`
+}
+
+// Run is a tool: it reads one request and answers it by the process protocol.
+func Run(stdin io.Reader, stdout io.Writer, path string) error {
+	raw, err := io.ReadAll(stdin)
+	if err != nil {
+		return err
+	}
+	var r request
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return err
+	}
+	t := &run{request: r, path: path, out: stdout, pid: os.Getpid()}
+	if r.Op == "lookup" {
+		return t.lookup()
+	}
+	return t.execute()
+}
+
+type run struct {
+	request
+	path string
+	out  io.Writer
+	pid  int
+}
+
+func (t *run) note(op Op) error {
+	return Append(t.path, Line{
+		Op: op, Time: time.Now().UnixNano(), Tool: t.Tool, Key: t.Key, CallID: t.CallID, Attempt: t.Attempt, Fence: t.Fence, PID: t.pid,
+	})
+}
+
+// name is that of a run: its fence and its process.
+func name(fence uint64, pid int) string { return fmt.Sprintf("%d/%d", fence, pid) }
+
+func (t *run) lookup() error {
+	l, ok, err := Find(t.path, t.Tool, t.Key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return t.say(map[string]any{"type": "absent"})
+	}
+	return t.output(l.Fence, l.PID)
+}
+
+func (t *run) execute() error {
+	fault := t.Input.Fail
+	if t.Attempt > t.Input.Times {
+		fault = ""
+	}
+	if err := t.note(Start); err != nil {
+		return err
+	}
+	if err := t.work(); err != nil {
+		return err
+	}
+	switch fault {
+	case Flaky, Refused:
+		return t.failure(string(fault), "none")
+	case Silent:
+		return nil
+	}
+	if err := t.note(Commit); err != nil {
+		return err
+	}
+	switch fault {
+	case Crash:
+		return t.crash()
+	case Garbage:
+		_, err := fmt.Fprintln(t.out, "not JSON")
+		return err
+	case Late:
+		return t.failure(string(fault), "applied")
+	}
+	wait(time.Duration(t.Input.TailMS) * time.Millisecond)
+	return t.output(t.Fence, t.pid)
+}
+
+// work takes its time, and emits its chunks evenly over it.
+func (t *run) work() error {
+	total := time.Duration(t.Input.WorkMS) * time.Millisecond
+	for i := range t.Input.Chunks {
+		wait(total / time.Duration(t.Input.Chunks))
+		if err := t.say(map[string]any{"type": "chunk", "data": Chunk{I: i, Run: name(t.Fence, t.pid)}}); err != nil {
+			return err
+		}
+	}
+	if t.Input.Chunks == 0 {
+		wait(total)
+	}
+	return nil
+}
+
+// Chunk is the data of one chunk.
+type Chunk struct {
+	I   int    `json:"i"`
+	Run string `json:"run"`
+}
+
+func (t *run) crash() error {
+	self, err := os.FindProcess(t.pid)
+	if err != nil {
+		return err
+	}
+	return self.Kill()
+}
+
+func (t *run) output(fence uint64, pid int) error {
+	return t.say(map[string]any{"type": "output", "output": Output{N: t.Input.N, Run: name(fence, pid)}})
+}
+
+func (t *run) failure(code, effect string) error {
+	return t.say(map[string]any{"type": "error", "error": map[string]any{"code": code, "effect": effect}})
+}
+
+func (t *run) say(line any) error {
+	raw, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = t.out.Write(append(raw, '\n'))
+	return err
+}
+
+// wait is the work of a tool that does none.
+func wait(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}

@@ -1,0 +1,209 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+)
+
+// play is what is done with one key: who asks for it when, and what is done afterwards.
+type play struct {
+	at    time.Duration
+	scene string
+	spec  ledger.Spec
+	key   string
+	scope envelope.KeyScope
+	input ledger.Input
+	asks  []ask
+	// What follows when all asks are answered.
+	cancel  time.Duration // after the first ask; 0 is never
+	retries int           // further attempts while the outcome is retryable
+	again   []again
+	other   bool // ask with another input
+}
+
+// ask is one request.
+type ask struct {
+	after   time.Duration
+	caller  int
+	callID  string
+	timeout time.Duration
+	stream  bool
+	raw     int // publish the request by hand, so many times
+}
+
+// again asks anew with the call id of an earlier ask.
+type again struct {
+	after  time.Duration
+	of     int
+	caller int
+}
+
+// callers is how many callers there are. Those with the same parity are the same actor on
+// different connections; callerSkew says how wrong their clocks are.
+const callers = 6
+
+func actorOf(caller int) string { return fmt.Sprintf("agent://chaos-%d", caller%2) }
+
+func callerSkew(caller int) time.Duration {
+	return []time.Duration{0, 30 * time.Second, -30 * time.Second, 0, 3 * time.Second, -700 * time.Millisecond}[caller]
+}
+
+// planCalls returns the calls of a run: rate plays a second, until no more can end in time.
+func planCalls(seed uint64, duration time.Duration, rate float64, most int) []play {
+	random := rand.New(rand.NewPCG(seed, 4))
+	var plan []play
+	for at := time.Duration(0); ; {
+		at += time.Duration(random.ExpFloat64() / rate * float64(time.Second))
+		if at > duration || most > 0 && len(plan) >= most {
+			return plan
+		}
+		d := &drawer{random}
+		plan = append(plan, d.play(seed, len(plan), at))
+	}
+}
+
+// drawer draws plays.
+type drawer struct{ *rand.Rand }
+
+func (d *drawer) within(least, most time.Duration) time.Duration {
+	return least + time.Duration(d.Int64N(int64(most-least)))
+}
+
+func (d *drawer) id() string {
+	var raw [16]byte
+	for i := range raw {
+		raw[i] = byte(d.Uint32())
+	}
+	raw[6], raw[8] = raw[6]&0x0f|0x40, raw[8]&0x3f|0x80
+	return uuid.UUID(raw).String()
+}
+
+// scenes draws a play of each kind; the weights add up to 100.
+var scenes = []struct {
+	name   string
+	weight int
+	draw   func(d *drawer, p *play)
+}{
+	{"single", 22, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"twins", 18, func(d *drawer, p *play) { p.asks = d.asks(2+d.IntN(4), p) }},
+	{"doubled", 8, func(d *drawer, p *play) {
+		p.asks = d.asks(2+d.IntN(2), p)
+		for i := range p.asks {
+			p.asks[i].callID = p.asks[0].callID
+		}
+	}},
+	{"faulty", 16, func(d *drawer, p *play) {
+		p.asks = d.asks(1+d.IntN(2), p)
+		p.input.Fail = faultNames[d.IntN(len(faultNames))]
+		p.input.Times, p.retries = 1+d.IntN(3), 5
+	}},
+	{"cancelled", 10, func(d *drawer, p *play) {
+		p.asks = d.asks(1+d.IntN(2), p)
+		p.input.WorkMS = d.within(500*time.Millisecond, 3*time.Second).Milliseconds()
+		p.cancel, p.retries = d.within(time.Millisecond, time.Second), d.IntN(2)
+	}},
+	{"hasty", 10, func(d *drawer, p *play) {
+		p.asks = d.asks(1+d.IntN(2), p)
+		p.input.WorkMS = d.within(500*time.Millisecond, 3*time.Second).Milliseconds()
+		for i := range p.asks {
+			p.asks[i].timeout = d.within(150*time.Millisecond, time.Second)
+		}
+		p.retries = d.IntN(2)
+	}},
+	{"slow", 6, func(d *drawer, p *play) {
+		p.asks = d.asks(1, p)
+		p.input.WorkMS = d.within(time.Second, 5*time.Second).Milliseconds()
+		p.asks[0].timeout = 10 * time.Second
+	}},
+	{"raw", 10, func(d *drawer, p *play) {
+		p.asks = d.asks(1+d.IntN(2), p)
+		for i := range p.asks {
+			p.asks[i].raw, p.asks[i].stream = 1+d.IntN(3), false
+		}
+	}},
+}
+
+var faultNames = []ledger.Fault{ledger.Flaky, ledger.Flaky, ledger.Refused, ledger.Late, ledger.Crash, ledger.Garbage, ledger.Silent}
+
+func (d *drawer) play(seed uint64, n int, at time.Duration) play {
+	specs := ledger.Specs()
+	p := play{
+		at: at, spec: specs[d.IntN(len(specs))], key: fmt.Sprintf("chaos-%d-%06d-key", seed, n),
+		input: ledger.Input{
+			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(), TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
+		},
+	}
+	if p.spec.Streaming {
+		p.input.Chunks = 1 + d.IntN(20)
+	}
+	if d.IntN(10) == 0 {
+		p.scope = envelope.ScopeGlobal
+	}
+	d.scene(&p)
+	for range d.IntN(3) {
+		p.again = append(p.again, again{after: d.within(0, 4*time.Second), of: d.IntN(len(p.asks)), caller: p.asks[0].caller})
+	}
+	p.other = d.IntN(8) == 0
+	return p
+}
+
+func (d *drawer) scene(p *play) {
+	n := d.IntN(100)
+	for _, s := range scenes {
+		if n -= s.weight; n < 0 {
+			p.scene = s.name
+			s.draw(d, p)
+			return
+		}
+	}
+}
+
+// asks draws requests of one actor, on any of its connections, or of anybody where keys are
+// shared by all.
+func (d *drawer) asks(n int, p *play) []ask {
+	actor := d.IntN(2)
+	asks := make([]ask, n)
+	for i := range asks {
+		caller := actor + 2*d.IntN(callers/2)
+		if p.scope == envelope.ScopeGlobal {
+			caller = d.IntN(callers)
+		}
+		asks[i] = ask{
+			caller: caller, callID: d.id(), timeout: d.within(2*time.Second, 8*time.Second),
+			stream: p.spec.Streaming && p.scope == "" && d.IntN(4) > 0,
+		}
+		if i > 0 {
+			asks[i].after = d.within(0, 400*time.Millisecond)
+		}
+	}
+	return asks
+}
+
+// request is the request of an ask, as its tool reads it.
+func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
+	return &envelope.Request{
+		ToolID: p.spec.ID, ToolVersion: "*", Fn: ledger.Fn, Input: input,
+		Context:     envelope.Context{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
+		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope},
+	}
+}
+
+func (p *play) encoded(other bool) jsontext.Value {
+	input := p.input
+	if other {
+		input.N = -input.N - 1
+	}
+	raw, err := json.Marshal(input)
+	if err != nil {
+		panic("unreachable: " + err.Error()) // it is numbers and words
+	}
+	return raw
+}

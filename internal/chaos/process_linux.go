@@ -1,0 +1,20 @@
+package chaos
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// bind makes cmd die with the thread that starts it, so that no process is left of a run that was
+// killed itself.
+func bind(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+const (
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
+func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

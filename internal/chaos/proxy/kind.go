@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Kind is what a message is to Toolbus.
+type Kind string
+
+// The kinds that trouble can be made for.
+const (
+	Request  Kind = "request"  // a call, on its way to the dispatchers, or the delivery of one
+	Service  Kind = "service"  // result, cancel, describe, chunks
+	Write    Kind = "write"    // an event of the call log
+	PubAck   Kind = "puback"   // JetStream's answer to a write or any other publish
+	WorkAck  Kind = "workack"  // ack, nak or in-progress of a work message
+	Answer   Kind = "answer"   // accepted or outcome to a caller
+	Beat     Kind = "beat"     // heartbeat of an executor
+	Chunk    Kind = "chunk"    // part of a streamed result
+	Audit    Kind = "audit"    // record of the audit stream
+	Control  Kind = "control"  // kill of a cancelled call
+	API      Kind = "api"      // JetStream API: reads, pulls, consumers
+	Delivery Kind = "delivery" // any other message that the server delivers
+	Other    Kind = "other"
+)
+
+// Kinds lists them all, in the order of reports.
+func Kinds() []Kind {
+	return []Kind{Request, Service, Write, PubAck, WorkAck, Answer, Beat, Chunk, Audit, Control, API, Delivery, Other}
+}
+
+// prefixes tell most kinds by the start of the subject.
+var prefixes = func() map[string]Kind {
+	m := map[string]Kind{jetstream.DefaultAPIPrefix: API, "$JS.ACK.": WorkAck}
+	for wildcard, kind := range map[string]Kind{
+		subjects.CallWildcard: Request, subjects.CallsAll: Write, subjects.PoolsAll: Beat, subjects.ChunksAll: Chunk,
+		subjects.AuditAll: Audit, subjects.KillWildcard: Control,
+		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
+		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
+		subjects.ServiceWildcard(subjects.OpChunks): Service,
+	} {
+		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
+	}
+	return m
+}()
+
+// kindOf says what the frame is.
+func kindOf(f *frame) Kind {
+	if strings.HasPrefix(f.subject, nats.InboxPrefix) {
+		switch {
+		case bytes.Contains(f.headers, []byte("\r\n"+subjects.HeaderKind+":")):
+			return Answer
+		case f.verb == "MSG" && bytes.HasPrefix(f.body, []byte(`{"stream":`)):
+			return PubAck
+		case f.verb == "MSG" && bytes.HasPrefix(f.body, []byte(`{"error":`)):
+			return PubAck // a refused write: {"error":…,"stream":…}
+		}
+		return Delivery
+	}
+	for prefix, kind := range prefixes {
+		if strings.HasPrefix(f.subject, prefix) {
+			return kind
+		}
+	}
+	if f.verb == "MSG" || f.verb == "HMSG" {
+		return Delivery
+	}
+	return Other
+}

@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// raw asks without the client library: it publishes the request, on several connections, and
+// keeps every answer that comes until the deadline and its grace have passed. A caller that was
+// told nothing by then states a local timeout, as the library does.
+func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+	req.CallID = a.callID
+	req.Context.TraceID = a.callID
+	req.Constraints.TimeoutMS = a.timeout.Milliseconds()
+	req.Constraints.DeadlineUnixMS = seen.Due.UnixMilli()
+	data, err := envelope.EncodeRequest(envelope.ContentJSON, req)
+	if err != nil {
+		seen.Unsent = err.Error()
+		return
+	}
+	nc := d.conns[a.caller/2%len(d.conns)]
+	inbox := nc.NewInbox()
+	answers := make(chan *nats.Msg, 64)
+	sub, err := nc.ChanSubscribe(inbox, answers)
+	if err != nil {
+		seen.Unsent = err.Error()
+		return
+	}
+	defer d.wg.Go(func() { _ = sub.Unsubscribe() }) // gone with the connection otherwise
+	send := func() {
+		for i := range a.raw {
+			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
+			msg.Header.Set(subjects.HeaderContentType, envelope.ContentJSON)
+			msg.Reply, msg.Data = inbox, data
+			// Beside this, since a connection that is made anew lets nobody send meanwhile. What
+			// is lost is sent again.
+			d.wg.Go(func() { _ = d.conns[(a.caller+i)%len(d.conns)].PublishMsg(msg) })
+		}
+	}
+	send()
+	d.collect(ctx, seen, answers, send)
+	if len(seen.Answers) == 0 {
+		seen.Answers = append(seen.Answers, envelope.Failure(a.callID, envelope.NewError(envelope.CodeTimeout, ""), envelope.Provenance{}, envelope.Metrics{}))
+	}
+}
+
+// collect takes answers until the deadline and its grace have passed; once there is an outcome,
+// only a little longer, for the doubles.
+func (d *driver) collect(ctx context.Context, seen *check.Ask, answers <-chan *nats.Msg, send func()) {
+	end := time.NewTimer(time.Until(seen.Due) + 100*time.Millisecond)
+	defer end.Stop()
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case msg := <-answers:
+			take(seen, msg)
+			if len(seen.Answers) == 1 {
+				end.Reset(min(50*time.Millisecond, time.Until(seen.Due)+100*time.Millisecond))
+			}
+		case <-again.C:
+			send()
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// take notes one answer.
+func take(seen *check.Ask, msg *nats.Msg) {
+	contentType := msg.Header.Get(subjects.HeaderContentType)
+	switch msg.Header.Get(subjects.HeaderKind) {
+	case "accepted":
+		if a, bad := envelope.DecodeAccepted(contentType, msg.Data); bad == nil {
+			seen.Accepted = append(seen.Accepted, *a)
+		}
+	case "outcome":
+		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
+			seen.Answers = append(seen.Answers, r)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+)
+
+// Report is what a run showed.
+type Report struct {
+	Seed       uint64                     `json:"seed"`
+	DurationMS int64                      `json:"duration_ms"`
+	SyncAlways bool                       `json:"sync_always"`
+	Dir        string                     `json:"dir,omitzero"` // where logs and history are kept
+	Keys       int                        `json:"keys"`
+	Asks       int                        `json:"asks"`
+	Answers    map[envelope.Status]int    `json:"answers"` // outcomes and refusals
+	Local      int                        `json:"local"`   // answers of the library itself: no outcome
+	Unsent     int                        `json:"unsent"`
+	Unjudged   int                        `json:"unjudged"` // late, and so was the control timer
+	Attempts   int                        `json:"attempts"`
+	Takeovers  int                        `json:"takeovers"` // claims after the first run of an attempt
+	Joined     int                        `json:"joined"`
+	Deciders   map[call.Decider]int       `json:"deciders"`
+	Runs       int                        `json:"runs"`
+	Effects    int                        `json:"effects"`
+	Records    int                        `json:"audit_records"`
+	Faults     map[string]int             `json:"faults"`
+	Messages   map[proxy.Kind]proxy.Count `json:"messages"`
+	Violations []check.Violation          `json:"violations"`
+	// Stories tell all that was recorded of the calls whose promises were broken, by reference.
+	Stories map[string]string `json:"stories,omitzero"`
+}
+
+// OK says that no promise was broken.
+func (r Report) OK() bool { return len(r.Violations) == 0 }
+
+// maxStories bounds what is told of many violations.
+const maxStories = 20
+
+func newReport(o Options, c *cluster, h *havoc, history check.History, violations []check.Violation) Report {
+	r := Report{
+		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Asks: len(history.Asks), Records: len(history.Audit),
+		Answers: map[envelope.Status]int{}, Deciders: map[call.Decider]int{}, Faults: h.counts,
+		Messages: map[proxy.Kind]proxy.Count{}, Violations: violations, Stories: map[string]string{},
+	}
+	if o.Keep {
+		r.Dir = o.Dir
+	}
+	r.callers(history)
+	r.log(history)
+	for _, p := range c.proxies {
+		for kind, n := range p.Counts() {
+			m := r.Messages[kind]
+			r.Messages[kind] = proxy.Count{
+				Passed: m.Passed + n.Passed, Dropped: m.Dropped + n.Dropped, Delayed: m.Delayed + n.Delayed, Doubled: m.Doubled + n.Doubled,
+			}
+		}
+	}
+	for _, v := range violations {
+		if v.Ref != "" && len(r.Stories) < maxStories {
+			r.Stories[v.Ref] = history.Story(v.Ref)
+		}
+	}
+	return r
+}
+
+func (r *Report) callers(h check.History) {
+	keys := map[string]bool{}
+	for _, a := range h.Asks {
+		keys[a.Ref] = true
+		if a.Unsent != "" {
+			r.Unsent++
+		}
+		if a.Done.Sub(a.Due) > 100*time.Millisecond && !a.Judged() {
+			r.Unjudged++
+		}
+		for _, answer := range a.Answers {
+			if answer.Provenance.Final {
+				r.Answers[answer.Status]++
+			} else {
+				r.Local++
+			}
+		}
+	}
+	r.Keys = len(keys)
+}
+
+func (r *Report) log(h check.History) {
+	for _, e := range h.Log {
+		a, _ := e.State.Attempt(e.Attempt)
+		switch e.Kind {
+		case call.Requested:
+			r.Attempts++
+		case call.Claimed:
+			if a.Claim.Count > 1 || e.State.Class != call.SideEffectful {
+				r.Takeovers++
+			}
+		case call.Decided:
+			r.Deciders[a.Decision.By]++
+			r.Joined += len(a.Joined)
+		}
+	}
+	for _, e := range h.Effects {
+		if e.Op == ledger.Commit {
+			r.Effects++
+		} else {
+			r.Runs++
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package model
+
+import "github.com/seed-018f16cc/toolbus/call"
+
+// Config bounds one exploration. All counts are upper bounds: the explorer tries every number of
+// crashes, redeliveries and so on up to them, at every step.
+type Config struct {
+	Class call.Class
+	// Asks are the requests on the bus, one letter per message: who sends it. A and B ask for
+	// the same call, each under its own call id, and a letter that occurs twice is a caller
+	// that asks again. X asks with the same key for another input.
+	Asks string
+	// Endings are what the tool may do when it runs.
+	Endings []Ending
+
+	Deliveries int // of one work message
+	Watches    int // tries to end an attempt by deadline or cancel
+	Cancels    int // of them, by the owner
+	Ticks      int // steps of bus time
+	Due        int // ticks from admission to deadline; 0 means 1
+
+	Crashes   int // of any process
+	Lost      int // acknowledgements lost after the write was applied
+	Late      int // writes that arrive after their writer gave up waiting
+	Recreates int // consumers made anew: everything is delivered again, counted from one
+	Expiries  int // logs that expire after their retention, while processes still hold on to them
+
+	Dedup   bool // the store looks for repeated message ids before it compares sequences (R3)
+	Suspect bool // heartbeats get lost: a live executor may be called gone
+	Poison  bool // count the runs of an attempt exactly; they are not interesting otherwise
+
+	Off Rule // the rule that is left out
+	// Promises looks for broken promises only: what an observer could see. Otherwise every
+	// event is held against the form that a log must have, which is found broken sooner.
+	Promises bool
+}
+
+// Rule is one rule of the protocol, or the bit set of several.
+type Rule uint32
+
+// The rules that can be left out. The comments say what happens instead.
+const (
+	ClaimInLog     Rule = 1 << iota // claims are records of their own, beside the log (C1)
+	Fingerprint                     // admission does not compare inputs (C2)
+	Binding                         // call ids are not bound to attempts (C3)
+	AdmissionCAS                    // admission writes whatever the log holds
+	FreshSequence                   // deciders expect the sequence of the admission (C4)
+	ConfirmOnly                     // "absent" from the tool's lookup is taken as leave to run (C7)
+	AdmissionFence                  // a message counts for whatever attempt has its number now (H4)
+	OwnNonce                        // a refused writer does not look for its own nonce (H3)
+	LiveClaim                       // a claim is taken over while the claimer lives (H6)
+	ClaimFirst                      // side-effectful calls run unclaimed on the first delivery
+	ClaimSecond                     // other calls run unclaimed on every delivery
+	ClaimOld                        // a first delivery counts as such however old it is
+	CountClaims                     // claims are not counted
+	PhaseEffect                     // side-effectful attempts end as idempotent ones do
+	JointEffect                     // the "none" of one run speaks for all runs of the attempt
+	FinalStays                      // a final outcome is followed by another attempt
+	OwnAttempt                      // a loser adopts the newest outcome, not its attempt's (rule 8)
+	OutliveRequest                  // outcomes are kept for the retention only, however long requests live
+	OutliveEarlier                  // events are kept by their own attempt's deadline only
+	CarryOutcomes                   // later attempts do not carry earlier outcomes
+)
+
+func (c Config) without(r Rule) bool { return c.Off&r != 0 }
+
+// Ending is how a run of the tool ends.
+type Ending uint8
+
+// The endings. Success and Unsure leave an effect behind, Refused does not and says so.
+const (
+	Success   Ending = iota + 1
+	Refused          // retryable error, effect none
+	Unsure           // retryable error, effect unknown
+	killed           // at the deadline, after the effect
+	expired          // found past its deadline
+	confirmed        // by the tool's lookup
+	claimLost        // not confirmed by it
+	poisoned
+	timedOut  // by a guardian
+	cancelled // by the owner
+)
+
+func (c Config) due() int { return max(c.Due, 1) }
+
+// tick is one step of bus time in milliseconds: long enough that a first delivery is old.
+const tick = 2 * call.Unclaimed
