@@ -69,7 +69,10 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 		return 0, fmt.Errorf("audit: %w", err)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, subjects.AuditLog)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // new, or all records have aged out
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.last = 0
 		return 0, nil
 	}
 	if err != nil {

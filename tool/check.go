@@ -85,7 +85,7 @@ func (l *toolLoader) behaviour() {
 		l.oneOf("determinism", r.Determinism, slices.Sorted(maps.Keys(effects)))
 	}
 	m.Determinism, m.Effect = effects[r.Determinism], r.Determinism
-	m.Retention = time.Duration(l.within("retention_s", r.RetentionS, 60, 365*24*3600, 24*3600)) * time.Second
+	m.Retention = time.Duration(l.within("retention_s", r.RetentionS, 1, 365*24*3600, 24*3600)) * time.Second
 	m.Limits = l.limits()
 	m.Capability = l.capabilities()
 	m.Errors = l.errorSpecs()
@@ -116,7 +116,7 @@ func (l *toolLoader) endpoint() {
 		}
 	}
 	for name, value := range r.Endpoint.Env {
-		l.variable("endpoint.env."+name, name)
+		l.variable("endpoint.env."+name, name, l.failKey)
 		if strings.ContainsRune(value, 0) {
 			l.fail("endpoint.env."+name, "the value has a NUL byte", "")
 		}
@@ -155,7 +155,7 @@ func (l *toolLoader) capabilities() Capabilities {
 	}
 	for i, name := range r.Env {
 		path := fmt.Sprintf("capabilities.env[%d]", i)
-		l.variable(path, name)
+		l.variable(path, name, l.fail)
 		if _, both := l.raw.Endpoint.Env[name]; both {
 			l.fail(path, fmt.Sprintf("%q is also set in endpoint.env", name), "keep one of the two")
 		}
@@ -195,12 +195,12 @@ func (l *toolLoader) errorSpec(path string, e rawError) {
 }
 
 // variable checks the name of an environment variable.
-func (l *toolLoader) variable(path, name string) {
+func (l *toolLoader) variable(path, name string, fail func(path, message, hint string)) {
 	if !envPattern.MatchString(name) {
-		l.fail(path, fmt.Sprintf("%q is not a variable name", name), "letters, digits and _")
+		fail(path, fmt.Sprintf("%q is not a variable name", name), "letters, digits and _")
 	}
 	if LoaderVariable(name) {
-		l.fail(path, fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
+		fail(path, fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
 	}
 }
 

@@ -125,8 +125,10 @@ func TestBadTools(t *testing.T) {
 				}
 			}
 		}},
-		"panic":   {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
-		"garbage": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { return tool.Result{Output: []byte("{")}, nil }},
+		"panic": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
+		"garbage": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{Output: []byte("{")}, nil
+		}},
 	})
 	d.dispatcher()
 	d.executor(4)

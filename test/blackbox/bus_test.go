@@ -55,7 +55,7 @@ func deploy(t *testing.T, tools map[string]spec) *deployment {
 		manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ntitle: T\ndescription: d\nstatus: active\ndeterminism: %s\n"+
 			"transport: native\nendpoint: {native: %s}\nfunctions:\n  run: {description: d, request: any.json, response: any.json}\n"+
 			"capabilities: {streaming: %t, lookup: %t}\n"+
-			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: 64, output_bytes_max: 8388608}\n",
+			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: 64, output_bytes_max: 8388608}\nretention_s: 1\n",
 			id, s.class, id, s.streaming, s.lookup)
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -126,14 +124,12 @@ func TestClientRetries(t *testing.T) {
 	}
 }
 
-// After a restart of everything the stored outcome is returned; after retention the call runs again.
-func TestRestartAndRetention(t *testing.T) {
+// After a restart of everything the stored outcome is returned.
+func TestRestart(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"once": {class: tool.SideEffectful, run: echo(&runs)}})
-	d.kv = kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: 4 * time.Second}}
 	dispatcher, executor := d.dispatcher(), d.executor(4)
 	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 3 * time.Second}
-	// retention_s of the test's manifest is the default, so expiry is what kv says.
 	first := mustCall(t, d.client(), ask)
 	wantStatus(t, first, envelope.Success, "")
 	dispatcher.stop()

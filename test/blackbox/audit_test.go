@@ -1,0 +1,192 @@
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// records follows the audit record until all calls have ended in it.
+func (d *deployment) records(calls int) map[string][]audit.Event {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), 30*time.Second)
+	defer cancel()
+	seen, ended := map[string][]audit.Event{}, 0
+	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(d.t), bus.AuditFilter{Follow: true}) {
+		if err != nil {
+			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
+		}
+		seen[r.CallID] = append(seen[r.CallID], r.Event)
+		if r.Event != audit.ToolRequested {
+			ended++
+		}
+		if ended == calls {
+			break
+		}
+	}
+	return seen
+}
+
+// Every call is on record: requested, then one ending; refusals too.
+func TestRecord(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.dispatcher()
+	d.executor(8)
+	c := d.client()
+	const calls = 50
+	for n := range calls {
+		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success, "")
+	}
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
+	for id, events := range d.records(calls + 1) {
+		ok := len(events) == 2 && events[0] == audit.ToolRequested && events[1] == audit.ToolExecuted ||
+			len(events) == 1 && events[0] == audit.ToolDenied
+		if !ok {
+			t.Errorf("%s: %v", id, events)
+		}
+	}
+}
+
+// When AUDIT takes no records, admission stops; when it does again, nothing is missing.
+func TestAuditOutage(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: 300 * time.Millisecond, Ready: ready})
+	})
+	d.executor(8)
+	c := d.client()
+	ask := func(n int) *envelope.Response {
+		return mustCall(t, c, bus.Call{
+			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: 2 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		})
+	}
+	wantStatus(t, ask(0), envelope.Success, "")
+	js := d.srv.JetStream(t)
+	if err := js.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	admitted, refused := 1, false
+	for n := 1; n < 200 && !refused; n++ {
+		r := ask(n)
+		if r.Status == envelope.Success {
+			admitted++
+		}
+		refused = !r.Provenance.Final // a refusal cannot be recorded either, so it is not told
+	}
+	if !refused {
+		t.Fatal("admission went on without a record")
+	}
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	for n := 1000; ; n++ {
+		r := ask(n)
+		if r.Status == envelope.Success {
+			admitted++
+			break
+		}
+		if time.Since(back) > 20*time.Second {
+			t.Fatalf("admission did not come back: %+v", r.Error)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	d.records(admitted - 1) // the first call's records went with the stream
+}
+
+// After its retention a key runs again; until then it never does.
+func TestRetention(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"once": {class: tool.Idempotent, run: echo(&runs)}})
+	d.kv = kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: time.Second}}
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	ask := bus.Call{Tool: "once", Key: "retention-0123456789", Timeout: time.Second}
+	first := mustCall(t, c, ask)
+	wantStatus(t, first, envelope.Success, "")
+	for started := time.Now(); ; <-time.After(100 * time.Millisecond) {
+		r := mustCall(t, c, ask)
+		wantStatus(t, r, envelope.Success, "")
+		if r.Provenance.Replayed != (runs.Load() == 1) {
+			t.Fatalf("%d runs, replayed %t", runs.Load(), r.Provenance.Replayed)
+		}
+		if runs.Load() == 2 {
+			if time.Since(started) < 2*time.Second {
+				t.Errorf("ran again after %s", time.Since(started))
+			}
+			return
+		}
+		if time.Since(started) > 20*time.Second {
+			t.Fatal("never ran again")
+		}
+	}
+}
+
+// A call log at its high-water mark refuses new calls and still takes the outcomes of old ones.
+func TestFullBucket(t *testing.T) {
+	release := make(chan struct{})
+	d := deploy(t, map[string]spec{"slow": {class: tool.SideEffectful, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return tool.Result{Output: []byte(`{}`)}, nil
+	}}})
+	d.topology.CallsBytes = 1 << 20
+	d.dispatcher()
+	d.executor(64)
+	c := d.client()
+	big := input(map[string]string{"x": string(make([]byte, 20<<10))})
+	outcomes := make(chan *envelope.Response, 100)
+	full := false
+	n := 0
+	for ; !full && n < 60; n++ {
+		verdict := make(chan bool, 2)
+		go func() {
+			r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{
+				Tool: "slow", Input: big, Key: fmt.Sprint("full-0123456789-", n), Timeout: 30 * time.Second,
+				Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(envelope.Accepted) { verdict <- true },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			verdict <- false
+			outcomes <- r
+		}()
+		full = !<-verdict
+		if !full {
+			<-time.After(30 * time.Millisecond) // the gauge reads once a second; stay below what fits in one
+		}
+	}
+	if !full {
+		t.Fatal("never full")
+	}
+	close(release)
+	refused := 0
+	for range n {
+		r := <-outcomes
+		if r.Status == envelope.Success {
+			continue
+		}
+		wantStatus(t, r, envelope.RetryableError, envelope.CodeStoreFull)
+		refused++
+	}
+	if refused != 1 {
+		t.Errorf("%d of %d calls were refused", refused, n)
+	}
+}
