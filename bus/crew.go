@@ -12,6 +12,9 @@ type crew[J any] struct {
 	jobs chan J
 	idle atomic.Int32
 	wg   sync.WaitGroup
+
+	mu    sync.RWMutex
+	ended bool
 }
 
 // maxIdle is how many goroutines of a crew stay when there is nothing to do.
@@ -19,13 +22,20 @@ const maxIdle = 64
 
 func newCrew[J any](do func(J)) *crew[J] { return &crew[J]{do: do, jobs: make(chan J)} }
 
-// start runs one job. It never waits: bounding how many run is the caller's part.
-func (c *crew[J]) start(job J) {
+// start runs one job, unless the crew has ended. It never waits: bounding how many run is the
+// caller's part.
+func (c *crew[J]) start(job J) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.ended {
+		return false
+	}
 	select {
 	case c.jobs <- job:
 	default:
 		c.wg.Go(func() { c.work(job) })
 	}
+	return true
 }
 
 func (c *crew[J]) work(job J) {
@@ -39,8 +49,11 @@ func (c *crew[J]) work(job J) {
 	}
 }
 
-// wait ends the crew after all jobs are done; start must not be called any more.
-func (c *crew[J]) wait() {
+// end takes no more jobs and waits for those that run.
+func (c *crew[J]) end() {
+	c.mu.Lock()
+	c.ended = true
 	close(c.jobs)
+	c.mu.Unlock()
 	c.wg.Wait()
 }

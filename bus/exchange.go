@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // exchange is one request and the answers to it.
 type exchange struct {
 	accepted chan *envelope.Accepted // first one only
-	outcome  chan *envelope.Response // first one only
+	outcome  chan *envelope.Response // the first few
 }
 
 // receive hands an answer to the exchange that waits for it. Answers to nobody are dropped:
@@ -52,7 +53,7 @@ func offer[T any](c chan T, v T) {
 }
 
 func (c *Client) open() (token string, x *exchange) {
-	x = &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 1)}
+	x = &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 8)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -101,10 +102,12 @@ func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, dea
 		return nil, err
 	}
 	defer stream.stop()
-	if err := c.nc.PublishMsg(msg); err != nil && c.nc.IsClosed() {
+	if err = c.nc.PublishMsg(msg); err != nil && c.nc.IsClosed() {
 		return nil, err
 	}
-	resp := c.wait(ctx, call, x, msg, deadline)
+	var sent copies
+	sent.add(err)
+	resp := c.wait(ctx, call, x, msg, sent, deadline)
 	if resp == nil {
 		return c.unanswered(req, deadline), ctx.Err()
 	}
@@ -127,7 +130,7 @@ func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) 
 }
 
 // wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.
-func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg, deadline time.Time) *envelope.Response {
+func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg, sent copies, deadline time.Time) *envelope.Response {
 	end := time.NewTimer(time.Until(deadline) + ownGrace)
 	defer end.Stop()
 	again := time.NewTimer(nextResend(deadline, 0, false))
@@ -137,7 +140,9 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg
 	for n := 0; ; {
 		select {
 		case r := <-x.outcome:
-			return r
+			if !turnedAway(r) || sent.allTurnedAway(r) && !accepted {
+				return r
+			}
 		case a := <-x.accepted:
 			if !accepted && call.Accepted != nil {
 				call.Accepted(*a)
@@ -146,10 +151,10 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg
 			again.Reset(nextResend(deadline, n, accepted))
 		case <-reconnected:
 			reconnected = c.reconnected()
-			_ = c.nc.PublishMsg(msg) // the timer sends it again
+			sent.add(c.nc.PublishMsg(msg))
 		case <-again.C:
 			n++
-			_ = c.nc.PublishMsg(msg)
+			sent.add(c.nc.PublishMsg(msg))
 			again.Reset(nextResend(deadline, n, accepted))
 		case <-end.C:
 			return nil
@@ -157,6 +162,34 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg
 			return nil
 		}
 	}
+}
+
+// turnedAway says whether r is no outcome but a refusal for the time being, as when the log is
+// full. That the deadline has passed is none: what is taken in later than that does not run.
+func turnedAway(r *envelope.Response) bool {
+	return r.Provenance.Attempt == 0 && r.Status == envelope.RetryableError && r.Error.Code != envelope.CodeTimeout
+}
+
+// copies counts how often a request was sent. Every copy may meet another dispatcher, so one may
+// be turned away and another be taken in: only when all were turned away, the call was.
+type copies struct {
+	sent  int
+	heard []string // ids of the refusals
+}
+
+// add counts a copy, unless it could not be sent; the timer sends another one then.
+func (c *copies) add(err error) {
+	if err == nil {
+		c.sent++
+	}
+}
+
+// allTurnedAway counts the refusal r.
+func (c *copies) allTurnedAway(r *envelope.Response) bool {
+	if id := r.Provenance.AuditEventID; !slices.Contains(c.heard, id) {
+		c.heard = append(c.heard, id)
+	}
+	return len(c.heard) >= c.sent
 }
 
 // nextResend says how long to wait before the request is sent for the n+1st further time.

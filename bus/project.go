@@ -90,8 +90,21 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	for drop < len(p.pending) && p.pending[drop].LogSeq <= done {
 		drop++
 	}
-	p.pending = p.pending[drop:]
+	p.forget(drop)
 	return oldest, nil
+}
+
+// forget drops the first n records. Their memory is used again where that is cheap. Callers
+// hold p.mu.
+func (p *Projector) forget(n int) {
+	left := len(p.pending) - n
+	if left > n {
+		p.pending = p.pending[n:]
+		return
+	}
+	copy(p.pending, p.pending[n:])
+	clear(p.pending[left:])
+	p.pending = p.pending[:left]
 }
 
 // Observe takes the next event of the call log.
@@ -189,7 +202,7 @@ func (p *Projector) flush(ctx context.Context, size int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.done = seq, records[len(records)-1].LogSeq
-	p.pending = p.pending[len(records):]
+	p.forget(len(records))
 	return len(records), nil
 }
 

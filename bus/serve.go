@@ -3,7 +3,7 @@ package bus
 import (
 	"context"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -28,8 +28,8 @@ type Incoming struct {
 // Intake hands call requests to a bounded number of handlers. When all are busy, requests wait
 // in the connection's own bounded buffer; what does not fit there is dropped, and asked again.
 type Intake struct {
-	sub *nats.Subscription
-	wg  sync.WaitGroup
+	sub  *nats.Subscription
+	crew *crew[Incoming]
 }
 
 // Bounds of the intake of one dispatcher.
@@ -43,22 +43,25 @@ const (
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
 // each, in at most maxHandlers goroutines at once.
 func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Incoming)) (*Intake, error) {
-	in := &Intake{}
 	slots := make(chan struct{}, maxHandlers)
+	in := &Intake{crew: newCrew(func(request Incoming) {
+		defer func() { <-slots }()
+		handle(ctx, request)
+	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
 		if err != nil || msg.Reply == "" {
 			return // nobody to answer, or a subject that no client of ours makes
 		}
 		slots <- struct{}{}
-		in.wg.Go(func() {
-			defer func() { <-slots }()
-			handle(ctx, Incoming{
-				Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
-				ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
-				Patient: msg.Header.Get(subjects.HeaderPatient) != "",
-			})
+		taken := in.crew.start(Incoming{
+			Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
+			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
+			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		})
+		if !taken {
+			<-slots // stopped; the caller asks another dispatcher
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen for calls: %w", err)
@@ -70,10 +73,19 @@ func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Inc
 	return in, nil
 }
 
+// drained is how long the requests that are here already may take to be taken up at a stop.
+const drained = time.Second
+
 // Stop takes no more requests and waits for those in hand.
 func (in *Intake) Stop() {
-	_ = in.sub.Drain() // it is gone with the connection otherwise
-	in.wg.Wait()
+	closed := in.sub.StatusChanged(nats.SubscriptionClosed)
+	if in.sub.Drain() == nil { // it is gone with the connection otherwise
+		select {
+		case <-closed:
+		case <-time.After(drained):
+		}
+	}
+	in.crew.end()
 }
 
 // Endpoint answers one operation of the service: body in, answer or refusal out.

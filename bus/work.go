@@ -126,23 +126,15 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	}
 }
 
-// stop takes no more work and waits for what is in hand.
+// stop takes no more work and waits for what is in hand. What still arrives is handed back.
 func (w *Workers) stop() {
 	w.mu.Lock()
-	pulls := w.pulls
-	w.mu.Unlock()
-	for _, p := range pulls {
-		drained := p.sub.StatusChanged(nats.SubscriptionClosed)
-		if p.sub.Drain() == nil { // it is gone with the connection otherwise
-			<-drained
-		}
-	}
-	w.mu.Lock()
-	for _, p := range pulls {
+	for _, p := range w.pulls {
+		_ = p.sub.Drain() // it is gone with the connection otherwise
 		w.over(p)
 	}
 	w.mu.Unlock()
-	w.crew.wait()
+	w.crew.end()
 }
 
 // restart asks anew for everything: requests died with the old connection.
@@ -222,7 +214,7 @@ func (w *Workers) unused() *pull {
 	}
 	p := &pull{inbox: w.nc.NewInbox()}
 	sub, err := w.nc.Subscribe(p.inbox, func(msg *nats.Msg) { w.receive(p, msg) })
-	if err != nil {
+	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // slots bound what comes
 		return nil
 	}
 	p.sub = sub
@@ -272,13 +264,11 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 		work.HandBack(0)
 		return
 	}
-	if ok && w.ended() {
-		work.HandBack(0)
-		return
-	}
-	if ok {
+	switch {
+	case ok && w.crew.start(work):
 		w.running++
-		w.crew.start(work)
+	case ok:
+		work.HandBack(0)
 	}
 	w.pull()
 }

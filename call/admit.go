@@ -82,10 +82,11 @@ func open(s State, ask Ask, facts Facts) Verdict {
 	return Verdict{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }
 
-// JoinAll returns the event that binds callIDs to the open attempt n, and those that found no
+// JoinAll returns the event that binds callIDs to the open attempt n of s, and those that found no
 // room any more. One event carries everyone waiting, so a thousand joiners cost a few writes;
 // who is bound already, or asks twice, takes no room.
 func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
+	room := s.room()
 	next := s.with(n, func(a *Attempt) {
 		a.Joined = slices.Clone(a.Joined)
 		bound := map[string]bool{a.Owner.CallID: true}
@@ -95,10 +96,11 @@ func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []st
 		for _, id := range callIDs {
 			switch {
 			case bound[id]:
-			case len(a.Joined) >= MaxJoined:
+			case len(a.Joined) >= MaxJoined, joinSize(id) > room:
 				left = append(left, id)
 			default:
 				a.Joined, bound[id] = append(a.Joined, id), true
+				room -= joinSize(id)
 			}
 		}
 	})

@@ -53,6 +53,9 @@ func (e Entry) Outcomes() ([]Outcome, error) {
 		return body.Earlier, nil
 	}
 	a, _ := e.State.Attempt(e.Attempt)
+	if a.Decision == nil {
+		return nil, fmt.Errorf("outcome of attempt %d, which the state does not know as decided", e.Attempt)
+	}
 	return append(body.Earlier, Outcome{Attempt: e.Attempt, Seq: a.Decision.Seq, Response: body.Response}), nil
 }
 

@@ -1,16 +1,18 @@
 package call
 
+import "strings"
+
 // An event carries the state in a header, and a server takes 64 KiB of headers (envelope.MaxHeaders).
 // A state that grew beyond it could not even be decided any more. So callers join only as long
 // as there is room for further attempts, and attempts open only as long as there is room for
 // their claim, their decision and the other headers.
 const (
 	maxJoinBytes = 44 << 10
-	maxOpenBytes = 54 << 10
+	maxOpenBytes = 60 << 10
 )
 
-// size bounds the encoded state from above, except for call ids, which are UUIDs and taken to
-// need no escapes.
+// size bounds the encoded state from above, whether as JSON or as a header. Call ids are UUIDs
+// and taken to need no escapes.
 func (s State) size() int {
 	n := 512 // names of the members, numbers
 	for _, v := range []string{
@@ -44,11 +46,11 @@ func (a Attempt) size() int {
 // joinSize is what a joined call id adds to the state.
 func joinSize(callID string) int { return len(callID) + len(`"",`) }
 
-// quoted bounds the length of v as JSON text: some bytes become an escape of six.
+// quoted bounds the length of v with its delimiters: some bytes become an escape, of six at most.
 func quoted(v string) int {
 	n := len(v) + len(`"",`)
 	for i := range len(v) {
-		if v[i] < ' ' || v[i] == '"' || v[i] == '\\' {
+		if v[i] < ' ' || strings.IndexByte("\"\\|%\x7f", v[i]) >= 0 {
 			n += 5
 		}
 	}

@@ -127,7 +127,7 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 	if refusal != nil {
 		return nil, refusal
 	}
-	fingerprint, args, err := hashes(req, input)
+	fingerprint, args, err := envelope.Hashes(req, input)
 	if err != nil {
 		return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 	}
@@ -154,19 +154,6 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 		ask.Priority = envelope.PriorityNormal
 	}
 	return &asker{ask: ask, in: in, req: req, request: raw}, nil
-}
-
-// hashes returns the fingerprint of the request and the hash of its arguments, over one
-// canonical form of the input.
-func hashes(req *envelope.Request, input jsontext.Value) (fingerprint, args string, err error) {
-	canonical, err := envelope.Canonical(input)
-	if err != nil {
-		return "", "", err
-	}
-	whole := *req
-	whole.Input = canonical
-	fingerprint, err = envelope.Fingerprint(&whole)
-	return fingerprint, envelope.ArgumentsHash(canonical), err
 }
 
 // deadline is the earliest of what the caller and the tool allow, in bus time (design §6).

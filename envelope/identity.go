@@ -15,10 +15,25 @@ import (
 // "sha256:" and the hex of SHA-256 over the canonical form of {env, input, scope}. No scope is
 // the same as an empty one.
 func Fingerprint(r *Request) (string, error) {
-	input, err := Canonical(r.Input)
-	if err != nil {
-		return "", fmt.Errorf("input: %w", err)
+	fingerprint, _, err := Hashes(r, r.Input)
+	return fingerprint, err
+}
+
+// Hashes returns the [Fingerprint] that r has with input, which may lie beside the request, and
+// the [ArgumentsHash] of input.
+func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, err error) {
+	if input, err = Canonical(input); err != nil {
+		return "", "", fmt.Errorf("input: %w", err)
 	}
+	if fingerprint, err = fingerprintOf(r, input); err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256(input)
+	return fingerprint, hex.EncodeToString(sum[:]), nil
+}
+
+// fingerprintOf is the fingerprint of r with an input in canonical form.
+func fingerprintOf(r *Request, input jsontext.Value) (string, error) {
 	scope, err := canonicalStrings(r.Context.Scope)
 	if err != nil {
 		return "", fmt.Errorf("scope: %w", err)

@@ -65,8 +65,9 @@ type PayloadRef struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps; a
-// higher Fence means that the call was run again and what came before is void.
+// Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps; another
+// Fence means that this is another run of the call, and what came before is void. It is a higher
+// one as a rule, and a lower one where the outcome turns out to be that of an earlier run.
 type Chunk struct {
 	CallID string         `json:"call_id"`
 	Index  int64          `json:"index"`

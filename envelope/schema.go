@@ -16,6 +16,7 @@ import (
 type Schema struct {
 	raw      []byte
 	compiled *jsonschema.Schema
+	accepter *accepter // may be nil
 }
 
 // schemaBase is where schemas live for the compiler, which wants absolute addresses.
@@ -44,7 +45,7 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	return &Schema{raw: bytes.Clone(raw), compiled: compiled}, nil
+	return &Schema{raw: bytes.Clone(raw), compiled: compiled, accepter: newAccepter(doc)}, nil
 }
 
 func schemaDocument(raw []byte) (any, error) {
@@ -82,6 +83,22 @@ func (s *Schema) Raw() []byte { return s.raw }
 // Validate lists every rule that v breaks, in a stable order and at most MaxViolations; nil means
 // that v is valid. Messages name the rule, never the offending value, which may be a secret.
 func (s *Schema) Validate(v jsontext.Value) []Violation {
+	if s.accepter != nil && isIJSON(v) && s.accepter.accepts(v) {
+		return nil
+	}
+	return s.judge(v)
+}
+
+// ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a
+// decoded envelope or has passed [CheckIJSON].
+func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
+	if s.accepter != nil && s.accepter.accepts(v) {
+		return nil
+	}
+	return s.judge(v)
+}
+
+func (s *Schema) judge(v jsontext.Value) []Violation {
 	doc, err := decodeAny(v)
 	if err != nil {
 		return listUnreadable(v)

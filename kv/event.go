@@ -25,12 +25,12 @@ const eventForm = "1"
 
 // EncodeEvent returns the header value of an event.
 func EncodeEvent(e call.Event) string {
-	c := coder{out: make([]byte, 0, 512+512*len(e.State.Attempts))}
+	c := coder{}
+	c.out.Grow(512 + 512*len(e.State.Attempts))
 	form := eventForm
 	text(&c, &form)
-	e.State.Attempts = append([]call.Attempt(nil), e.State.Attempts...) // the coder takes pointers into it
 	c.event(&e)
-	return string(c.out)
+	return c.out.String()
 }
 
 // DecodeEvent reads the event of a stored message from its header.
@@ -58,9 +58,9 @@ func ParseEvent(raw string) (call.Event, error) {
 	return e, nil
 }
 
-// coder writes fields to out or reads them from in.
+// coder writes fields to out, changing nothing, or reads them from in.
 type coder struct {
-	out     []byte
+	out     strings.Builder
 	in      string
 	reading bool
 	bad     bool // what was read is malformed
@@ -146,7 +146,8 @@ func (c *coder) next() string {
 
 func text[T ~string](c *coder, v *T) {
 	if !c.reading {
-		c.out = append(appendEscaped(c.out, string(*v)), '|')
+		writeEscaped(&c.out, string(*v))
+		c.out.WriteByte('|')
 		return
 	}
 	s, ok := unescape(c.next())
@@ -154,8 +155,9 @@ func text[T ~string](c *coder, v *T) {
 }
 
 func number[T ~int | ~int64 | ~uint64](c *coder, v *T) {
+	var digits [20]byte
 	if !c.reading {
-		c.out = append(appendNumber(c.out, *v), '|')
+		c.out.Write(append(appendNumber(digits[:0], *v), '|'))
 		return
 	}
 	field := c.next()
@@ -165,8 +167,7 @@ func number[T ~int | ~int64 | ~uint64](c *coder, v *T) {
 		n, err := strconv.ParseUint(field, 10, 64)
 		*v, c.bad = T(n), c.bad || err != nil
 	}
-	var canonical [20]byte
-	c.bad = c.bad || string(appendNumber(canonical[:0], *v)) != field
+	c.bad = c.bad || string(appendNumber(digits[:0], *v)) != field
 }
 
 func appendNumber[T ~int | ~int64 | ~uint64](b []byte, v T) []byte {
@@ -181,8 +182,9 @@ func (c *coder) flag(v *bool) {
 	if *v {
 		n = 1
 	}
-	number(c, &n)
-	*v, c.bad = n == 1, c.bad || n != 0 && n != 1
+	if number(c, &n); c.reading {
+		*v, c.bad = n == 1, c.bad || n != 0 && n != 1
+	}
 }
 
 // list codes the elements of v with one. What is read ends when the input does, whatever the
@@ -216,27 +218,19 @@ const hexDigits = "0123456789abcdef"
 // special reports whether b is escaped. A header must have no line breaks, and its ends are trimmed.
 func special(b byte) bool { return b < ' ' || b == '|' || b == '%' || b == 0x7f }
 
-func appendEscaped(out []byte, s string) []byte {
-	for i := range len(s) {
-		if special(s[i]) {
-			return appendAllEscaped(append(out, s[:i]...), s[i:])
-		}
-	}
-	return append(out, s...)
-}
-
-func appendAllEscaped(out []byte, s string) []byte {
+func writeEscaped(out *strings.Builder, s string) {
+	plain := 0
 	for i := range len(s) {
 		if b := s[i]; special(b) {
-			out = append(out, '%', hexDigits[b>>4], hexDigits[b&15])
-		} else {
-			out = append(out, b)
+			out.WriteString(s[plain:i])
+			out.Write([]byte{'%', hexDigits[b>>4], hexDigits[b&15]})
+			plain = i + 1
 		}
 	}
-	return out
+	out.WriteString(s[plain:])
 }
 
-// unescape is the inverse of appendEscaped; ok is false for what appendEscaped does not make.
+// unescape is the inverse of writeEscaped; ok is false for what that does not make.
 func unescape(s string) (plain string, ok bool) {
 	if strings.IndexByte(s, '%') < 0 {
 		return s, true

@@ -13,11 +13,13 @@ import (
 
 func header(chunks string) map[string][]string { return map[string][]string{HeaderChunks: {chunks}} }
 
-// frameOf encodes the sample chunks [first, end).
-func frameOf(first, end int) Frame {
+// frameOf encodes the sample chunks [first, end) of firstRun.
+func frameOf(first, end int) Frame { return frameOfRun(firstRun, first, end) }
+
+func frameOfRun(run Run, first, end int) Frame {
 	f := Frame{first: int64(first), end: int64(end)}
 	for i := first; i < end; i++ {
-		f.body, _ = appendChunk(f.body, envelope.ChunkData, sample(i))
+		f.body, _ = appendChunk(f.body, envelope.ChunkData, sampleOf(run.Fence, i))
 	}
 	return f
 }

@@ -76,8 +76,13 @@ func (b *bench) live(t testing.TB, r *Reader) *nats.Conn {
 	return nc
 }
 
-// sample is the data of chunk i.
-func sample(i int) jsontext.Value { return fmt.Appendf(nil, `{"line":%d,"text":"some output"}`, i) }
+// sample is the data of chunk i of firstRun.
+func sample(i int) jsontext.Value { return sampleOf(firstRun.Fence, i) }
+
+// sampleOf is the data of chunk i of the run with that fence.
+func sampleOf(fence uint64, i int) jsontext.Value {
+	return fmt.Appendf(nil, `{"line":%d,"text":"output of %d"}`, i, fence)
+}
 
 // emit writes the chunks [from, to).
 func emit(ctx context.Context, w *Writer, from, to int) error {
@@ -89,14 +94,14 @@ func emit(ctx context.Context, w *Writer, from, to int) error {
 	return nil
 }
 
-// expect reads the chunks [from, to) and fails unless they come exactly so.
+// expect reads the chunks [from, to) of one run and fails unless they come exactly so.
 func expect(ctx context.Context, r *Reader, from, to int) error {
 	for i := from; i < to; i++ {
 		c, err := r.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
-		if c.Index != int64(i) || string(c.Data) != string(sample(i)) {
+		if c.Index != int64(i) || string(c.Data) != string(sampleOf(c.Fence, i)) {
 			return fmt.Errorf("chunk %d: got %d %s", i, c.Index, c.Data)
 		}
 	}

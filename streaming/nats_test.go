@@ -65,12 +65,13 @@ func closeAll(t *testing.T, w *Writer, n int) envelope.Chunks {
 	return got
 }
 
-func (b *bench) write(t *testing.T, run Run, n int) envelope.Chunks {
+// write writes n sample chunks as that run, as fast as it can.
+func (b *bench) write(t *testing.T, run Run, n int) {
 	t.Helper()
 	ctx := testContext(t)
 	w := NewWriter(ctx, b.store, subjectOf(run), WriterOptions{})
 	mustEmit(ctx, t, w, 0, n)
-	return closeAll(t, w, n)
+	closeAll(t, w, n)
 }
 
 func TestChunksSurviveServerRestarts(t *testing.T) {
@@ -247,7 +248,11 @@ func TestSourceFindsAnyIndex(t *testing.T) {
 			for range 300 {
 				at := Position{Run: Run{1, random.Uint64N(runs)}, Index: random.Int64N(n), After: random.Uint64N(2000)}
 				maxBytes := 1 + random.IntN(500)
+				before := b.js.Conn().Stats().OutMsgs
 				f, err := b.source().Fetch(ctx, at, maxBytes)
+				if made := b.js.Conn().Stats().OutMsgs - before; direct && made > 30 {
+					t.Fatalf("%d requests to find one of %d frames", made, runs*n)
+				}
 				if err != nil || f.first != at.Index || f.Len() < 1 || f.Len() > 1 && len(f.body) > maxBytes {
 					t.Fatalf("%+v of %d bytes: %+v, %v", at, maxBytes, f, err)
 				}
@@ -293,7 +298,56 @@ func TestSourceExpired(t *testing.T) {
 			t.Errorf("chunk %d: %v", index, err)
 		}
 	}
+	if f, err := b.source().Fetch(ctx, Position{Run: firstRun, Index: 5}, 1<<20); err != nil || f.end != 10 {
+		t.Errorf("up to the gap: %+v, %v", f, err)
+	}
 	mustEnd(ctx, t, NewReader(b.source(), ReaderOptions{Run: firstRun}), ErrExpired)
+}
+
+// Reading on costs a constant number of requests for each chunk: in the middle of a frame, from
+// frame to frame, and for gaps between live frames.
+func TestSourceRemembersPosition(t *testing.T) {
+	t.Parallel()
+	b, ctx := newBench(t), testContext(t)
+	const n = 300
+	requests := func(r *Reader) uint64 {
+		before := b.js.Conn().Stats().OutMsgs
+		mustExpect(ctx, t, r, 0, n)
+		return b.js.Conn().Stats().OutMsgs - before
+	}
+	large, small := firstRun, Run{firstRun.Attempt + 1, firstRun.Fence}
+	b.write(t, large, n)
+	nc := b.Connect(t)
+	live, err := nc.SubscribeSync(subjectOf(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(ctx, b.store, subjectOf(small), WriterOptions{Window: 1})
+	mustEmit(ctx, t, w, 0, n)
+	closeAll(t, w, n)
+
+	if made := requests(NewReader(b.source(), ReaderOptions{Run: large, FetchBytes: 1})); made > 2*n {
+		t.Errorf("%d requests for chunks of large frames", made)
+	}
+	if made := requests(NewReader(b.source(), ReaderOptions{Run: small, FetchBytes: 1})); made > 2*n {
+		t.Errorf("%d requests for small frames", made)
+	}
+	r := NewReader(b.source(), ReaderOptions{FetchBytes: 1})
+	for i := range n {
+		m, err := live.NextMsgWithContext(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 1 {
+			r.Offer(small, m.Header, m.Data)
+		}
+	}
+	if made := requests(r); made > 2*n {
+		t.Errorf("%d requests for every other frame", made)
+	}
 }
 
 // The tool is slower than the stream forgets: the next frame starts the subject again.

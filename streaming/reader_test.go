@@ -23,6 +23,7 @@ type memorySource struct {
 	stored map[Run]int
 	fetch  func(at Position) (Frame, error, bool) // answers instead, if ok
 	calls  int
+	pause  func() time.Duration // before each answer, if set
 }
 
 func (s *memorySource) put(run Run, n int) {
@@ -34,7 +35,16 @@ func (s *memorySource) put(run Run, n int) {
 	s.stored[run] = n
 }
 
+func (s *memorySource) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 func (s *memorySource) Fetch(_ context.Context, at Position, maxBytes int) (Frame, error) {
+	if s.pause != nil {
+		<-time.After(s.pause())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -46,20 +56,22 @@ func (s *memorySource) Fetch(_ context.Context, at Position, maxBytes int) (Fram
 	if int(at.Index) >= s.stored[at.Run] {
 		return Frame{}, nil
 	}
-	return frameOf(int(at.Index), min(s.stored[at.Run], int(at.Index)+50)).limit(maxBytes), nil
+	return frameOfRun(at.Run, int(at.Index), min(s.stored[at.Run], int(at.Index)+50)).limit(maxBytes), nil
 }
 
 // offer hands the sample chunks [first, end) to r.
 func offer(r *Reader, run Run, first, end int) {
-	f := frameOf(first, end)
+	f := frameOfRun(run, first, end)
 	r.Offer(run, f.Header(), f.body)
 }
 
-// outcome is what a Writer of n sample chunks returns.
-func outcome(n int) *envelope.Chunks {
+// outcome is what a Writer of n sample chunks of firstRun returns.
+func outcome(n int) *envelope.Chunks { return outcomeOf(firstRun, n) }
+
+func outcomeOf(run Run, n int) *envelope.Chunks {
 	d := newDigest()
 	for i := range n {
-		d.add(sample(i))
+		d.add(sampleOf(run.Fence, i))
 	}
 	c := d.chunks()
 	return &c
@@ -112,6 +124,10 @@ func newTrouble(seed uint64) *trouble {
 			return Frame{}, nil, true // a replica that lags
 		}
 		return Frame{}, nil, false
+	}
+	x.source.pause = func() time.Duration {
+		_, delay := x.decide(1)
+		return delay / 2
 	}
 	return x
 }
@@ -168,7 +184,9 @@ func (x *trouble) run(t *testing.T) {
 		if got.Fence > want.Fence {
 			index = 0
 		}
-		want = envelope.Chunk{CallID: "c", Index: index, Kind: envelope.ChunkData, Data: sample(int(index)), Fence: max(want.Fence, got.Fence)}
+		fence := max(want.Fence, got.Fence)
+		data := sampleOf(fence, int(index))
+		want = envelope.Chunk{CallID: "c", Index: index, Kind: envelope.ChunkData, Data: data, Fence: fence}
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Fatalf("%v %s", err, diff)
 		}
@@ -187,8 +205,8 @@ func TestReaderIsEventDriven(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(time.Hour, func() { offer(r, firstRun, 0, 1) })
 		mustExpect(t.Context(), t, r, 0, 1)
-		if waited := time.Since(start); waited != time.Hour || source.calls != 0 {
-			t.Fatalf("took %v and %d fetches", waited, source.calls)
+		if waited := time.Since(start); waited != time.Hour || source.asked() != 0 {
+			t.Fatalf("took %v and %d fetches", waited, source.asked())
 		}
 	})
 }
@@ -206,7 +224,7 @@ func TestReaderStartsAnewWithNewerRun(t *testing.T) {
 			offer(r, firstRun, 10, 20) // a straggler
 			mustExpect(t.Context(), t, r, 0, 2)
 			source.put(newer, 4)
-			r.Finish(newer, outcome(4))
+			r.Finish(newer, outcomeOf(newer, 4))
 			offer(r, Run{9, 9}, 0, 1) // there is nothing after the outcome
 			mustExpect(t.Context(), t, r, 2, 4)
 			mustEnd(t.Context(), t, r, io.EOF)
@@ -308,8 +326,8 @@ func TestReaderResync(t *testing.T) {
 	}
 	r.Resync()
 	mustExpect(t.Context(), t, r, 10, 15)
-	if source.calls != 2 {
-		t.Fatalf("%d fetches", source.calls)
+	if source.asked() != 2 {
+		t.Fatalf("%d fetches", source.asked())
 	}
 }
 
@@ -339,6 +357,21 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// A frame that comes again takes no room from those that follow.
+func TestReaderDuplicatesTakeNoRoom(t *testing.T) {
+	t.Parallel()
+	source := &memorySource{}
+	r := NewReader(source, ReaderOptions{Buffer: 1000})
+	for range 100 {
+		offer(r, firstRun, 0, 1)
+	}
+	offer(r, firstRun, 1, 2)
+	mustExpect(t.Context(), t, r, 0, 2)
+	if source.asked() != 0 {
+		t.Fatal("had to ask the source")
+	}
 }
 
 // A frame that arrived live but was dropped may not be stored yet; that is no reason to give up.
@@ -438,17 +471,26 @@ func TestReaderPauseEndsEarly(t *testing.T) {
 	}{
 		{"the frame comes live", func(r *Reader) { offer(r, firstRun, 0, 5) }, 6},
 		{"a newer run", func(r *Reader) { offer(r, Run{2, 9}, 0, 3) }, 3},
+		{"a newer run that has to be fetched", func(r *Reader) { offer(r, Run{2, 9}, 3, 4) }, 4},
 		{"the outcome counts none", func(r *Reader) { r.Finish(firstRun, outcome(0)) }, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				source := &memorySource{fetch: func(Position) (Frame, error, bool) { return Frame{}, ErrUnavailable, true }}
+				source := &memorySource{fetch: func(at Position) (Frame, error, bool) {
+					return Frame{}, ErrUnavailable, at.Run == firstRun
+				}}
+				source.put(Run{2, 9}, 4)
 				r := NewReader(source, ReaderOptions{})
 				offer(r, firstRun, 5, 6)
 				acted := make(chan time.Time, 1)
 				time.AfterFunc(time.Minute, func() {
-					offer(r, firstRun, 6, 7) // of no help
+					calls := source.asked()
+					offer(r, firstRun, 6, 7) // is of no help
+					synctest.Wait()
+					if source.asked() != calls {
+						t.Error("asked again before the pause was over")
+					}
 					row.act(r)
 					acted <- time.Now()
 				})

@@ -3,7 +3,6 @@ package streaming
 import (
 	"context"
 	"errors"
-	"slices"
 )
 
 // ErrExpired means that the store no longer has chunks that were there: they aged out or were
@@ -22,8 +21,7 @@ type Position struct {
 type Source interface {
 	// Fetch returns consecutive chunks of a run from at.Index on: as many as fit into maxBytes
 	// but at least one. The zero Frame means that the chunk is not stored yet. ErrExpired means
-	// that it never will be; an error that is ErrUnavailable is worth another try, as is one
-	// because ctx ended.
+	// that it never will be. Errors that are ErrUnavailable are worth another try.
 	Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error)
 }
 
@@ -106,9 +104,6 @@ func (c cursor) search(ctx context.Context, index int64) (Frame, error) {
 	if err != nil || low.has(index) {
 		return low, err
 	}
-	if low.first > index {
-		return Frame{}, ErrExpired
-	}
 	for high := last.after; low.after+1 < high; {
 		middle := low.after + (high-low.after)/2
 		f, err := c.next(ctx, middle-1)
@@ -127,7 +122,6 @@ func (c cursor) search(ctx context.Context, index int64) (Frame, error) {
 // join appends the frames that follow f as long as they fit into maxBytes. What cannot be read
 // now is left to the next Fetch.
 func (c cursor) join(ctx context.Context, f Frame, maxBytes int) Frame {
-	f.body = slices.Clip(f.body)
 	for range maxJoined {
 		m, err := c.store.direct(ctx, getRequest{Sequence: f.after + 1, NextFor: c.subject})
 		next, err := c.frame(m, err)

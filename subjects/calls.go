@@ -160,6 +160,11 @@ func Worker(pool, prio string) string {
 	return "exec_" + Token(pool) + "_" + priority(prio)
 }
 
+// NextWork returns the subject on which a server hands out what [Worker] holds.
+func NextWork(pool, prio string) string {
+	return "$JS.API.CONSUMER.MSG.NEXT." + CallsStream + "." + Worker(pool, prio)
+}
+
 // Pool returns the key of an executor's heartbeat in the pools bucket.
 func Pool(pool, executor string) string { return Token(pool) + "." + Token(executor) }
 

@@ -33,7 +33,8 @@ type place struct{ line, column int }
 // at once, and notes where every value stood, so that later checks can point at it.
 type decoder struct {
 	file     string
-	places   map[string]place // by path: limits.timeout_ms_max, errors[0].code
+	places   map[string]place // of values, by path: limits.timeout_ms_max, errors[0].code
+	keys     map[string]place // of their keys
 	bad      map[string]bool  // paths with a problem; one problem per value is enough
 	problems Problems
 	body     ast.Node
@@ -105,9 +106,7 @@ func (d *decoder) syntax(err error) {
 
 // value decodes one node into v and remembers where it stood.
 func (d *decoder) value(path string, n ast.Node, v reflect.Value) {
-	if !d.has(path) {
-		d.places[path] = startOf(n)
-	}
+	d.places[path] = startOf(n)
 	if v.Type() == reflect.TypeFor[jsontext.Value]() {
 		d.json(path, n, v)
 		return
@@ -168,7 +167,7 @@ func (d *decoder) structure(path string, entries []*ast.MappingValueNode, v refl
 	d.each(path, entries, func(key string, value ast.Node) {
 		i := slices.Index(fields, key)
 		if i < 0 {
-			d.fail(join(path, key), fmt.Sprintf("unknown field %q", key), didYouMean(key, fields))
+			d.failKey(join(path, key), fmt.Sprintf("unknown field %q", key), didYouMean(key, fields))
 			return
 		}
 		d.value(join(path, key), value, v.Field(i))
@@ -190,7 +189,7 @@ func (d *decoder) each(path string, entries []*ast.MappingValueNode, visit func(
 			continue
 		}
 		seen[key] = at
-		d.places[join(path, key)] = at
+		d.keys[join(path, key)] = at
 		visit(key, entry.Value)
 	}
 }
@@ -199,6 +198,7 @@ func (d *decoder) each(path string, entries []*ast.MappingValueNode, visit func(
 func (d *decoder) json(path string, n ast.Node, v reflect.Value) {
 	plain, ok := d.plainValue(path, n)
 	if !ok {
+		d.bad[path] = true
 		return
 	}
 	raw, err := json.Marshal(plain, json.Deterministic(true))
@@ -257,6 +257,12 @@ func (d *decoder) fail(path, message, hint string) {
 		p = p[:max(strings.LastIndexAny(p, ".["), 0)]
 	}
 	d.report(at, message, hint)
+}
+
+// failKey reports a problem with the key at path.
+func (d *decoder) failKey(path, message, hint string) {
+	d.bad[path] = true
+	d.report(d.keys[path], message, hint)
 }
 
 func (d *decoder) report(at place, message, hint string) {

@@ -28,10 +28,9 @@ const (
 	maxSchemaBytes = envelope.MaxManifest
 )
 
-// Load reads the manifest of every folder in dir but `internal`, which holds what the programs of
-// tools share, and hidden ones. It reports everything that is wrong with all
-// of them at once, as Problems. No file of a tool may lie outside its own folder, not even
-// behind a symbolic link.
+// Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
+// the programs of tools share. It reports everything that is wrong with all of them at once, as
+// Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link.
 func Load(dir string) (*Registry, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -103,7 +102,7 @@ type toolLoader struct {
 
 func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 	l := &toolLoader{
-		decoder:  decoder{file: path.Join(folder, manifestFile), places: map[string]place{}, bad: map[string]bool{}},
+		decoder:  decoder{file: path.Join(folder, manifestFile), places: map[string]place{}, keys: map[string]place{}, bad: map[string]bool{}},
 		files:    files,
 		folder:   folder,
 		manifest: &Manifest{},
@@ -118,7 +117,7 @@ func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 		return nil, l.problems
 	}
 	l.decode(src, &l.raw)
-	if l.body != nil { // otherwise every field would be missing
+	if l.body != nil && !l.bad[""] { // otherwise every field would be missing
 		l.check()
 	}
 	return l.manifest, l.problems
@@ -151,7 +150,7 @@ func (l *toolLoader) functions() {
 	for name, raw := range l.raw.Functions {
 		at := "functions." + name
 		if !functionPattern.MatchString(name) {
-			l.fail(at, fmt.Sprintf("%q is not a function name", name), "a lower-case letter, then letters, digits and _ . -, at most 64 bytes")
+			l.failKey(at, fmt.Sprintf("%q is not a function name", name), "a lower-case letter, then letters, digits and _ . -, at most 64 bytes")
 		}
 		f := &Function{Name: name, Description: raw.Description}
 		f.Request = l.schema(at+".request", raw.Request)
@@ -305,5 +304,5 @@ func reason(err error) string {
 	if errors.As(err, &at) {
 		return fmt.Sprintf("%s: %v", at.Path, at.Err)
 	}
-	return err.Error()
+	return strings.Join(strings.Fields(err.Error()), " ") // on one line
 }

@@ -237,7 +237,7 @@ func toolbusSide(ctx context.Context, h *host, o Options, size int) (*side, erro
 func key(n uint64) string { return fmt.Sprintf("bench-%016d", n) }
 
 // settleTimeout bounds what is still on its way after a round.
-const settleTimeout = 20 * time.Second
+const settleTimeout = 60 * time.Second
 
 // round makes calls for d and counts what they used.
 func (s *side) round(ctx context.Context, ids *numbers, row Row, d time.Duration) (round, error) {

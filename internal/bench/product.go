@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -116,27 +118,54 @@ func (p *product) call(ctx context.Context, key, tool string, input jsontext.Val
 }
 
 // settle waits until every admission and every outcome has been projected to the audit stream.
-func (p *product) settle(ctx context.Context) error {
-	return settled(ctx, p.js)
-}
+func (p *product) settle(ctx context.Context) error { return settled(ctx, p.js) }
 
-// settled compares the two streams: the calls of a benchmark write nothing else to them.
 func settled(ctx context.Context, js jetstream.JetStream) error {
 	for {
-		calls, err := lastSeq(ctx, js, subjects.CallsStream)
-		if err != nil {
+		last, projected, err := projection(ctx, js)
+		if err != nil || projected >= last {
 			return err
 		}
-		audit, err := lastSeq(ctx, js, subjects.AuditStream)
-		if err != nil || audit >= calls {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d events, %d of them projected: %w", calls, audit, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
+		if !until(ctx, time.Now().Add(5*time.Millisecond)) {
+			return fmt.Errorf("the log is at %d, its projection at %d: %w", last, projected, ctx.Err())
 		}
 	}
+}
+
+// projection returns the position of the last event that auditors are told of, and how far they
+// have been told.
+func projection(ctx context.Context, js jetstream.JetStream) (last, projected uint64, err error) {
+	for _, filter := range subjects.Followed() {
+		msg, err := lastMsg(ctx, js, subjects.CallsStream, filter)
+		if err != nil {
+			return 0, 0, err
+		}
+		if msg != nil {
+			last = max(last, msg.Sequence)
+		}
+	}
+	msg, err := lastMsg(ctx, js, subjects.AuditStream, subjects.AuditLog)
+	if err != nil || msg == nil {
+		return last, 0, err
+	}
+	var r audit.Record
+	if err := json.Unmarshal(msg.Data, &r); err != nil {
+		return 0, 0, fmt.Errorf("audit record: %w", err)
+	}
+	return last, r.LogSeq, nil
+}
+
+// lastMsg returns the last message on a subject, nil when there is none.
+func lastMsg(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stream, err)
+	}
+	msg, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return msg, err
 }
 
 func lastSeq(ctx context.Context, js jetstream.JetStream, stream string) (uint64, error) {

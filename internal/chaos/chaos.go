@@ -94,7 +94,13 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	calls, faults := planCalls(o.Seed, o.Duration, o.Rate, o.Calls), planFaults(o.Seed, o.Duration)
 	d.begun = time.Now()
 	h := &havoc{cluster: c, tell: o.Tell, begun: d.begun, counts: map[string]int{}, storms: map[string]int{}}
+	d.pulse = &pulse{begun: d.begun}
 	background, stop := context.WithCancel(ctx)
+	beating := make(chan struct{})
+	go func() { // waited for below
+		defer close(beating)
+		d.pulse.run(background)
+	}()
 	ended := make(chan struct{})
 	go func() { // waited for below
 		defer close(ended)
@@ -109,11 +115,12 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	}()
 	d.run(ctx, calls)
 	<-ended
-	stop()
-	<-reported
 	o.Tell("the trouble is over; waiting for every call to end")
 	c.set(nil)
 	d.calm(ctx, calls)
+	stop()
+	<-reported
+	<-beating
 	err = errors.Join(ctx.Err(), d.close())
 	if err != nil {
 		return Report{}, err

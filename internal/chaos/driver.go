@@ -24,8 +24,10 @@ const tenant = "default"
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
 	conns   []*nats.Conn // by line
+	boxes   []*mailbox   // by line
 	callers []*bus.Client
 	begun   time.Time
+	pulse   *pulse
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
@@ -42,6 +44,11 @@ func newDriver(c *cluster) (*driver, error) {
 			return nil, errors.Join(err, d.close())
 		}
 		d.conns = append(d.conns, nc)
+		box, err := newMailbox(nc)
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.boxes = append(d.boxes, box)
 	}
 	for i := range callers {
 		nc := d.conns[i/2%len(d.conns)]
@@ -140,21 +147,22 @@ func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *e
 	return check.Ask{
 		Caller: fmt.Sprint("caller-", a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
-		Fingerprint: fingerprint, Sent: time.Now(), Due: time.Now().Add(a.timeout), Streamed: a.stream,
+		Fingerprint: fingerprint, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
 	}, req
 }
 
 // ask makes one request, waits for its answer, and records both.
 func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bool) *envelope.Response {
 	seen, req := d.record(p, a, scene, other)
-	stalled := watch(seen.Due)
+	seen.Sent = time.Now()
+	seen.Due = seen.Sent.Add(a.timeout)
 	if a.raw > 0 {
 		d.raw(ctx, &seen, req, a)
 	} else {
 		d.call(ctx, &seen, req, a)
 	}
 	seen.Done = time.Now()
-	seen.StalledMS = (stalled() + time.Millisecond - 1).Milliseconds()
+	seen.StalledMS = d.stalled(&seen)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() == nil {
@@ -164,6 +172,18 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 		return nil
 	}
 	return seen.Answers[0]
+}
+
+// stalled says how late control timers were when the request was made and when its answer was
+// due, in milliseconds. It waits for the timers that are due now.
+func (d *driver) stalled(a *check.Ask) int64 {
+	if a.Done.Before(a.Due) {
+		return 0
+	}
+	<-time.After(2 * beat)
+	const around = 100 * time.Millisecond
+	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done))
+	return (late + time.Millisecond - 1).Milliseconds()
 }
 
 // call asks as callers do: by the client library.
@@ -240,32 +260,4 @@ func (d *driver) calmly(ctx context.Context, p *play, a check.Ask) {
 		panic("unreachable: " + err.Error()) // record wrote it
 	}
 	d.ask(ctx, p, ask{caller: caller, callID: a.CallID, timeout: 20 * time.Second}, check.Calm, a.Scene == "other input")
-}
-
-// watch is the control of a deadline: timers of this process, as the caller's own are. What it
-// returns is to be called when the answer is there, and says how late they were.
-func watch(due time.Time) (stalled func() time.Duration) {
-	const beat = 5 * time.Millisecond
-	quit, worst := make(chan struct{}), make(chan time.Duration)
-	go func() { // ends with the call of stalled
-		var late time.Duration
-		next := due
-		t := time.NewTimer(time.Until(next))
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				late = max(late, time.Since(next))
-				next = time.Now().Add(beat)
-				t.Reset(beat)
-			case <-quit:
-				worst <- max(late, time.Since(next))
-				return
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(quit)
-		return max(0, <-worst)
-	}
 }

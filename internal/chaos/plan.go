@@ -104,6 +104,7 @@ var scenes = []struct {
 		p.asks = d.asks(1+d.IntN(2), p)
 		p.input.Fail = faultNames[d.IntN(len(faultNames))]
 		p.input.Times, p.retries = 1+d.IntN(3), 5
+		p.input.WorkMS = d.within(0, 1500*time.Millisecond).Milliseconds()
 	}},
 	{"cancelled", 10, func(d *drawer, p *play) {
 		p.asks = d.asks(1+d.IntN(2), p)
@@ -131,7 +132,7 @@ var scenes = []struct {
 	}},
 }
 
-var faultNames = []ledger.Fault{ledger.Flaky, ledger.Flaky, ledger.Refused, ledger.Late, ledger.Crash, ledger.Garbage, ledger.Silent}
+var faultNames = []ledger.Fault{ledger.Flaky, ledger.Moody, ledger.Moody, ledger.Refused, ledger.Late, ledger.Crash, ledger.Garbage, ledger.Silent}
 
 func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	specs := ledger.Specs()
@@ -198,12 +199,18 @@ func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 
 func (p *play) encoded(other bool) jsontext.Value {
 	input := p.input
-	if other {
-		input.N = -input.N - 1
-	}
+	input.N = p.n(other)
 	raw, err := json.Marshal(input)
 	if err != nil {
 		panic("unreachable: " + err.Error()) // it is numbers and words
 	}
 	return raw
+}
+
+// n is the number that tells one input from the other.
+func (p *play) n(other bool) int64 {
+	if other {
+		return -p.input.N - 1
+	}
+	return p.input.N
 }

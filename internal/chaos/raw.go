@@ -2,6 +2,8 @@ package chaos
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,15 +26,9 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 		seen.Unsent = err.Error()
 		return
 	}
-	nc := d.conns[a.caller/2%len(d.conns)]
-	inbox := nc.NewInbox()
-	answers := make(chan *nats.Msg, 64)
-	sub, err := nc.ChanSubscribe(inbox, answers)
-	if err != nil {
-		seen.Unsent = err.Error()
-		return
-	}
-	defer d.wg.Go(func() { _ = sub.Unsubscribe() }) // gone with the connection otherwise
+	box := d.boxes[a.caller/2%len(d.boxes)]
+	inbox, answers, drop := box.open()
+	defer drop()
 	send := func() {
 		for i := range a.raw {
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
@@ -86,5 +82,42 @@ func take(seen *check.Ask, msg *nats.Msg) {
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
 			seen.Answers = append(seen.Answers, r)
 		}
+	}
+}
+
+// mailbox takes the answers to requests that were published by hand on one connection.
+type mailbox struct {
+	prefix string
+
+	mu      sync.Mutex
+	next    int
+	waiting map[string]chan *nats.Msg // by subject
+}
+
+func newMailbox(nc *nats.Conn) (*mailbox, error) {
+	b := &mailbox{prefix: nc.NewInbox() + ".", waiting: map[string]chan *nats.Msg{}}
+	_, err := nc.Subscribe(b.prefix+"*", func(msg *nats.Msg) { // ends with the connection
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		select {
+		case b.waiting[msg.Subject] <- msg:
+		default: // nobody waits any more, or has enough
+		}
+	})
+	return b, err
+}
+
+// open returns an inbox and what comes there, until drop is called.
+func (b *mailbox) open() (inbox string, answers <-chan *nats.Msg, drop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next++
+	inbox = b.prefix + strconv.Itoa(b.next)
+	ch := make(chan *nats.Msg, 64)
+	b.waiting[inbox] = ch
+	return inbox, ch, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.waiting, inbox)
 	}
 }

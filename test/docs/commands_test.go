@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,7 +18,7 @@ var (
 )
 
 // foreign are programs that are not ours; what the pages say about them is not checked.
-var foreign = []string{"cd", "cat", "jq", "export", "go", "git", "kill", "nats"}
+var foreign = []string{"cd", "cat", "echo", "jq", "export", "go", "git", "kill", "nats"}
 
 // TestCommands sees to it that every command line in the documentation exists: the target of
 // make, the subcommand of toolbus, and each of its flags.
@@ -38,6 +39,10 @@ func TestCommands(t *testing.T) {
 					}
 				case slices.Contains([]string{"toolbus", "dispatcher", "executor"}, program):
 					checkCommand(t, page, filepath.Join(bin, program), words[1:])
+				case strings.HasPrefix(words[0], "tools/"):
+					if _, err := os.Stat(filepath.Join(root, filepath.Dir(words[0]), "main.go")); err != nil {
+						t.Errorf("%s: %s: no such tool", page, words[0])
+					}
 				case words[0] == ".ci/run", slices.Contains(foreign, program):
 				default:
 					t.Errorf("%s: %q is no command of ours", page, strings.Join(words, " "))

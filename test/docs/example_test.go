@@ -32,8 +32,8 @@ func search(ctx context.Context, url string) error {
 
 	resp, err := client.Call(ctx, bus.Call{
 		Tool:  "text.search",
-		Input: jsontext.Value(`{"pattern":"outcome"}`),
-		Key:   "search-outcome-2026-11-20", // the same key never runs twice
+		Input: jsontext.Value(`{"pattern":"func main"}`),
+		Key:   "search-func-main-2026-11-20", // the same key never runs twice
 		Chunk: func(c envelope.Chunk) error { fmt.Println(string(c.Data)); return nil },
 	})
 	if err != nil {

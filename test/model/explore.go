@@ -87,13 +87,14 @@ func (x *explorer) trace(p path) []string {
 		w = s.world
 		line := x.words(s.note)
 		if after := x.last(&w); after != before {
-			line += "\t=> " + x.words2(after)
+			line += "\t=> " + x.event(after)
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
+// words says what a step is.
 func (x *explorer) words(n note) string {
 	var b strings.Builder
 	b.WriteString(n.verb)
@@ -111,7 +112,8 @@ func (x *explorer) words(n note) string {
 	return b.String()
 }
 
-func (x *explorer) words2(id entryID) string {
+// event says what the log holds last.
+func (x *explorer) event(id entryID) string {
 	if id == 0 {
 		return "the log is empty"
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -8,51 +9,103 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 )
 
-func TestTry(t *testing.T) {
-	se := Config{Class: call.SideEffectful, Asks: "AAB", Endings: []Ending{Success, Refused, Unsure}, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}
-	id := se
-	id.Class = call.Idempotent
-	x := se
-	x.Asks = "AX"
-	lost := se
-	lost.Asks, lost.Lost, lost.Crashes = "AB", 1, 0
-	exp := se
-	exp.Asks, exp.Expiries = "AX", 1
-	poison := Config{Class: call.Idempotent, Asks: "A", Endings: []Ending{Success}, Deliveries: 7, Crashes: 7, Poison: true}
-	old := Config{Class: call.Idempotent, Asks: "A", Endings: []Ending{Success, Refused}, Deliveries: 2, Watches: 1, Ticks: 2, Due: 2, Crashes: 1, Recreates: 1}
-	for _, c := range []struct {
-		n string
-		r Rule
-		c Config
-	}{
-		{"ClaimInLog", ClaimInLog, se},
-		{"Fingerprint", Fingerprint, x},
-		{"Binding", Binding, se},
-		{"AdmissionCAS", AdmissionCAS, se},
-		{"FreshSequence", FreshSequence, se},
-		{"ConfirmOnly", ConfirmOnly, se},
-		{"AdmissionFence", AdmissionFence, exp},
-		{"OwnNonce", OwnNonce, lost},
-		{"LiveClaim", LiveClaim, se},
-		{"ClaimFirst", ClaimFirst, se},
-		{"ClaimSecond", ClaimSecond, id},
-		{"ClaimOld", ClaimOld, old},
-		{"CountClaims", CountClaims, poison},
-		{"PhaseEffect", PhaseEffect, se},
-		{"JointEffect", JointEffect, id},
-		{"FinalStays", FinalStays, se},
-		{"OwnAttempt", OwnAttempt, se},
-		{"-", 0, exp},
-		{"-", 0, old},
-		{"-", 0, poison},
-		{"-", 0, x},
-		{"-", 0, lost},
-		{"-", 0, id},
-	} {
-		began := time.Now()
-		c.c.Off = c.r
-		c.c.Promises = c.r != 0
-		r := Explore(c.c)
-		t.Logf("%s: %d states, depth %d, %v, %s\n%s", c.n, r.States, r.Depth, time.Since(began), r.Bad, strings.Join(r.Trace, "\n"))
+var large = flag.Bool("large", false, "explore the large configurations too: an hour and 8 GB of memory at most")
+
+// How tools may end in the configurations.
+var (
+	both  = []Ending{Success, Refused}
+	every = []Ending{Success, Refused, Unsure}
+)
+
+// bounded is a configuration and what it is there for.
+type bounded struct {
+	name string
+	Config
+}
+
+// small configurations are explored on every run of the tests.
+var small = []bounded{
+	{"side-effectful, a crash", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
+	{"side-effectful, A asks again", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+	{"side-effectful, a lost answer", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1}},
+	{"side-effectful, a late write", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Late: 1}},
+	{"side-effectful, both and a crash", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Late: 1, Lost: 1, Crashes: 1}},
+	{"side-effectful, lost heartbeats", Config{Class: call.SideEffectful, Asks: "AB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Suspect: true}},
+	{"side-effectful, a new consumer", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Ticks: 1, Due: 2, Recreates: 1}},
+	{"side-effectful, another input", Config{Class: call.SideEffectful, Asks: "ABX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1}},
+	{"side-effectful, expired log", Config{Class: call.SideEffectful, Asks: "AX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Expiries: 1}},
+	{"idempotent, a crash", Config{Class: call.Idempotent, Asks: "AB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+	{"idempotent, a deadline", Config{Class: call.Idempotent, Asks: "A", Endings: every, Deliveries: 3, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1, Late: 1}},
+	{"idempotent, a lost answer", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1}},
+	{"idempotent, a new consumer", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Ticks: 1, Due: 2, Recreates: 1}},
+	{"idempotent, expired log", Config{Class: call.Idempotent, Asks: "AX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Expiries: 1}},
+	{"idempotent, poison", Config{Class: call.Idempotent, Asks: "A", Endings: []Ending{Success}, Deliveries: 7, Crashes: 7, Poison: true}},
+	{"pure, a crash", Config{Class: call.Pure, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+}
+
+// huge configurations are explored by make check-long.
+var huge = []bounded{
+	{"side-effectful, A asks again", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
+	{"side-effectful, two watches", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 2, Cancels: 1, Ticks: 1, Crashes: 1}},
+	{"side-effectful, two crashes", Config{Class: call.SideEffectful, Asks: "AB", Endings: every, Deliveries: 3, Watches: 1, Cancels: 1, Crashes: 2}},
+	{"side-effectful, lost and late", Config{Class: call.SideEffectful, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1, Late: 1}},
+	{"side-effectful, three replicas", Config{Class: call.SideEffectful, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1, Late: 1, Dedup: true}},
+	{"side-effectful, lost heartbeats", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 3, Watches: 1, Cancels: 1, Crashes: 1, Suspect: true}},
+	{"side-effectful, another input", Config{Class: call.SideEffectful, Asks: "ABX", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
+	{"side-effectful, expired log", Config{Class: call.SideEffectful, Asks: "AX", Endings: every, Deliveries: 2, Watches: 2, Cancels: 1, Ticks: 1, Crashes: 1, Late: 1, Expiries: 1}},
+	{"side-effectful, a new consumer", Config{Class: call.SideEffectful, Asks: "AB", Endings: every, Deliveries: 3, Watches: 1, Cancels: 1, Ticks: 2, Due: 2, Recreates: 1}},
+	{"idempotent, A asks again", Config{Class: call.Idempotent, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+	{"idempotent, a deadline", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
+	{"idempotent, lost and late", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1, Late: 1}},
+	{"idempotent, lost heartbeats", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 3, Watches: 1, Suspect: true}},
+	{"idempotent, a new consumer", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 3, Watches: 1, Ticks: 1, Due: 2, Recreates: 1, Crashes: 1}},
+	{"idempotent, expired log", Config{Class: call.Idempotent, Asks: "AX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Expiries: 1, Crashes: 1}},
+	{"pure, a deadline", Config{Class: call.Pure, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+}
+
+// TestProtocol explores the protocol as it is: every promise holds in every state.
+func TestProtocol(t *testing.T) {
+	configs := small
+	if *large {
+		configs = huge
+	}
+	for _, c := range configs {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			r := Explore(c.Config)
+			t.Logf("%d states, %d steps deep, in %v", r.States, r.Depth, time.Since(began).Round(time.Millisecond))
+			if r.Bad != "" {
+				t.Errorf("%s:\n%s", r.Bad, strings.Join(r.Trace, "\n"))
+			}
+		})
+	}
+}
+
+// aging is the exploration of what expires when.
+func aging(class call.Class) Retention {
+	return Retention{
+		Class: class, Callers: 2, Waits: []time.Duration{time.Minute}, Passes: 4,
+		Timeout: []time.Duration{time.Minute, 10 * time.Minute}, Keep: 10 * time.Minute,
+	}
+}
+
+// TestRetention explores the protocol over hours and days, while events expire.
+func TestRetention(t *testing.T) {
+	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+		for _, keep := range []time.Duration{10 * time.Minute, 24 * time.Hour} {
+			t.Run(string(class)+" "+keep.String(), func(t *testing.T) {
+				c := aging(class)
+				c.Keep = keep
+				if *large || class != call.SideEffectful {
+					c.Callers = 3
+				}
+				began := time.Now()
+				r := ExploreRetention(c)
+				t.Logf("%d states, %d steps deep, in %v", r.States, r.Depth, time.Since(began).Round(time.Millisecond))
+				if r.Bad != "" {
+					t.Errorf("%s:\n%s", r.Bad, strings.Join(r.Trace, "\n"))
+				}
+			})
+		}
 	}
 }

@@ -155,40 +155,43 @@ func (r *rules) askTake(q takeAsk) takeAnswer {
 	if q.first || r.without(ClaimSecond) {
 		p.Deliveries = 1
 	}
-	s, p = r.bendTake(s, p)
-	step, e := call.Take(s, p)
+	bent := r.bendTake(s, &p)
+	step, e := call.Take(bent, p)
 	a := takeAnswer{step: step, fence: call.Fence(s, p)}
 	if step == call.TakeClaim {
-		e.State.Facts = r.views[q.view].Facts
-		if r.without(CountClaims) {
-			last := &e.State.Attempts[len(e.State.Attempts)-1]
-			last.Claim.Count = 1
-		}
-		if r.without(FreshSequence) {
-			e.State.Seq = uint64(m.seq)
-		}
-		a.draft = r.draft(e, nil)
+		a.draft = r.draft(r.straight(e, s, m), nil)
 	}
 	return a
 }
 
 // bendTake changes what call.Take is asked, for the rules that are left out.
-func (r *rules) bendTake(s call.State, p call.Pickup) (call.State, call.Pickup) {
+func (r *rules) bendTake(s call.State, p *call.Pickup) call.State {
 	if r.without(ClaimFirst) && s.Class == call.SideEffectful {
 		s.Class = call.Idempotent
 	}
-	if a, ok := s.Attempt(p.Attempt); ok {
-		if r.without(AdmissionFence) {
-			p.Admitted = a.Admitted
-		}
-		if r.without(ClaimOld) {
-			p.Now = min(p.Now, a.At)
-		}
-		if r.without(ClaimSecond) && a.Claim == nil {
-			p.Now = min(p.Now, a.At)
-		}
+	a, ok := s.Attempt(p.Attempt)
+	if ok && r.without(AdmissionFence) {
+		p.Admitted = a.Admitted
 	}
-	return s, p
+	if ok && r.without(ClaimOld|ClaimSecond) {
+		s.Attempts = slices.Clone(s.Attempts)
+		s.Attempts[p.Attempt-1].At = p.Now
+	}
+	return s
+}
+
+// straight returns the claim e, which call.Take made of a bent log, for the log s.
+func (r *rules) straight(e call.Event, s call.State, m stored) call.Event {
+	e.State.Facts = s.Facts
+	a := &e.State.Attempts[e.Attempt-1]
+	a.At = s.Attempts[e.Attempt-1].At
+	if r.without(CountClaims) {
+		a.Claim.Count = 1
+	}
+	if r.without(FreshSequence) {
+		e.State.Seq = uint64(m.seq)
+	}
+	return e
 }
 
 // claimant names a delivery: the nonce of its claim, and its executor's instance.
@@ -243,30 +246,27 @@ func (r *rules) decide(q decideAsk) decideAnswer {
 
 func (r *rules) askDecide(q decideAsk) decideAnswer {
 	s, m := r.views[q.view], r.entries[q.msg]
-	end, in := ending(q.end)
+	end, ran := ending(q.end)
 	end.Nonce = q.nonce.String()
 	if q.mine {
 		end.Claim = claimant(uint8(q.nonce))
 	}
 	admitted := uint64(m.seq)
-	asked, a := r.bendDecide(s, m.Attempt)
-	if r.without(AdmissionFence) {
+	if a, _ := s.Attempt(m.Attempt); r.without(AdmissionFence) {
 		admitted = a.Admitted
 	}
-	ruling := call.Decide(asked, m.Attempt, admitted, end)
+	ruling := call.Decide(r.bendDecide(s, m.Attempt), m.Attempt, admitted, end)
 	if !ruling.Do {
 		return decideAnswer{gone: ruling.Gone}
 	}
 	e := ruling.Event
 	e.State.Facts = s.Facts
-	if a.Claim != nil { // bendDecide may have hidden it
-		e.State.Attempts[len(e.State.Attempts)-1].Claim = a.Claim
-	}
+	e.State.Attempts[m.Attempt-1].Claim = s.Attempts[m.Attempt-1].Claim
 	if r.without(FreshSequence) {
 		e.State.Seq = admitted
 	}
 	v := verdict{Code: ruling.Code, Effect: ruling.Effect, By: end.Nonce, Attempt: m.Attempt}
-	if in {
+	if ran {
 		v.Input = m.State.Fingerprint
 	}
 	body := call.OutcomeBody{Response: encode(v), Earlier: r.carried(q.earlier)}
@@ -274,16 +274,15 @@ func (r *rules) askDecide(q decideAsk) decideAnswer {
 }
 
 // bendDecide changes the log that call.Decide is asked about, for the rules that are left out.
-func (r *rules) bendDecide(s call.State, n int) (call.State, call.Attempt) {
+func (r *rules) bendDecide(s call.State, n int) call.State {
 	if r.without(PhaseEffect) && s.Class == call.SideEffectful {
 		s.Class = call.Idempotent
 	}
-	a, ok := s.Attempt(n)
-	if ok && r.without(JointEffect) {
+	if _, ok := s.Attempt(n); ok && r.without(JointEffect) {
 		s.Attempts = slices.Clone(s.Attempts)
 		s.Attempts[n-1].Claim = nil
 	}
-	return s, a
+	return s
 }
 
 // ending returns what call.Decide is told; ran reports whether the tool's answer depends on the

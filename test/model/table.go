@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // Ids of interned values; 0 is the empty log, no event, no outcome.
@@ -43,7 +44,7 @@ type holding struct {
 type event struct {
 	call.Event
 	body []byte
-	raw  []byte // the event as the header carries it
+	raw  string // the event as the header carries it
 }
 
 type position struct {
@@ -81,13 +82,13 @@ func (t *table) view(s call.State) viewID {
 	if s.Empty() {
 		return 0
 	}
-	key := string(encode(s)) + "@" + strconv.FormatUint(s.Seq, 10)
+	key := kv.EncodeEvent(call.Event{State: s}) + "@" + strconv.FormatUint(s.Seq, 10)
 	return intern(t.viewOf, key, &t.views, s)
 }
 
 // draft interns an event that was derived from the log at e.State.Seq.
 func (t *table) draft(e call.Event, body any) draftID {
-	ev := event{Event: e, raw: encode(e)}
+	ev := event{Event: e, raw: kv.EncodeEvent(e)}
 	if body != nil {
 		ev.body = encode(body)
 	}
@@ -101,8 +102,10 @@ func (t *table) store(d draftID, seq uint8) entryID {
 	if id, ok := t.entryOf[at]; ok {
 		return id
 	}
-	var e call.Event
-	decode(t.drafts[d].raw, &e)
+	e, err := kv.ParseEvent(t.drafts[d].raw)
+	if err != nil {
+		panic(err)
+	}
 	s := call.Fold(e, uint64(seq))
 	entry := call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: t.drafts[d].body}
 	return intern(t.entryOf, at, &t.entries, stored{Entry: entry, draft: d, view: t.view(s), seq: seq})

@@ -31,7 +31,12 @@
 // # The end of a run
 //
 // Every run has a supervisor (package supervisor), so that it ends as a whole: daemons that the
-// tool leaves are killed when it exits. When the context of a run ends, the tool gets SIGTERM,
-// and after the grace everything is killed. When the executor dies, everything is killed.
-// Execute returns when nothing is left.
+// tool leaves are killed when it exits. When the context of a run ends, the tool's process group
+// gets SIGTERM, and after the grace everything is killed; what the tool still says about its
+// effect in the grace is kept. When the executor dies, everything is killed. Execute returns
+// when nothing is left. Tools gain no privileges by set-user-id programs, since those would be
+// beyond the reach of a supervisor's signals.
+//
+// A statement counts when the tool has exited after it: a tool that writes its output and then
+// does not end is ended by the context like any other.
 package process

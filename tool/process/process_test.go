@@ -251,6 +251,7 @@ func TestSurroundings(t *testing.T) {
 		Nonblock bool     `json:"nonblock"`
 		Leads    bool     `json:"leads"`
 		Group    bool     `json:"group"`
+		NNP      bool     `json:"unprivileged"`
 	}
 	var got status
 	if err := json.Unmarshal(result.Output, &got); err != nil {
@@ -259,7 +260,7 @@ func TestSurroundings(t *testing.T) {
 	want := status{
 		Args: []string{"a b", "$HOME;*"},
 		Env:  []string{"LANG=de_DE", "OWN=x=y", "PATH=/usr/local/bin:/usr/bin:/bin", "TOKEN=t"},
-		FDs:  []string{"0", "1", "2"}, Dir: m.Dir, Leads: true, Group: true,
+		FDs:  []string{"0", "1", "2"}, Dir: m.Dir, Leads: true, Group: true, NNP: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("surroundings (-want +got):\n%s", diff)

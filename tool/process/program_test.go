@@ -292,9 +292,11 @@ func printStatus(args []string) int {
 	flags, _, _ := syscall.Syscall(syscall.SYS_FCNTL, 1, syscall.F_GETFL, 0)
 	session, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0)
 	wd, _ := os.Getwd()
+	self, _ := os.ReadFile("/proc/self/status")
 	raw, err := json.Marshal(map[string]any{"type": "output", "output": map[string]any{
 		"args": args, "env": os.Environ(), "fds": open, "dir": wd, "nonblock": flags&syscall.O_NONBLOCK != 0,
 		"leads": int(session) == os.Getpid(), "group": syscall.Getpgrp() == os.Getpid(),
+		"unprivileged": strings.Contains(string(self), "NoNewPrivs:\t1"),
 	}})
 	if err != nil {
 		return 1

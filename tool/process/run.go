@@ -64,7 +64,6 @@ type ending struct {
 	cut       bool  // the output ended within a line
 	report    supervisor.Report
 	failed    error // of the supervisor
-	cause     error // why the run was stopped by its context, or nil
 	stderr    string
 }
 

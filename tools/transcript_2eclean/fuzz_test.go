@@ -101,7 +101,7 @@ func FuzzCleanComposed(f *testing.F) {
 func TestCleanComposed(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 3000 {
+	for range 2000 {
 		picks := make([]byte, random.IntN(60))
 		for i := range picks {
 			picks[i] = byte(random.IntN(len(fragments)))

@@ -18,6 +18,9 @@ var (
 
 // stripMarkup removes tags and decodes entities.
 func stripMarkup(line string) string {
+	if !strings.ContainsAny(line, "&<{") {
+		return line
+	}
 	line = escaped.ReplaceAllString(line, "&")
 	line = html.UnescapeString(line)
 	line = override.ReplaceAllString(line, "")
@@ -27,9 +30,6 @@ func stripMarkup(line string) string {
 
 // stripTags removes known tags in one pass, also tags that only appear once another one is gone.
 func stripTags(line string) string {
-	if !strings.Contains(line, "<") {
-		return line
-	}
 	var out []byte
 	var open []int // where in out the unclosed '<' are
 	for i := range len(line) {

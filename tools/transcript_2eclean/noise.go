@@ -46,35 +46,48 @@ type opening struct {
 	at      int
 }
 
-// removeNoise removes notes and bracketed sounds and times, in one pass and from the inside out.
-// captions says that square brackets are never the words of an editor.
+const (
+	notes   = "♪♫♬♩🎵🎶"
+	openers = "[(［（【"
+)
+
+// removeNoise removes notes and bracketed sounds and times. captions says that square brackets are
+// never the words of an editor.
 func removeNoise(text string, captions bool) string {
+	if !strings.ContainsAny(text, notes+openers+"*") {
+		return text
+	}
 	text = starred.ReplaceAllStringFunc(text, func(inside string) string {
 		if isSound(lowerWords(inside)) {
 			return " "
 		}
 		return inside
 	})
+	return removeBrackets(text, captions)
+}
+
+// removeBrackets does its work in one pass, from the inside out.
+func removeBrackets(text string, captions bool) string {
 	var out []rune
 	var open []opening
 	count := map[rune]int{}
 	for _, r := range text {
 		opener, closes := closers[r]
 		switch {
-		case strings.ContainsRune("♪♫♬♩🎵🎶", r):
-			out = append(out, ' ')
-			continue
-		case closes && count[opener] > 0:
-			for last := (opening{}); last.bracket != opener; {
-				last, open = open[len(open)-1], open[:len(open)-1]
-				count[last.bracket]--
-				if last.bracket == opener && isNoise(out[last.at+1:], opener, captions) {
-					out, r = out[:last.at], ' '
-				}
-			}
-		case strings.ContainsRune("[(［（【", r):
+		case strings.ContainsRune(notes, r):
+			r = ' '
+		case strings.ContainsRune(openers, r):
 			open = append(open, opening{r, len(out)})
 			count[r]++
+		case closes && count[opener] > 0:
+			var last opening
+			for last.bracket != opener { // what was opened later is never closed
+				last, open = open[len(open)-1], open[:len(open)-1]
+				count[last.bracket]--
+			}
+			if isNoise(out[last.at+1:], opener, captions) {
+				out, r = out[:last.at], ' '
+			}
 		case strings.ContainsRune(",.;:!?", r):
 			out = closeGap(out)
 		}

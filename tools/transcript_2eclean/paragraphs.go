@@ -207,16 +207,6 @@ func (s style) startsPlainly(text string) bool {
 	return lead == head && speaker == "" && tidyWords(head, s.english) == head
 }
 
-// firstWords returns the start of text, enough for any lead and label.
-func firstWords(text string) string {
-	const enough, most = 200, 400
-	if len(text) <= enough {
-		return text
-	}
-	end := enough + strings.IndexByte(text[enough:min(len(text), most)]+" ", ' ')
-	return strings.ToValidUTF8(text[:end], "")
-}
-
 const (
 	enders     = ".!?…" + wideEnders
 	wideEnders = "。！？" // no space follows these

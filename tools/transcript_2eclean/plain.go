@@ -33,9 +33,20 @@ func plainLine(block []string, i int, line string) []utterance {
 		text = text[len(bareTime.FindString(text)):]
 	}
 	text = removeNoise(text, false)
-	lead, _ := stripLead(text)
-	if match := labelLine.FindStringSubmatch(lead); match != nil && i+1 < len(block) && isName(match[1]) {
-		return []utterance{{speaker: match[1], turn: true}}
+	if name := nameOf(text); name != "" && i+1 < len(block) {
+		return []utterance{{speaker: name, turn: true}}
 	}
 	return hear(text)
+}
+
+// nameOf is the speaker of a line that is nothing but a name and a time, or "".
+func nameOf(line string) string {
+	line, _ = stripLead(line)
+	if len(line) > 100 {
+		return ""
+	}
+	if match := labelLine.FindStringSubmatch(line); match != nil && isName(match[1]) {
+		return match[1]
+	}
+	return ""
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestCleanScales cleans a megabyte of what could make careless code quadratic.
+// TestCleanScales cleans much of what makes careless code very slow. The limit is generous, because
+// the race detector and other work on the machine are too.
 func TestCleanScales(t *testing.T) {
 	t.Parallel()
 	for _, piece := range []string{
@@ -15,11 +16,10 @@ func TestCleanScales(t *testing.T) {
 		"世。", "<rt>", "{\\an8", "00:00:01.000 --> 00:00:02.000\n", "1\n00:00:01.000 --> 00:00:02.000\nthe the\n\n",
 	} {
 		t.Run(piece, func(t *testing.T) {
-
-			text := "word. " + strings.Repeat(piece, 1<<19/len(piece)) + strings.Repeat(")", 1<<10)
+			text := "word. " + strings.Repeat(piece, 1<<16/len(piece)) + strings.Repeat(")", 1<<10)
 			start := time.Now()
 			cleanAll(t, text)
-			if took := time.Since(start); took > 30*time.Second {
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})

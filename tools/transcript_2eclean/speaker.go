@@ -71,12 +71,23 @@ func hear(line string) []utterance {
 
 // splitSpeaker takes the speaker's label off a line. The name is "" when there is none.
 func splitSpeaker(line string) (name, rest string) {
+	head := firstWords(line)
 	for _, form := range []*regexp.Regexp{label, wideLabel} {
-		if match := form.FindStringSubmatch(line); match != nil && isName(match[1]) {
+		if match := form.FindStringSubmatch(head); match != nil && isName(match[1]) {
 			return match[1], line[len(match[0]):]
 		}
 	}
 	return "", line
+}
+
+// firstWords returns the start of text, enough for any lead and label.
+func firstWords(text string) string {
+	const enough, most = 200, 400
+	if len(text) <= enough {
+		return text
+	}
+	end := enough + strings.IndexByte(text[enough:min(len(text), most)]+" ", ' ')
+	return strings.ToValidUTF8(text[:end], "")
 }
 
 // roles are names of speakers that are often written small.

@@ -11,20 +11,17 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/japanese"
-	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/net/html/charset"
 )
 
 // site serves testdata/site and everything that goes wrong with pages.
 func site(t testing.TB) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/site/", http.StripPrefix("/site/", http.FileServer(http.Dir("testdata/site"))))
-	mux.HandleFunc("/windows-1251", encoded(t, "russian.html", "text/html", charmap.Windows1251))
-	mux.HandleFunc("/shift-jis", encoded(t, "japanese.html", "text/html", japanese.ShiftJIS))
-	mux.HandleFunc("/utf-16", encoded(t, "docs.html", "text/html", unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)))
-	mux.HandleFunc("/utf-16-header", encoded(t, "docs.html", "text/html; charset=utf-16be", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)))
+	mux.HandleFunc("/windows-1251", encoded(t, "russian.html", "text/html", "windows-1251", ""))
+	mux.HandleFunc("/shift-jis", encoded(t, "japanese.html", "text/html", "shift_jis", ""))
+	mux.HandleFunc("/utf-16", encoded(t, "docs.html", "text/html", "utf-16le", "\ufeff"))
+	mux.HandleFunc("/utf-16-header", encoded(t, "docs.html", "text/html; charset=utf-16be", "utf-16be", ""))
 	mux.HandleFunc("/latin-1", text("text/html; charset=ISO-8859-1", "<title>Caf\xe9</title><p>Gr\xfc\xdfe aus K\xf6ln"))
 	mux.HandleFunc("/late-utf-8", text("text/html", "<title>a</title><p>"+strings.Repeat("plain words ", 200)+"Grüße"))
 	mux.HandleFunc("/wrong-charset", text("text/html; charset=no-such", "<title>a</title><p>Grüße"))
@@ -94,12 +91,14 @@ func text(contentType, body string) http.HandlerFunc {
 	}
 }
 
-func encoded(t testing.TB, name, contentType string, charset encoding.Encoding) http.HandlerFunc {
+// encoded serves a file, which is UTF-8, in another encoding, and with mark before it.
+func encoded(t testing.TB, name, contentType, encoding, mark string) http.HandlerFunc {
 	data, err := os.ReadFile(filepath.Join("testdata/site", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := charset.NewEncoder().String(string(data))
+	other, _ := charset.Lookup(encoding)
+	body, err := other.NewEncoder().String(mark + string(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func refusals(x *index) (found []Violation) {
 			if !refused(r) || code(r) == envelope.CodeKeyReused {
 				continue
 			}
-			if len(a.Accepted) > 0 {
+			if len(a.Accepted) > 0 && !a.Copies {
 				found = append(found, a.broken("it was accepted, and refused with %s", code(r)))
 				continue
 			}
@@ -151,10 +151,18 @@ func inputs(x *index) (found []Violation) {
 				found = append(found, a.broken("it was refused for another input, and its input is the same"))
 			case !reused && r.Provenance.Attempt > 0 && l.last.Fingerprint != a.Fingerprint:
 				found = append(found, a.broken("it has another input than its key, and was answered with %s", r.Status))
+			case r.Status == envelope.Success && !a.made(r):
+				found = append(found, a.broken("its input is %d, and the output %s is of another", a.N, r.Output))
 			}
 		}
 	}
 	return found
+}
+
+// made says whether the output is of the ask's input.
+func (a *Ask) made(r *envelope.Response) bool {
+	var out ledger.Output
+	return json.Unmarshal(r.Output, &out) == nil && out.N == a.N
 }
 
 // The bounds of P2: what is promised, and how exact timers are here.

@@ -143,7 +143,7 @@ func succeeded(fence uint64) call.Ending {
 // ask notes a request that was answered with r, under its own call id.
 func (w *world) ask(callID string, r *envelope.Response) *Ask {
 	a := Ask{
-		Caller: "c1", Scene: "test", Tool: w.facts.Tool, Key: "key", CallID: callID, Ref: "chaos_2epay.id1", Fingerprint: "fp",
+		Caller: "c1", Scene: "test", Tool: w.facts.Tool, Key: "key", CallID: callID, Ref: "chaos_2epay.id1", Fingerprint: "fp", N: 1,
 		Sent: w.now, Due: w.now.Add(time.Second), Done: w.now.Add(500 * time.Millisecond),
 	}
 	if r != nil {
@@ -242,7 +242,9 @@ func TestBrokenPromises(t *testing.T) {
 		{"an error instead of an answer", "P2 deadline", paid, func(h *History) { h.Asks[1].Answers, h.Asks[1].Unsent = nil, "chunks lost" }},
 		{"no outcome in calm", "P5 kept", paid, func(h *History) { h.Asks[2].Scene, h.Asks[2].Answers[0].Provenance.Final = Calm, false }},
 		{"two effects", "P3 effect", paid, func(h *History) { h.Effects = append(h.Effects, h.Effects[1]) }},
+		{"two runs, one fence", "P3 fence", put, func(h *History) { h.Effects[2].Fence, h.Effects[2].PID = h.Effects[0].Fence, 8 }},
 		{"another input answered", "P3 input", paid, func(h *History) { h.Asks[2].Fingerprint = "other" }},
+		{"output of another input", "P3 input", paid, func(h *History) { h.Asks[2].N = 2 }},
 		{"same input refused", "P3 input", paid, func(h *History) { h.Asks[6].Fingerprint = "fp" }},
 		{"run before its claim", "P4 recorded", paid, func(h *History) { h.Effects[0].Time = epoch.UnixNano() }},
 		{"run without its claim", "P4 recorded", paid, func(h *History) { h.Effects[0].Fence-- }},

@@ -28,6 +28,7 @@ type Ask struct {
 	CallID      string
 	Ref         string // of the log that the request belongs to
 	Fingerprint string
+	N           int64 // of the input
 	// Sent, Due and Done are when the request was made, when its deadline was, and when the
 	// caller had its answer; StalledMS is how late control timers of the same caller were
 	// between Due and Done.
@@ -37,7 +38,10 @@ type Ask struct {
 	Answers         []*envelope.Response
 	Unsent          string // why the request was not made at all
 	Streamed        bool
-	Chunks          []envelope.Chunk
+	// Copies says that the caller published the request several times by hand. Each copy has
+	// answers of its own: one may be refused and another be accepted.
+	Copies bool
+	Chunks []envelope.Chunk
 }
 
 // stalled is StalledMS as a duration.

@@ -44,6 +44,21 @@ func effects(x *index) (found []Violation) {
 	return found
 }
 
+// fences: no two runs of a call share one, or a tool could not tell an old run from a new one,
+// and their chunks would mix.
+func fences(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		runs := map[uint64]int{}
+		for _, e := range x.starts[l.ref] {
+			if pid, ok := runs[e.Fence]; ok && pid != e.PID {
+				found = append(found, l.broken("two runs of attempt %d have the fence %d: processes %d and %d", e.Attempt, e.Fence, pid, e.PID))
+			}
+			runs[e.Fence] = e.PID
+		}
+	}
+	return found
+}
+
 // recorded: P4.
 func recorded(x *index) (found []Violation) {
 	for _, e := range x.Effects {

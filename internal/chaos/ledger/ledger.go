@@ -64,7 +64,9 @@ func Read(path string) ([]Line, error) {
 }
 
 // Find returns the effect that was committed for the key of a tool, if one was.
-func Find(path, tool, key string) (found Line, ok bool, err error) {
+func Find(path, tool, key string) (Line, bool, error) { return find(path, Commit, tool, key) }
+
+func find(path string, op Op, tool, key string) (found Line, ok bool, err error) {
 	err = each(path, func(raw []byte) error {
 		var l Line
 		if ok || !bytes.Contains(raw, []byte(key)) {
@@ -73,7 +75,7 @@ func Find(path, tool, key string) (found Line, ok bool, err error) {
 		if err := json.Unmarshal(raw, &l); err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
-		if l.Op == Commit && l.Tool == tool && l.Key == key {
+		if l.Op == op && l.Tool == tool && l.Key == key {
 			found, ok = l, true
 		}
 		return nil

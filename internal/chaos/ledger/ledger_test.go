@@ -50,6 +50,7 @@ func TestRun(t *testing.T) {
 		{"late", head + `"execute","input":{"n":3,"fail":"late","times":1}}`, `"effect":"applied"`, []Op{Start, Commit}},
 		{"garbage", head + `"execute","input":{"n":3,"fail":"garbage","times":1}}`, "not JSON", []Op{Start, Commit}},
 		{"silent", head + `"execute","input":{"n":3,"fail":"silent","times":1}}`, "", []Op{Start}},
+		{"moody", head + `"execute","input":{"n":3,"fail":"moody","times":9}}`, `"code":"flaky"`, []Op{Start}},
 		{"absent", head + `"lookup","input":{"n":3}}`, `{"type":"absent"}`, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -73,6 +74,20 @@ func TestRun(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestOnlyTheFirstMoodyRunFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	in := `{"op":"execute","call_id":"c","tool_id":"chaos.put","idempotency_key":"k1","attempt":1,"fence":9,"input":{"n":3,"fail":"moody","times":9}}`
+	for _, want := range []string{`"code":"flaky"`, `"output":{`, `"output":{`} {
+		var out bytes.Buffer
+		if err := Run(strings.NewReader(in), &out, path); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it said %s, want %s", out.String(), want)
+		}
 	}
 }
 

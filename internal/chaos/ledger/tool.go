@@ -30,6 +30,7 @@ const (
 	Crash   Fault = "crash"   // is killed after its effect
 	Garbage Fault = "garbage" // says something that is no line of the protocol, after its effect
 	Silent  Fault = "silent"  // ends without a word before its effect
+	Moody   Fault = "moody"   // as Flaky, but only the first run of a key, whatever its attempt
 )
 
 // Output is what a run returns: which one it was.
@@ -98,6 +99,12 @@ func (t *run) execute() error {
 	if t.Attempt > t.Input.Times {
 		fault = ""
 	}
+	if fault == Moody {
+		var err error
+		if fault, err = t.mood(); err != nil {
+			return err
+		}
+	}
 	if err := t.note(Start); err != nil {
 		return err
 	}
@@ -124,6 +131,15 @@ func (t *run) execute() error {
 	}
 	wait(time.Duration(t.Input.TailMS) * time.Millisecond)
 	return t.output(t.Fence, t.pid)
+}
+
+// mood is how a moody run ends: the first one fails.
+func (t *run) mood() (Fault, error) {
+	_, before, err := find(t.path, Start, t.Tool, t.Key)
+	if before {
+		return "", err
+	}
+	return Flaky, err
 }
 
 // work takes its time, and emits its chunks evenly over it.

@@ -142,12 +142,14 @@ func supervise(pid int, grace time.Duration, control *os.File) Report {
 		select {
 		case <-deaths:
 		case c := <-commands:
-			if c == Terminate && !t.stopped {
+			switch {
+			case c == Kill:
+				t.stopped, t.killing = true, true
+			case c == Terminate && !t.stopped && !t.killing: // the program is still there
+				t.stopped = true
 				unix.Kill(-pid, unix.SIGTERM)
 				graceOver = time.After(grace)
 			}
-			t.stopped = true
-			t.killing = t.killing || c == Kill
 		case <-graceOver:
 			t.killing = true
 		case <-signals:

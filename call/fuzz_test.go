@@ -1,0 +1,62 @@
+package call_test
+
+import (
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// FuzzEvent folds whatever decodes as an event, and asks all questions about it: what stands in a
+// log may have been written by somebody else, or by another version.
+func FuzzEvent(f *testing.F) {
+	for _, raw := range goldenEvents(f) {
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"kind":"o","attempt":1,"state":{"attempts":[{"n":1,"owner":{}}]}}`))
+	f.Add([]byte(`{"kind":"c","attempt":2,"state":{"attempts":[{"n":1},{"n":1}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var e call.Event
+		if json.Unmarshal(raw, &e) != nil {
+			return
+		}
+		s := call.Fold(e, 7)
+		if s.Seq != 7 || len(s.Attempts) != len(e.State.Attempts) {
+			t.Errorf("folded to %d attempts at %d", len(s.Attempts), s.Seq)
+		}
+		interrogate(s, e)
+		again, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(again, &e); err != nil {
+			t.Errorf("what was written is not read: %v", err)
+		}
+	})
+}
+
+// interrogate asks every question that the processes ask a log.
+func interrogate(s call.State, e call.Event) {
+	a := ask(call.Pure, "A")
+	a.Fingerprint = s.Fingerprint
+	if v := call.Admit(s, a); v.Do == call.Join {
+		call.JoinAll(s, v.Attempt, []string{"A", "B"}, "j")
+	}
+	for n := range 3 {
+		at, _ := s.Attempt(n)
+		p := call.Pickup{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c", Gone: func(string) bool { return true }}
+		call.Take(s, p)
+		call.Fence(s, p)
+		for c := call.ToolEnded; c <= call.Unrunnable; c++ {
+			call.Decide(s, n, at.Admitted, call.Ending{Cause: c, Claim: "c", Error: envelope.CodeToolFault})
+		}
+		call.Explain(s, n, start.Time())
+		_, _, _ = call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: []byte(`{"response":1}`)}.Outcome(n)
+	}
+	call.MayCancel(s, "A")
+	s.Wrote(e)
+	s.Final()
+	call.DefaultExpiry.TTL(e)
+}

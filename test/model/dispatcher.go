@@ -1,0 +1,60 @@
+package model
+
+import "github.com/seed-018f16cc/toolbus/call"
+
+// dispatcher is the next step of desk i.
+func (m *machine) dispatcher(w *world, i int) {
+	if !w.desks[i].busy {
+		return
+	}
+	m.desk(w, i)
+}
+
+// desk writes what call.Admit says, as the dispatcher's place, open and join do.
+func (m *machine) desk(w *world, i int) {
+	d := w.desks[i]
+	n := note{verb: "a dispatcher writes for", subject: "request", number: d.ask}
+	draft := d.draft
+	if draft == 0 {
+		last := m.last(w)
+		if d.view != 0 && m.seqOf(last) != m.views[d.view].Seq { // it reads what to carry forward
+			next := *w
+			m.place(&next, i, m.read(&next))
+			m.emit(&next, n.but("the log has moved"))
+			return
+		}
+		if d.view == 0 {
+			last = 0
+		}
+		draft = m.admit(d.view, d.ask, d.since, last).draft
+	}
+	m.write(w, draft, n,
+		func(next *world) { next.desks[i].draft = draft },
+		func(next *world, v viewID, _ bool) { m.place(next, i, v) })
+}
+
+// place follows call.Admit as far as nothing has to be written.
+func (m *machine) place(w *world, i int, v viewID) {
+	d := &w.desks[i]
+	d.view, d.draft = v, 0
+	a := m.admit(v, d.ask, d.since, m.holding(w, v))
+	who := caller(m.Asks[d.ask : d.ask+1])
+	switch a.do {
+	case call.Write, call.Join:
+		return
+	case call.Await:
+		m.accept(w, who, a.attempt, v)
+	case call.Replay:
+		m.accept(w, who, a.attempt, v)
+		m.tell(w, who, m.load(w, v, a.attempt))
+	}
+	*d = desk{}
+}
+
+// holding returns the last event when the view is of it.
+func (m *machine) holding(w *world, v viewID) entryID {
+	if last := m.last(w); v != 0 && m.seqOf(last) == m.views[v].Seq {
+		return last
+	}
+	return 0
+}

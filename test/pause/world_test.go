@@ -1,0 +1,573 @@
+// Package pause stops dispatchers, executors, guardians and cancellers at the points where the
+// protocol could go wrong, lets others do their worst meanwhile, and lets the stopped ones go on
+// or die there (protocol §4). The call log is a real one; the checker of chaos runs judges.
+package pause
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+const (
+	tenant = "default"
+	actor  = "agent://pause"
+	lease  = 5 * time.Second
+	// patience bounds every wait of a test; nothing in one takes long.
+	patience = 30 * time.Second
+)
+
+// base is what the worlds of one test share: a server with the topology on it.
+type base struct {
+	js       jetstream.JetStream
+	url      string
+	registry *tool.Registry
+}
+
+func newBase(t *testing.T) *base {
+	t.Helper()
+	s := natstest.Start(t)
+	b := &base{js: s.JetStream(t), url: s.URL}
+	if err := bus.Ensure(t.Context(), b.js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "tools")
+	if err := ledger.WriteTools(dir, "/bin/true"); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if b.registry, err = tool.Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// world is one call and all who have to do with it.
+type world struct {
+	*base
+	t    *testing.T
+	log  *kv.Log
+	tool string
+	key  string
+
+	mu        sync.Mutex
+	asks      []*asked
+	cancels   []check.Cancel
+	effects   []ledger.Line
+	denied    []check.Record
+	late      []envelope.Code
+	gone      map[string]bool
+	executors []*executor.Executor
+	runs      int
+	nonces    int
+}
+
+func (b *base) world(t *testing.T, toolID string) *world {
+	t.Helper()
+	log, err := kv.OpenLog(t.Context(), b.js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{base: b, t: t, log: log, tool: toolID, key: "key-" + uuid.NewString(), gone: map[string]bool{}}
+}
+
+// stop is a point where a process stops once.
+type stop struct {
+	point   string
+	reached chan struct{}
+	dies    chan bool // what it does when it is let go
+	once    sync.Once
+}
+
+func stopAt(point string) *stop {
+	return &stop{point: point, reached: make(chan struct{}), dies: make(chan bool, 1)}
+}
+
+// at is called at every point.
+func (s *stop) at(point string) {
+	if s == nil || s.point != point {
+		return
+	}
+	s.once.Do(func() {
+		close(s.reached)
+		if <-s.dies {
+			runtime.Goexit() // as a process ends that is killed here
+		}
+	})
+}
+
+func (s *stop) hook(point string, _ call.State) { s.at(point) }
+
+// wait waits for the stop to be reached.
+func (w *world) wait(s *stop) {
+	w.t.Helper()
+	select {
+	case <-s.reached:
+	case <-time.After(patience):
+		w.t.Fatalf("%s was not reached", s.point)
+	}
+}
+
+func (w *world) end(done <-chan struct{}, what string) {
+	w.t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		w.t.Fatalf("%s does not end", what)
+	}
+}
+
+// stopping is a log whose writes can be stopped at: "before-q", "after-q", and so on by kind.
+type stopping struct {
+	settle.Log
+	stop *stop
+}
+
+func (l stopping) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	l.stop.at("before-" + string(e.Kind))
+	s, err := l.Log.Write(ctx, e, body)
+	l.stop.at("after-" + string(e.Kind))
+	return s, err
+}
+
+func (w *world) nonce(who string) func() string {
+	return func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.nonces++
+		return fmt.Sprintf("%s.%d", who, w.nonces)
+	}
+}
+
+// dispatcher returns a dispatcher that stops at s and writes to log, the real one if nil.
+func (w *world) dispatcher(name string, s *stop, log settle.Log) *dispatcher.Dispatcher {
+	return w.dispatcherAt(name, s, log, time.Now)
+}
+
+func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
+	if log == nil {
+		log = w.log
+	}
+	return dispatcher.New(dispatcher.Options{
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w},
+		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Hooks: dispatcher.Hooks{Pause: s.hook},
+	})
+}
+
+// executor returns an executor that stops at s.
+func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adapter) *executor.Executor {
+	if log == nil {
+		log = w.log
+	}
+	if adapter == nil {
+		adapter = worker{w, s}
+	}
+	e := executor.New(executor.Options{
+		Instance: name, Catalog: w.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
+		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
+		NewNonce: w.nonce(name), Lease: lease, Hooks: executor.Hooks{Pause: s.hook},
+	})
+	e.Listening()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.executors = append(w.executors, e)
+	return e
+}
+
+// asked is a request and what comes back.
+type asked struct {
+	check.Ask
+	done  chan struct{} // the dispatcher is done with it, or died
+	reply string
+}
+
+// ask sends a request with input n to the dispatcher, which sees to it in its own time.
+func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout time.Duration) *asked {
+	w.t.Helper()
+	input, err := json.Marshal(ledger.Input{N: n})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req := &envelope.Request{
+		CallID: callID, ToolID: w.tool, ToolVersion: "*", Fn: ledger.Fn, Input: input,
+		Context: envelope.Context{ActorID: actor, TraceID: callID, Env: "dev", Timezone: "UTC"},
+		Constraints: envelope.Constraints{
+			TimeoutMS: timeout.Milliseconds(), DeadlineUnixMS: time.Now().Add(timeout).UnixMilli(), IdempotencyKey: w.key,
+		},
+	}
+	body, err := envelope.EncodeRequest(envelope.ContentJSON, req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	fingerprint, err := envelope.Fingerprint(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a := &asked{
+		Ask: check.Ask{
+			Caller: "c", Scene: "pause", Tool: w.tool, Key: w.key, CallID: callID, Ref: w.ref(), Fingerprint: fingerprint, N: n,
+			Sent: time.Now(), Due: time.Now().Add(time.Hour),
+		},
+		done: make(chan struct{}), reply: nats.NewInbox(),
+	}
+	w.mu.Lock()
+	w.asks = append(w.asks, a)
+	w.mu.Unlock()
+	go func() { // ends by itself, or dies at a stop
+		defer close(a.done)
+		d.Handle(context.WithoutCancel(w.t.Context()), &dispatcher.Incoming{
+			Subject: subjects.Call(tenant, actor, w.tool), Tenant: tenant, Actor: actor, Tool: w.tool,
+			ContentType: envelope.ContentJSON, Body: body, Reply: a.reply, Received: time.Now(),
+		})
+	}()
+	return a
+}
+
+func (w *world) ref() string {
+	id := envelope.CallKeyID(tenant, &envelope.Request{
+		ToolID: w.tool, Fn: ledger.Fn, Context: envelope.Context{ActorID: actor}, Constraints: envelope.Constraints{IdempotencyKey: w.key},
+	})
+	return subjects.Key{Tool: w.tool, ID: id}.Ref()
+}
+
+// state reads the log.
+func (w *world) state() call.State {
+	w.t.Helper()
+	key, err := subjects.ParseRef(w.ref())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	last, err := w.log.Read(context.WithoutCancel(w.t.Context()), key.Tool, key.ID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return last.State
+}
+
+// message returns the work message of the newest attempt, delivered for the nth time.
+func (w *world) message(n int) (executor.Message, *hold) {
+	w.t.Helper()
+	entry, err := w.log.Get(context.WithoutCancel(w.t.Context()), w.state().Last().Admitted)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := &hold{acked: make(chan struct{})}
+	return executor.Message{Entry: entry, Deliveries: n, Lease: h}, h
+}
+
+// hold is a work message in the hands of an executor.
+type hold struct {
+	once  sync.Once
+	acked chan struct{}
+}
+
+func (h *hold) Extend()                {}
+func (h *hold) Ack()                   { h.once.Do(func() { close(h.acked) }) }
+func (h *hold) HandBack(time.Duration) {}
+
+func (h *hold) isAcked() bool {
+	select {
+	case <-h.acked:
+		return true
+	default:
+		return false
+	}
+}
+
+// hand gives the executor a message, which it handles in its own time.
+func (w *world) hand(e *executor.Executor, m executor.Message) (done <-chan struct{}) {
+	ended := make(chan struct{})
+	go func() { // ends by itself, or dies at a stop
+		defer close(ended)
+		e.Handle(context.WithoutCancel(w.t.Context()), m)
+	}()
+	return ended
+}
+
+// work hands the newest attempt to the executor and waits until it is done with it.
+func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
+	w.t.Helper()
+	m, h := w.message(delivery)
+	w.end(w.hand(e, m), "the executor")
+	return h.isAcked()
+}
+
+// cancel ends the call as the owner of callID.
+func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
+	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
+	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), tenant, actor, dispatcher.Query{Ref: w.ref(), CallID: callID})
+	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
+	if refusal != nil {
+		c.Failed = refusal.String()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancels = append(w.cancels, c)
+}
+
+// guard ends the newest attempt as a guardian does whose clock says that its deadline is over,
+// and returns when the guardian has done so, or has died at its stop.
+func (w *world) guard(s *stop, log settle.Log) (done <-chan struct{}) {
+	w.t.Helper()
+	d := w.dispatcherAt("guardian", s, log, func() time.Time { return time.Now().Add(time.Hour) })
+	state := w.state()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(w.t.Context()), patience)
+	ended := make(chan struct{})
+	go func() { // ends with ctx
+		_ = d.Run(ctx)
+	}()
+	d.Observe(ctx, call.Requested, state.Last().N, state)
+	go func() { // ends when the guardian has nothing to guard
+		defer close(ended)
+		defer stop()
+		for open, _ := d.Watching(); open > 0 && ctx.Err() == nil; open, _ = d.Watching() {
+			runtime.Gosched()
+		}
+	}()
+	return ended
+}
+
+// history is all that was recorded, for the checker.
+func (w *world) history() check.History {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := check.History{Cancels: w.cancels, Effects: w.effects, Audit: w.denied, Log: w.entries()}
+	for i, e := range h.Log {
+		if r, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
+			h.Audit = append(h.Audit, check.Record{Seq: uint64(i), ID: r.ID(), Record: r})
+		}
+	}
+	for _, a := range w.asks {
+		if len(a.Answers) == 0 { // what the client library states then
+			a.Answers = []*envelope.Response{envelope.Failure(a.CallID, envelope.NewError(envelope.CodeTimeout, ""), envelope.Provenance{}, envelope.Metrics{})}
+		}
+		h.Asks = append(h.Asks, a.Ask)
+	}
+	return h
+}
+
+// entries reads the whole log of the call.
+func (w *world) entries() (entries []call.Entry) {
+	w.t.Helper()
+	ctx := context.WithoutCancel(w.t.Context())
+	key, err := subjects.ParseRef(w.ref())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	last, err := w.log.Read(ctx, key.Tool, key.ID)
+	if err != nil || last.State.Empty() {
+		w.t.Fatalf("read the log: %v", err)
+	}
+	stream, err := w.js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= last.State.Seq; {
+		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		e, err := w.log.Get(ctx, msg.Sequence)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		entries, seq = append(entries, e), msg.Sequence+1
+	}
+	return entries
+}
+
+// judge wants no promise broken.
+func (w *world) judge() {
+	w.t.Helper()
+	h := w.history()
+	for _, v := range check.Check(h) {
+		w.t.Errorf("%v\n%s", v, h.Story(w.ref()))
+	}
+}
+
+// convict wants the rule found broken.
+func (w *world) convict(rule string) {
+	w.t.Helper()
+	h := w.history()
+	found := check.Check(h)
+	for _, v := range found {
+		if v.Rule == rule {
+			return
+		}
+	}
+	w.t.Errorf("nothing is found to break %q, only %v\n%s", rule, found, h.Story(w.ref()))
+}
+
+// answer waits for the first answer to a.
+func (w *world) answer(a *asked) *envelope.Response {
+	w.t.Helper()
+	w.end(a.done, "the dispatcher")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(a.Answers) == 0 {
+		return nil
+	}
+	return a.Answers[0]
+}
+
+func (w *world) told(reply string, tell func(a *asked)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.asks {
+		if a.reply == reply {
+			tell(a)
+			a.Done = time.Now()
+		}
+	}
+}
+
+// The parts that dispatchers and executors are made with.
+type (
+	callers struct{ w *world }
+	owners  struct{ w *world }
+	well    struct{}
+	gate    struct{ w *world }
+	killer  struct{ w *world }
+	peers   struct{ w *world }
+	records struct{ w *world }
+	silent  struct{}
+	worker  struct {
+		w    *world
+		stop *stop
+	}
+)
+
+func (c callers) Accepted(to dispatcher.Inbox, m *envelope.Accepted) {
+	c.w.told(to.Reply, func(a *asked) { a.Accepted = append(a.Accepted, *m) })
+}
+
+func (c callers) Outcome(to dispatcher.Inbox, r *envelope.Response) {
+	c.w.told(to.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
+}
+
+func (o owners) Outcome(owner call.Owner, r *envelope.Response) {
+	o.w.told(owner.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
+}
+
+func (well) AuditLag() time.Duration { return 0 }
+func (well) StoreFull() bool         { return false }
+
+func (g gate) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	id := fmt.Sprint("gate.", len(g.w.denied))
+	g.w.denied = append(g.w.denied, check.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: e.Code}})
+	return id, nil
+}
+
+func (k killer) Kill(_ context.Context, id string, attempt int, due time.Time) (running bool) {
+	k.w.mu.Lock()
+	executors := append([]*executor.Executor(nil), k.w.executors...)
+	k.w.mu.Unlock()
+	for _, e := range executors {
+		running = e.Kill(id, attempt, due) || running
+	}
+	return running
+}
+
+func (p peers) Gone(_ context.Context, instance string) bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.w.gone[instance]
+}
+
+func (w *world) dead(instance string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone[instance] = true
+}
+
+func (records) Dead(context.Context, executor.Message, *envelope.Error) error { return nil }
+
+func (r records) LateResult(_ context.Context, _ call.State, _ int, said envelope.Code, _ envelope.Effect) error {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.late = append(r.w.late, said)
+	return nil
+}
+
+func (silent) Open(context.Context, call.State, int, uint64, int64) executor.Stream { return silent{} }
+func (silent) Emit(context.Context, envelope.ChunkKind, jsontext.Value) error       { return nil }
+func (silent) Close(context.Context) (envelope.Chunks, error)                       { return envelope.Chunks{}, nil }
+
+// The tools: each run notes its start and its effect.
+
+func (worker) Validate(*tool.Manifest) error { return nil }
+
+func (a worker) Execute(ctx context.Context, _ *tool.Manifest, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	a.w.mu.Lock()
+	a.w.runs++
+	pid := a.w.runs
+	a.w.mu.Unlock()
+	a.w.note(ledger.Start, inv, pid)
+	a.stop.at("in-tool")
+	if ctx.Err() != nil {
+		return tool.Result{}, &tool.StoppedError{Cause: context.Cause(ctx)}
+	}
+	a.w.note(ledger.Commit, inv, pid)
+	return output(inv, inv.Fence, pid)
+}
+
+func (a worker) Lookup(_ context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+	if !m.Capability.Lookup {
+		return tool.Result{}, false, tool.ErrNoLookup
+	}
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	for _, l := range a.w.effects {
+		if l.Op == ledger.Commit {
+			r, err := output(inv, l.Fence, l.PID)
+			return r, true, err
+		}
+	}
+	return tool.Result{}, false, nil
+}
+
+func (worker) ClassifyError(m *tool.Manifest, err error) *envelope.Error { return tool.Classify(m, err) }
+
+func (w *world) note(op ledger.Op, inv tool.Invocation, pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.effects = append(w.effects, ledger.Line{
+		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: w.key, CallID: inv.CallID, Attempt: inv.Attempt, Fence: inv.Fence, PID: pid,
+	})
+}
+
+func output(inv tool.Invocation, fence uint64, pid int) (tool.Result, error) {
+	var in ledger.Input
+	if err := json.Unmarshal(inv.Input, &in); err != nil {
+		return tool.Result{}, err
+	}
+	raw, err := json.Marshal(ledger.Output{N: in.N, Run: fmt.Sprintf("%d/%d", fence, pid)})
+	return tool.Result{Output: raw}, err
+}

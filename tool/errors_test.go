@@ -1,0 +1,165 @@
+package tool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// TestClassify shows the code and the effect of every error, by the tool's effect class.
+func TestClassify(t *testing.T) {
+	const none, applied, unknown = envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown
+	type place struct {
+		code   envelope.Code
+		effect envelope.Effect
+	}
+	cause := errors.New("somebody wanted so")
+	tests := []struct {
+		name                        string
+		err                         error
+		pure, idempotent, dangerous place
+	}{
+		{
+			"not started", &tool.StartError{Err: cause},
+			place{envelope.CodeUnavailable, none}, place{envelope.CodeUnavailable, none}, place{envelope.CodeUnavailable, none},
+		},
+		{
+			"crash", &tool.CrashError{How: "exit status 1"},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"protocol", &tool.ProtocolError{Reason: "garbage"},
+			place{envelope.CodeToolProtocol, none}, place{envelope.CodeToolProtocol, unknown}, place{envelope.CodeToolProtocol, unknown},
+		},
+		{
+			"limit", &tool.LimitError{Limit: 7},
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown}, place{envelope.CodeOutputLimit, unknown},
+		},
+		{
+			"sink", &tool.SinkError{Err: cause},
+			place{envelope.CodeUpstream, none}, place{envelope.CodeUpstream, unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"cancelled", &tool.StoppedError{Cause: cause},
+			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, unknown}, place{envelope.CodeCancelledUnknown, unknown},
+		},
+		{
+			"cancelled, and nothing done", &tool.StoppedError{Cause: cause, Effect: none},
+			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, none},
+		},
+		{
+			"deadline", &tool.StoppedError{Cause: context.DeadlineExceeded},
+			place{envelope.CodeTimeout, none}, place{envelope.CodeTimeout, unknown}, place{envelope.CodeTimeoutUnknown, unknown},
+		},
+		{
+			"deadline, and all done", &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: applied},
+			place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeoutUnknown, applied},
+		},
+		{
+			"survivors", &tool.SurvivorError{Waited: time.Second},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"anything", cause,
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"wrapped", fmt.Errorf("run: %w", &tool.LimitError{Limit: 7}),
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown}, place{envelope.CodeOutputLimit, unknown},
+		},
+		{
+			"the tool's own", &tool.Error{Code: "busy", Message: "later"},
+			place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"the tool's own, and nothing done", &tool.Error{Code: "busy", Message: "later", Effect: none},
+			place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", none},
+		},
+		{
+			"the tool's own, with an effect that it made up", &tool.Error{Code: "busy", Message: "later", Effect: "perhaps"},
+			place{"R-CAP-BUSY", unknown}, place{"R-CAP-BUSY", unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"the name of a code of ours", &tool.Error{Code: "limit", Message: "x"},
+			place{"I-REQ-TOOL_LIMIT", none}, place{"I-REQ-TOOL_LIMIT", unknown}, place{"I-REQ-TOOL_LIMIT", unknown},
+		},
+	}
+	for _, test := range tests {
+		for determinism, want := range map[tool.Determinism]place{
+			tool.Pure: test.pure, tool.Idempotent: test.idempotent, tool.SideEffectful: test.dangerous,
+		} {
+			m := &tool.Manifest{Determinism: determinism, Errors: map[string]tool.ErrorSpec{
+				"busy":  {Name: "busy", Class: envelope.ClassCapacity, Message: "busy", Fix: "wait"},
+				"limit": {Name: "limit", Class: envelope.ClassRequest, Message: "limit", Fix: "less"},
+			}}
+			got := tool.Classify(m, test.err)
+			if (place{got.Code, got.Details.Effect}) != want {
+				t.Errorf("%s, %s: %s with effect %s, want %s with %s", test.name, determinism, got.Code, got.Details.Effect, want.code, want.effect)
+			}
+			if got.Retryable && determinism == tool.SideEffectful && got.Details.Effect != none {
+				t.Errorf("%s: a call that may have had its effect may run again", test.name)
+			}
+			if got.Message == "" || got.Fix == "" || test.err.Error() == "" {
+				t.Errorf("%s: %+v", test.name, got)
+			}
+		}
+	}
+}
+
+func TestUnwrap(t *testing.T) {
+	cause := errors.New("cause")
+	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause}, &tool.StoppedError{Cause: cause}} {
+		if !errors.Is(err, cause) {
+			t.Errorf("%T hides its cause", err)
+		}
+	}
+	ctx, cancel := context.WithDeadlineCause(t.Context(), time.Unix(0, 0), cause)
+	defer cancel()
+	if err := tool.Stopped(ctx, "", ""); !errors.Is(err, cause) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v says either who or why", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := []interface{ Check() error }{
+		tool.Result{Output: jsontext.Value(`null`)},
+		&tool.Error{Code: "a_1", Effect: envelope.EffectApplied, Details: jsontext.Value(`{}`), RetryAfter: time.Second},
+	}
+	bad := []interface{ Check() error }{
+		tool.Result{},
+		tool.Result{Output: jsontext.Value(`{"a":1,"a":2}`)},
+		tool.Result{Output: jsontext.Value(`1`), SideEffects: []jsontext.Value{jsontext.Value(`{`)}},
+		tool.Result{Output: jsontext.Value(`1`), Warnings: []string{strings.Repeat("x", 2000)}},
+		&tool.Error{},
+		&tool.Error{Code: strings.Repeat("a", 65)},
+		&tool.Error{Code: "a", Effect: "none at all"},
+	}
+	for _, c := range good {
+		if err := c.Check(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, c := range bad {
+		if c.Check() == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	m := &tool.Manifest{Functions: map[string]*tool.Function{"a": {Name: "a"}, "b": {Name: "b"}}}
+	if _, ok := m.OnlyFunction(); ok {
+		t.Error("one of two functions is the only one")
+	}
+	if got := (tool.Limits{}).Longest(); got != 10*time.Minute {
+		t.Errorf("no limit is %v", got)
+	}
+}
