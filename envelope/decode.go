@@ -19,7 +19,10 @@ const (
 // request shares the memory of body, which must not be changed afterwards.
 func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	var q Request
-	size, e := asRequest.decode(contentType, body, func(r *reader) { q = Request{}; q.read(r) })
+	size, input, e := asRequest.decode(contentType, body, func(r *reader) { q = Request{}; q.read(r) })
+	if input != nil {
+		q.Input = input
+	}
 	if e == nil {
 		e = asRequest.sizes(size, len(q.Input), MaxPayload)
 	}
@@ -30,7 +33,10 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 // [Response.Check]).
 func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	var s Response
-	size, e := asResponse.decode(contentType, body, func(r *reader) { s = Response{}; s.read(r) })
+	size, output, e := asResponse.decode(contentType, body, func(r *reader) { s = Response{}; s.read(r) })
+	if output != nil {
+		s.Output = output
+	}
 	if e == nil {
 		e = asResponse.sizes(size, len(s.Output), MaxPayload)
 	}
@@ -45,7 +51,7 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 // DecodeChunk decodes a chunk; see [DecodeRequest].
 func DecodeChunk(contentType string, body []byte) (*Chunk, *Error) {
 	var c Chunk
-	size, e := asChunk.decode(contentType, body, func(r *reader) { c = Chunk{}; c.read(r) })
+	size, _, e := asChunk.decode(contentType, body, func(r *reader) { c = Chunk{}; c.read(r) })
 	if e == nil {
 		e = asChunk.sizes(size, len(c.Data), MaxChunk)
 	}
@@ -55,7 +61,7 @@ func DecodeChunk(contentType string, body []byte) (*Chunk, *Error) {
 // DecodeAccepted decodes an accepted message; see [DecodeRequest].
 func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 	var a Accepted
-	size, e := asAccepted.decode(contentType, body, func(r *reader) { a = Accepted{}; a.read(r) })
+	size, _, e := asAccepted.decode(contentType, body, func(r *reader) { a = Accepted{}; a.read(r) })
 	if e == nil {
 		e = asAccepted.sizes(size, 0, 0)
 	}
@@ -63,10 +69,24 @@ func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 }
 
 // EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
-func EncodeRequest(contentType string, r *Request) ([]byte, error) { return encode(contentType, r) }
+func EncodeRequest(contentType string, r *Request) ([]byte, error) {
+	if !worthSplicing(r.Input) {
+		return encode(contentType, r)
+	}
+	rest := *r
+	rest.Input = null
+	return encodeAround(contentType, &rest, "input", r.Input)
+}
 
 // EncodeResponse encodes r as it stands.
-func EncodeResponse(contentType string, r *Response) ([]byte, error) { return encode(contentType, r) }
+func EncodeResponse(contentType string, r *Response) ([]byte, error) {
+	if !worthSplicing(r.Output) {
+		return encode(contentType, r)
+	}
+	rest := *r
+	rest.Output = null
+	return encodeAround(contentType, &rest, "output", r.Output)
+}
 
 // EncodeChunk encodes c as it stands.
 func EncodeChunk(contentType string, c *Chunk) ([]byte, error) { return encode(contentType, c) }
@@ -97,13 +117,35 @@ func encode(contentType string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
+	return in(contentType, body)
+}
+
+var null = jsontext.Value("null")
+
+// worthSplicing reports whether a payload is large, and so certainly valid that the JSON library
+// need not look at it.
+func worthSplicing(payload jsontext.Value) bool {
+	return len(payload) >= worthCutting && isQuick(payload)
+}
+
+// encodeAround encodes v, whose payload is null, and puts payload in its place.
+func encodeAround(contentType string, v any, name string, payload jsontext.Value) ([]byte, error) {
+	rest, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return in(contentType, splice(rest, name, payload))
+}
+
+// in returns a JSON body in the form of a content type.
+func in(contentType string, body []byte) ([]byte, error) {
 	switch mediaType(contentType) {
 	case ContentJSON:
 		return body, nil
 	case ContentMsgpack:
 		return jsonToMsgpack(body)
 	}
-	return nil, fmt.Errorf("encode %T: unknown content type %q", v, contentType)
+	return nil, fmt.Errorf("encode: unknown content type %q", contentType)
 }
 
 // mediaType strips the parameters of a content type.
@@ -123,13 +165,14 @@ func mediaType(contentType string) string {
 type wire struct {
 	published                func() *Schema
 	malformed, schema, limit Code
+	payload                  string // name of the member that may be large
 }
 
 var (
-	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit}
-	asResponse = wire{ResponseSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
-	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
-	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit}
+	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input"}
+	asResponse = wire{ResponseSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output"}
+	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, ""}
+	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, ""}
 )
 
 func (w wire) refuse(code Code, v ...Violation) *Error {
@@ -137,23 +180,35 @@ func (w wire) refuse(code Code, v ...Violation) *Error {
 }
 
 // decode reads body with read, which may be called twice and must start afresh each time. What
-// read finds odd is judged by the schema. It returns the size of the envelope as JSON.
-func (w wire) decode(contentType string, body []byte, read func(*reader)) (size int, e *Error) {
+// read finds odd is judged by the schema. It returns the size of the envelope as JSON, and its
+// payload where that is so large that it was cut out before the rest was read.
+func (w wire) decode(contentType string, body []byte, read func(*reader)) (size int, payload jsontext.Value, e *Error) {
 	doc, e := w.json(contentType, body)
 	if e != nil {
-		return 0, e
+		return 0, nil, e
+	}
+	if w.payload != "" && len(doc) >= worthCutting {
+		if rest, payload, ok := cut(doc, w.payload); ok && w.fine(rest, read) && withinLimits(doc) {
+			return len(doc), payload, nil
+		}
 	}
 	r, err := readJSON(doc, read)
 	if err == nil && !r.odd && !r.unsure && withinLimits(doc) {
-		return len(doc), nil
+		return len(doc), nil, nil
 	}
 	if e := w.judge(doc); e != nil {
-		return 0, e
+		return 0, nil, e
 	}
 	if !r.odd {
-		return len(doc), nil
+		return len(doc), nil, nil
 	}
-	return len(doc), w.readAgain(doc, read)
+	return len(doc), nil, w.readAgain(doc, read)
+}
+
+// fine reports whether all is well with doc as far as read can tell.
+func (w wire) fine(doc []byte, read func(*reader)) bool {
+	r, err := readJSON(doc, read)
+	return err == nil && !r.odd && !r.unsure
 }
 
 // readAgain reads the canonical form of a doc that the schema found valid: the schema takes 1.0

@@ -15,14 +15,18 @@ import (
 // "sha256:" and the hex of SHA-256 over the canonical form of {env, input, scope}. No scope is
 // the same as an empty one.
 func Fingerprint(r *Request) (string, error) {
-	fingerprint, _, err := Hashes(r, r.Input)
-	return fingerprint, err
+	input, err := Canonical(r.Input)
+	if err != nil {
+		return "", fmt.Errorf("input: %w", err)
+	}
+	return fingerprintOf(r, input)
 }
 
 // Hashes returns the [Fingerprint] that r has with input, which may lie beside the request, and
-// the [ArgumentsHash] of input.
+// the [ArgumentsHash] of input, which is known to be I-JSON: it was part of a decoded envelope, or
+// has passed [CheckIJSON].
 func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, err error) {
-	if input, err = Canonical(input); err != nil {
+	if input, err = canonical(input); err != nil {
 		return "", "", fmt.Errorf("input: %w", err)
 	}
 	if fingerprint, err = fingerprintOf(r, input); err != nil {

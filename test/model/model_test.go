@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 )
 
-var large = flag.Bool("large", false, "explore the large configurations too: an hour and 8 GB of memory at most")
+var large = flag.Bool("large", false, "explore the large configurations instead of the small ones")
 
 // How tools may end in the configurations.
 var (
@@ -29,6 +29,7 @@ var small = []bounded{
 	{"side-effectful, A asks again", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
 	{"side-effectful, a lost answer", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1}},
 	{"side-effectful, a late write", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Late: 1}},
+	{"side-effectful, three replicas", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Lost: 1, Late: 1, Dedup: true}},
 	{"side-effectful, both and a crash", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Late: 1, Lost: 1, Crashes: 1}},
 	{"side-effectful, lost heartbeats", Config{Class: call.SideEffectful, Asks: "AB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Suspect: true}},
 	{"side-effectful, a new consumer", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Ticks: 1, Due: 2, Recreates: 1}},
@@ -43,7 +44,7 @@ var small = []bounded{
 	{"pure, a crash", Config{Class: call.Pure, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
 }
 
-// huge configurations are explored by make check-long.
+// huge configurations are explored by make check-long, instead.
 var huge = []bounded{
 	{"side-effectful, A asks again", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
 	{"side-effectful, two watches", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2, Watches: 2, Cancels: 1, Ticks: 1, Crashes: 1}},

@@ -59,8 +59,9 @@ func TestValidate(t *testing.T) {
 
 // TestStray shows what becomes of a function that ignores its context.
 func TestStray(t *testing.T) {
-	release, emitted := make(chan struct{}), make(chan error, 2)
+	started, release, emitted := make(chan struct{}, 1), make(chan struct{}), make(chan error, 3)
 	a := one(func(_ context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+		started <- struct{}{}
 		<-release
 		err := sink.Emit(context.Background(), envelope.ChunkData, jsontext.Value(`1`))
 		emitted <- err
@@ -69,9 +70,8 @@ func TestStray(t *testing.T) {
 	m, sink := manifest(), &tooltest.Recorder{}
 	for range m.Limits.Concurrency {
 		ctx, cancel := context.WithCancel(t.Context())
-		cause := time.AfterFunc(10*time.Millisecond, cancel)
+		go func() { <-started; cancel() }()
 		_, err := a.Execute(ctx, m, tool.Invocation{}, sink)
-		cause.Stop()
 		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectUnknown {
 			t.Errorf("got %v from %v", got, err)
 		}

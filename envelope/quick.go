@@ -1,0 +1,246 @@
+package envelope
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// isQuick reports whether v is certainly one JSON value with unique names and valid UTF-8. Of some
+// values that are, it says no; the JSON library judges those. It exists because large payloads are
+// checked at every door they pass, and mostly are long strings, over which it is far quicker.
+func isQuick(v []byte) bool {
+	q := quick{v: v}
+	end := q.value(skipSpace(v, 0), 0)
+	return end >= 0 && skipSpace(v, end) == len(v)
+}
+
+// quick walks v. Its methods return where what starts at i ends, or unsure.
+type quick struct {
+	v     []byte
+	names [][]byte // of the open objects
+}
+
+// maxNames is how many members of one object are compared with each other.
+const maxNames = 64
+
+func (q *quick) value(i, depth int) int {
+	if i >= len(q.v) || depth > MaxDepth {
+		return unsure
+	}
+	switch q.v[i] {
+	case '{':
+		return q.object(i, depth+1)
+	case '[':
+		return q.array(i, depth+1)
+	case '"':
+		return q.text(i)
+	case 't':
+		return q.literal(i, "true")
+	case 'f':
+		return q.literal(i, "false")
+	case 'n':
+		return q.literal(i, "null")
+	}
+	return q.number(i)
+}
+
+func (q *quick) literal(i int, want string) int {
+	if end := i + len(want); end <= len(q.v) && string(q.v[i:end]) == want {
+		return end
+	}
+	return unsure
+}
+
+func (q *quick) array(i, depth int) int {
+	i = skipSpace(q.v, i+1)
+	if q.is(i, ']') {
+		return i + 1
+	}
+	for {
+		if i = q.value(i, depth); i < 0 {
+			return unsure
+		}
+		switch i = skipSpace(q.v, i); {
+		case q.is(i, ']'):
+			return i + 1
+		case !q.is(i, ','):
+			return unsure
+		}
+		i = skipSpace(q.v, i+1)
+	}
+}
+
+func (q *quick) object(i, depth int) int {
+	first := len(q.names)
+	defer func() { q.names = q.names[:first] }()
+	i = skipSpace(q.v, i+1)
+	if q.is(i, '}') {
+		return i + 1
+	}
+	for {
+		if i = q.name(i, first); i < 0 {
+			return unsure
+		}
+		if i = q.value(i, depth); i < 0 {
+			return unsure
+		}
+		switch i = skipSpace(q.v, i); {
+		case q.is(i, '}'):
+			return i + 1
+		case !q.is(i, ','):
+			return unsure
+		}
+		i = skipSpace(q.v, i+1)
+	}
+}
+
+// name reads a name that the object, whose names start at first, does not have yet, and returns
+// where its value starts.
+func (q *quick) name(i, first int) int {
+	if !q.is(i, '"') {
+		return unsure
+	}
+	end := q.text(i)
+	if end < 0 || len(q.names)-first >= maxNames {
+		return unsure
+	}
+	name := q.v[i:end]
+	if bytes.IndexByte(name, '\\') >= 0 { // it could be another's in disguise
+		return unsure
+	}
+	for _, other := range q.names[first:] {
+		if bytes.Equal(other, name) {
+			return unsure
+		}
+	}
+	q.names = append(q.names, name)
+	if i = skipSpace(q.v, end); !q.is(i, ':') {
+		return unsure
+	}
+	return skipSpace(q.v, i+1)
+}
+
+func (q *quick) is(i int, c byte) bool { return i < len(q.v) && q.v[i] == c }
+
+// text reads a string; escapes of code points are not its business.
+func (q *quick) text(i int) int {
+	for i++; ; {
+		end := bytes.IndexByte(q.v[i:], '"')
+		if end < 0 {
+			return unsure
+		}
+		escape := bytes.IndexByte(q.v[i:i+end], '\\')
+		if escape < 0 {
+			if !isPlain(q.v[i : i+end]) {
+				return unsure
+			}
+			return i + end + 1
+		}
+		if !isPlain(q.v[i:i+escape]) || bytes.IndexByte([]byte(`"\/bfnrt`), q.v[i+escape+1]) < 0 {
+			return unsure
+		}
+		i += escape + 2
+	}
+}
+
+// isPlain reports whether s may stand in a JSON string as it is.
+func isPlain(s []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	high, rest := uint64(0), s
+	for ; len(rest) >= 8; rest = rest[8:] {
+		x := binary.LittleEndian.Uint64(rest)
+		if (x-ones*' ')&^x&highs != 0 { // some byte is below a space
+			return false
+		}
+		high |= x
+	}
+	for _, b := range rest {
+		if b < ' ' {
+			return false
+		}
+		high |= uint64(b)
+	}
+	return high&highs == 0 || utf8.Valid(s)
+}
+
+// number reads a number as the grammar of JSON has it.
+func (q *quick) number(i int) int {
+	if q.is(i, '-') {
+		i++
+	}
+	switch {
+	case q.is(i, '0'):
+		i++
+	default:
+		if i = q.digits(i); i < 0 {
+			return unsure
+		}
+	}
+	if q.is(i, '.') {
+		if i = q.digits(i + 1); i < 0 {
+			return unsure
+		}
+	}
+	if q.is(i, 'e') || q.is(i, 'E') {
+		if i++; q.is(i, '+') || q.is(i, '-') {
+			i++
+		}
+		i = q.digits(i)
+	}
+	return i
+}
+
+// digits reads at least one digit.
+func (q *quick) digits(i int) int {
+	start := i
+	for i < len(q.v) && '0' <= q.v[i] && q.v[i] <= '9' {
+		i++
+	}
+	if i == start {
+		return unsure
+	}
+	return i
+}
+
+// worthCutting is the size from which an envelope is read without its payload.
+const worthCutting = 4 << 10
+
+// cut splits a document in two: its payload, the member of this name, which is valid JSON by
+// itself, and the rest with null in its place. Whoever finds the rest valid knows that the whole
+// is. ok is false when it cannot be said so quickly.
+func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool) {
+	i := skipSpace(doc, 0)
+	if i >= len(doc) || doc[i] != '{' {
+		return nil, nil, false
+	}
+	for i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '"'; {
+		n := stringLen(doc[i:])
+		found := string(doc[i:i+n]) == `"`+name+`"`
+		if i = skipSpace(doc, i+n); i >= len(doc) || doc[i] != ':' {
+			break
+		}
+		i = skipSpace(doc, i+1)
+		end := i + valueLen(doc[i:])
+		if found {
+			payload = doc[i:end:end]
+			rest = append(append(append(make([]byte, 0, len(doc)-len(payload)+4), doc[:i]...), "null"...), doc[end:]...)
+			return rest, payload, isQuick(payload)
+		}
+		if i = skipSpace(doc, end); i < len(doc) && doc[i] == ',' {
+			i = skipSpace(doc, i+1)
+		}
+	}
+	return nil, nil, false
+}
+
+// splice is the inverse of cut: it puts payload in the place of the null that the first member of
+// this name has. Strings cannot look like it, since their quotes are escaped.
+func splice(rest []byte, name string, payload jsontext.Value) []byte {
+	place := []byte(`,"` + name + `":null`)
+	i := bytes.Index(rest, place) + len(place) - len("null")
+	whole := make([]byte, 0, len(rest)+len(payload))
+	return append(append(append(whole, rest[:i]...), payload...), rest[i+len("null"):]...)
+}

@@ -1,0 +1,116 @@
+package envelope
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestQuick(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":[]}`: true, ` "äöü" `: true, `"0123456789abcdef"`: true,
+		`-0`: true, `1E9`: true, `"\u0041"`: false, `{"a":1,"a":2}`: false, `{"\n":1}`: false, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
+		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false, `[1 2]`: false, `{"a"}`: false,
+		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false, `{`: false, `-`: false,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
+	} {
+		if got := isQuick([]byte(value)); got != want {
+			t.Errorf("%q: %t, want %t", value, got, want)
+		}
+		if want && !jsontext.Value(value).IsValid() {
+			t.Errorf("%q is not even valid", value)
+		}
+	}
+}
+
+// A large envelope is read in two parts, and must read as it does in one.
+func TestLargeEnvelopes(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("some text, ", 1000)
+	for name, row := range map[string]struct {
+		input string
+		valid bool
+	}{
+		"text": {`"` + text + `"`, true}, "spaced": {`{ "a" : "` + text + `" }`, true}, "escape": {`"\u0041` + text + `"`, true},
+		"lone surrogate": {`"\ud800` + text + `"`, false}, "two members": {`"` + text + `","input":1`, false},
+		"member smuggled": {`"` + text + `","dry_run":true`, true}, "big integer": {`["` + text + `",9007199254740993]`, false},
+		"duplicate": {`{"a":"` + text + `","a":1}`, false}, "too deep": {strings.Repeat("[", 64) + `"` + text + `"` + strings.Repeat("]", 64), false},
+	} {
+		q, e := DecodeRequest("", fmt.Appendf(nil, sampleFormat, row.input))
+		if row.valid != (e == nil) {
+			if e == nil || name != "member smuggled" { // it is a duplicate, since the sample says dry_run itself
+				t.Errorf("%s: %v", name, e)
+			}
+			continue
+		}
+		if e == nil && string(q.Input) != row.input {
+			t.Errorf("%s: the input has changed", name)
+		}
+	}
+}
+
+func TestLargeEnvelopesRoundTrip(t *testing.T) {
+	t.Parallel()
+	q, e := DecodeRequest("", fmt.Appendf(nil, sampleFormat, inputOf(20_000, true)))
+	if e != nil {
+		t.Fatal(e)
+	}
+	for _, contentType := range []string{ContentJSON, ContentMsgpack} {
+		body, err := EncodeRequest(contentType, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, e := DecodeRequest(contentType, body)
+		if e != nil {
+			t.Fatal(contentType, e)
+		}
+		compact := *q
+		_ = compact.Input.Compact() // valid as it is
+		_ = again.Input.Compact()
+		if diff := cmp.Diff(&compact, again); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", contentType, diff)
+		}
+	}
+}
+
+func FuzzQuick(f *testing.F) {
+	f.Add([]byte(`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":"äöü and more text"}`))
+	f.Fuzz(func(t *testing.T, v []byte) {
+		if isQuick(v) && !jsontext.Value(v).IsValid() {
+			t.Errorf("%q passes, but is not valid", v)
+		}
+	})
+}
+
+// When the parts of a document are valid, so is the whole, and it says the same.
+func FuzzCut(f *testing.F) {
+	f.Add([]byte(`{"a":"b,\"input\":null","input": {"x":[1]} ,"c":{"input":2}}`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		rest, payload, ok := cut(doc, "input")
+		if !ok || !jsontext.Value(rest).IsValid() {
+			return
+		}
+		var whole, parts map[string]jsontext.Value
+		if err := json.Unmarshal(doc, &whole); err != nil {
+			t.Fatalf("%q: %v, but its parts %q and %q are valid", doc, err, rest, payload)
+		}
+		if err := json.Unmarshal(rest, &parts); err != nil {
+			t.Fatal(err)
+		}
+		if string(parts["input"]) != "null" {
+			t.Fatalf("%q has no null for the input", rest)
+		}
+		parts["input"] = payload
+		for name, v := range parts {
+			if !bytes.Equal(bytes.TrimSpace(v), bytes.TrimSpace(whole[name])) {
+				t.Errorf("%q: %s is %s, was %s", doc, name, v, whole[name])
+			}
+		}
+	})
+}

@@ -1,0 +1,79 @@
+// Package model checks the protocol of a call by visiting every state that it can reach.
+//
+// It is an explicit-state model checker of some hundred lines (explore.go) around a model of
+// everything that surrounds package call: the store, two executors, dispatchers, guardians, the
+// owner who cancels, callers and the tool. What the processes may do next they ask the functions
+// that the product runs: call.Fold, Admit, JoinAll, Take, Fence, Decide, State.Wrote,
+// Entry.Outcomes and Expiry.TTL; events go through kv.EncodeEvent and ParseEvent. The model has no
+// protocol of its own.
+//
+// # The world
+//
+// A world (world.go) is the stored log, the work messages, and every process with what it holds in
+// memory. Steps are: a request reaches a dispatcher (dispatcher.go); a message is delivered, taken,
+// claimed, run, decided, replied and acknowledged by an executor (executor.go); an attempt is timed
+// out or cancelled (guardian.go); time passes, messages are delivered again, the consumer is made
+// anew, the log expires (environment.go); a write is applied or refused, its answer is lost, or it
+// arrives after its writer has given up waiting (store.go). Any process may be frozen anywhere,
+// because no step is ever forced. A crash of an executor loses its memory and lets its instance be
+// found gone; a crash of a dispatcher or guardian is a freeze without end. Reading and the step
+// that is computed from it are one only where nothing can tell the difference: a write that is
+// refused is read up at once, because a refusal at an earlier time would have changed nothing.
+//
+// In every state must hold (check.go): each caller is told one outcome, of its own input, found
+// whenever it is asked for; a side-effectful key has one effect at most; after "effect none" and
+// after a success there is no effect; a success has one; two runs never have the same fence; a
+// poison call stops; nobody takes over the claim of a live executor, or his own decision for
+// another's; nothing follows a final outcome; and no attempt is doomed: a guardian left alone with
+// it could decide it.
+//
+// # Bounds
+//
+// Three requests (A twice and B, or with another input X), so two attempts; two executors; two or
+// three deliveries of a message; one or two tries to time out or cancel, one of them a cancel;
+// one or two crashes, lost answers and late writes; one new consumer or one expired log. The small
+// configurations of model_test.go have 3.6 million states and take 13 seconds on two cores with
+// nothing else to do; the huge ones (-args -large) some 60 million and 8 GB at most, and are meant
+// for make check-long. States are remembered by a 64-bit hash.
+//
+// retention.go is a second, smaller model, without races but with real times: callers ask with
+// short and long timeouts, and events expire as call.Expiry says. It takes for granted that an open
+// attempt is decided before the event that opened it expires.
+//
+// # Rules that are needed
+//
+// rules_test.go leaves out one rule at a time, by changing what the functions are asked or what
+// they answered, and finds the shortest way to a promise that an observer sees broken
+// (go test -v -run Needed prints them):
+//
+//	rule left out                          steps  what is seen then
+//	claim in the log (C1)                      7  told "effect none", but there was one
+//	fingerprint at admission (C2)              7  told the outcome of another input
+//	binding of call ids to attempts (C3)       8  told two outcomes
+//	compare-and-set at admission               7  told two outcomes of one attempt
+//	fresh sequence after 10071 (C4)            3  an attempt that nobody can decide
+//	lookup only confirms (C7)                  8  a second effect
+//	admission fence (H4)                      12  told the outcome of another input
+//	own nonce (H3)                             5  a winner believes that it lost
+//	live claims stay (H6)                      5  a running call is given up
+//	side-effectful calls claim first           6  told "effect none", but there was one
+//	second deliveries claim                    5  two runs with one fence
+//	old first deliveries claim                 7  two runs with one fence
+//	claims are counted                        26  a poison call runs for ever
+//	retry only after effect none              12  a second effect
+//	"none" speaks for one run only             9  told "effect none", but there was one
+//	final outcomes stay                       12  a second effect
+//	losers adopt their attempt's outcome       9  told two outcomes
+//	outcomes outlive requests (H12)            3  a decided call is open again
+//	events outlive earlier ones                7  a decided attempt is as if it had never been
+//	earlier outcomes are carried               6  an outcome that is bound to cannot be found
+//
+// # Not modelled
+//
+// Two-phase calls; streams, audit and replies, except that they may be late; deadlines of joiners;
+// several joiners in one event; leader change and reads from a deposed leader, except that every
+// read may be stale; a lost tail of the log after a power cut; a full store; clocks that differ.
+// An executor that is frozen longer than the retention between its last look at the clock and the
+// start of its tool, and a consumer made anew within call.Unclaimed of an admission, can do harm:
+// the model leaves both out.
+package model
