@@ -224,7 +224,7 @@ func (c *Client) prepare(ctx context.Context, call Call) (*envelope.Request, *fu
 	if bad := envelope.CheckIJSON(req.Input); len(bad) > 0 {
 		return req, fn, envelope.NewError(envelope.CodeMalformed, "").WithViolations(prefixed("/input", bad)...), nil
 	}
-	if bad := fn.request.Validate(req.Input); len(bad) > 0 {
+	if bad := fn.request.ValidateChecked(req.Input); len(bad) > 0 {
 		return req, fn, envelope.NewError(envelope.CodeSchema, "").WithViolations(prefixed("/input", bad)...), nil
 	}
 	if req.Constraints.IdempotencyKey == "" {

@@ -233,17 +233,19 @@ func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Respons
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
 	defer cancel()
+	validate := (*envelope.Schema).ValidateChecked // it was decoded with its envelope
 	if ref := r.Provenance.OutputRef; ref != nil {
 		data, err := c.payload(ctx, *ref)
 		if err != nil {
 			return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
 		}
 		r.Output = data
+		validate = (*envelope.Schema).Validate
 	}
 	if fn == nil || fn.response == nil {
 		return r
 	}
-	if bad := fn.response.Validate(r.Output); len(bad) > 0 {
+	if bad := validate(fn.response, r.Output); len(bad) > 0 {
 		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
 	}
 	return r

@@ -7,20 +7,78 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // RequestBody is the body of a Requested event: the canonical request, and the outcomes of
 // earlier attempts, so that they live as long as the newest one.
 type RequestBody struct {
-	Request  jsontext.Value `json:"request"`
 	InputRef string         `json:"input_ref,omitzero"` // where a large input lies
-	Earlier  []Outcome      `json:"earlier,omitzero"`
+	Earlier  []Outcome      `json:"earlier,omitempty"`
+	Request  jsontext.Value `json:"request"` // last; see Encode
 }
 
 // OutcomeBody is the body of a Decided event.
 type OutcomeBody struct {
-	Response jsontext.Value `json:"response"`
-	Earlier  []Outcome      `json:"earlier,omitzero"`
+	Earlier  []Outcome      `json:"earlier,omitempty"`
+	Response jsontext.Value `json:"response"` // last; see Encode
+}
+
+// Bodies that hold one document and nothing else, as nearly all do, begin with its name.
+const (
+	onlyRequest  = `{"request":`
+	onlyResponse = `{"response":`
+)
+
+// Encode returns the body as JSON. The request, which can be large, is taken to be valid: it was
+// decoded before.
+func (b RequestBody) Encode() ([]byte, error) {
+	if b.InputRef == "" && len(b.Earlier) == 0 {
+		return wrap(onlyRequest, b.Request), nil
+	}
+	return json.Marshal(b)
+}
+
+// Encode returns the body as JSON. The response is taken to be valid: it was just encoded.
+func (b OutcomeBody) Encode() ([]byte, error) {
+	if len(b.Earlier) == 0 {
+		return wrap(onlyResponse, b.Response), nil
+	}
+	return json.Marshal(b)
+}
+
+func wrap(start string, document []byte) []byte {
+	body := make([]byte, 0, len(start)+len(document)+1)
+	return append(append(append(body, start...), document...), '}')
+}
+
+// unwrap is the inverse of wrap; ok is false for a body that holds more.
+func unwrap(start string, body []byte) (document jsontext.Value, ok bool) {
+	if len(body) <= len(start) || string(body[:len(start)]) != start || body[len(body)-1] != '}' {
+		return nil, false
+	}
+	document = body[len(start) : len(body)-1]
+	return document, envelope.CheckIJSON(document) == nil
+}
+
+// DecodeRequestBody is the inverse of [RequestBody.Encode]. The request shares the memory of data.
+func DecodeRequestBody(data []byte) (b RequestBody, err error) {
+	var ok bool
+	if b.Request, ok = unwrap(onlyRequest, data); ok {
+		return b, nil
+	}
+	b = RequestBody{}
+	return b, json.Unmarshal(data, &b)
+}
+
+func decodeOutcomeBody(data []byte) (b OutcomeBody, err error) {
+	var ok bool
+	if b.Response, ok = unwrap(onlyResponse, data); ok {
+		return b, nil
+	}
+	b = OutcomeBody{}
+	return b, json.Unmarshal(data, &b)
 }
 
 // Outcome is the stored response of one attempt; Seq is the position of its decision.
@@ -45,8 +103,8 @@ func (e Entry) Outcomes() ([]Outcome, error) {
 	if len(e.Body) == 0 {
 		return nil, nil
 	}
-	var body OutcomeBody
-	if err := json.Unmarshal(e.Body, &body); err != nil {
+	body, err := decodeOutcomeBody(e.Body)
+	if err != nil {
 		return nil, fmt.Errorf("outcome body: %w", err)
 	}
 	if e.Kind != Decided {

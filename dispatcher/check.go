@@ -53,7 +53,7 @@ func (d *Dispatcher) check(ctx context.Context, in *Incoming, req *envelope.Requ
 	if refusal != nil {
 		return nil, refusal
 	}
-	if bad := fn.Request.Validate(input); len(bad) > 0 {
+	if bad := fn.Request.ValidateChecked(input); len(bad) > 0 {
 		return nil, envelope.NewError(envelope.CodeSchema, "").WithViolations(under("/input", bad)...)
 	}
 	if refusal := m.ResolveVersion(req.ToolVersion); refusal != nil {

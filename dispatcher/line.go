@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -143,6 +141,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 	if a.known.Seq > s.Seq {
 		s = l.learn(a.known)
 	}
+	fresh := !a.known.Empty() // s has been read, or found to have moved, for this request
 	for {
 		v := call.Admit(s, a.ask)
 		var again bool
@@ -150,7 +149,11 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 		case call.Join:
 			return s, true
 		case call.Await:
-			d.await(ctx, l, s, v.Attempt, a, false)
+			if fresh {
+				d.await(ctx, l, s, v.Attempt, a, false)
+			} else {
+				s, again = d.lookAgain(ctx, l, s), true
+			}
 		case call.Replay:
 			d.replay(ctx, s, v.Attempt, a)
 		case call.Refuse:
@@ -161,7 +164,19 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 		if !again {
 			return s, false
 		}
+		fresh = true
 	}
+}
+
+// lookAgain returns the log as it is. A caller that asks again has missed something, and this
+// dispatcher, which still takes the attempt for open, may have missed the same.
+func (d *Dispatcher) lookAgain(ctx context.Context, l *line, s call.State) call.State {
+	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
+	if err != nil {
+		d.Logger.Warn("call log not read", "call", l.id, "err", err) // s is what is known
+		return s
+	}
+	return l.learn(last.State)
 }
 
 func retryHint(c envelope.Code) time.Duration {
@@ -204,7 +219,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
 	}
 	v := call.Admit(s, a.ask)
-	body, err := json.Marshal(call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier})
+	body, err := call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
 	if err != nil {
 		d.Logger.Error("request body", "err", err)
 		return s, false

@@ -18,7 +18,7 @@ func TestQuick(t *testing.T) {
 		`-0`: true, `1E9`: true, `"\u0041"`: false, `{"a":1,"a":2}`: false, `{"\n":1}`: false, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
 		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false, `[1 2]`: false, `{"a"}`: false,
 		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false, `{`: false, `-`: false,
-		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2): false,
 	} {
 		if got := isQuick([]byte(value)); got != want {
 			t.Errorf("%q: %t, want %t", value, got, want)
@@ -71,6 +71,7 @@ func TestLargeEnvelopesRoundTrip(t *testing.T) {
 			t.Fatal(contentType, e)
 		}
 		compact := *q
+		compact.Input = q.Input.Clone()
 		_ = compact.Input.Compact() // valid as it is
 		_ = again.Input.Compact()
 		if diff := cmp.Diff(&compact, again); diff != "" {

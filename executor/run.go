@@ -18,7 +18,7 @@ import (
 
 // Causes of the end of a run's context.
 var (
-	errDeadline = errors.New("deadline passed")
+	errDeadline = fmt.Errorf("the call: %w", context.DeadlineExceeded)
 	errKilled   = errors.New("killed by a cancel")
 	errDrained  = errors.New("the executor shuts down")
 )
@@ -197,11 +197,15 @@ func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(s
 	}
 }
 
-// parse reads the request out of a work message.
+// parse reads the request out of a work message. It was checked when it was admitted; what this
+// build does not know of it is left out.
 func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
-	var body call.RequestBody
-	if err := json.Unmarshal(entry.Body, &body); err != nil {
+	body, err := call.DecodeRequestBody(entry.Body)
+	if err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
+	}
+	if req, unknown := envelope.DecodeRequest(envelope.ContentJSON, body.Request); unknown == nil {
+		return body, req, nil
 	}
 	req := new(envelope.Request)
 	if err := json.Unmarshal(body.Request, req); err != nil {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -183,7 +182,7 @@ func encode(r *envelope.Response, earlier []call.Outcome) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(call.OutcomeBody{Response: raw, Earlier: earlier})
+	body, err := call.OutcomeBody{Response: raw, Earlier: earlier}.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("outcome body: %w", err)
 	}

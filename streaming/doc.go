@@ -13,6 +13,9 @@
 //	frame = chunk { chunk }
 //	chunk = kind json LF         kind is d (data), p (progress) or l (log); json has no white space
 //
+// The digest of a run is the SHA-256 over, for each chunk, the length of its json (eight bytes, big
+// endian) and the json.
+//
 // One publish serves both readers: who subscribes to the subject sees the frame at once, and the
 // stream keeps it for who asks by index. So a live reader may see a frame twice (the Writer could
 // not know that it was stored) and may miss some; it never sees frame n+1 before frame n is stored.
@@ -28,7 +31,13 @@
 // A [Reader] yields the chunks of a run strictly in order, with neither gap nor duplicate, from
 // live frames where it can and from a [Source] where it must. A slow reader keeps a bounded
 // number of bytes. A chunk with another fence than the one before it starts at index 0 and voids
-// all chunks before: the call was run again.
+// all chunks before: the call was run again. While a call runs, fences only grow; its outcome may
+// name a lower one than was seen, and that one is true.
+//
+//	r := streaming.NewReader(source, streaming.ReaderOptions{})
+//	nc.Subscribe(subject, func(m *nats.Msg) { r.Offer(runOf(m.Subject), m.Header, m.Data) })
+//	… r.Finish(run, outcome.Provenance.Chunks) when the outcome is known, r.Resync() after a reconnect
+//	for chunk, err := r.Next(ctx); err == nil; chunk, err = r.Next(ctx) { … }
 //
 // # Payloads
 //

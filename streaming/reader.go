@@ -94,8 +94,10 @@ func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 
 // Next returns the next chunk and waits for it if need be. It returns io.EOF after the last one,
 // ErrExpired if the store no longer has what is missing, ErrDigest or ErrCorrupt if the chunks
-// are not what was written, and the source's own errors. Chunks never have Final set: whether one
-// was the last is known only by the outcome.
+// are not what was written, and the source's own errors. After an error of the source, or because
+// ctx ended, Next may be called again and goes on where it was. Chunks never have Final set: whether
+// one was the last is known only by the outcome. The Data of chunks that were written together
+// share memory: clone what is kept for long.
 func (r *Reader) Next(ctx context.Context) (envelope.Chunk, error) {
 	var lack lack
 	for {

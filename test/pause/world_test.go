@@ -553,7 +553,9 @@ func (a worker) Lookup(_ context.Context, m *tool.Manifest, inv tool.Invocation)
 	return tool.Result{}, false, nil
 }
 
-func (worker) ClassifyError(m *tool.Manifest, err error) *envelope.Error { return tool.Classify(m, err) }
+func (worker) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
+	return tool.Classify(m, err)
+}
 
 func (w *world) note(op ledger.Op, inv tool.Invocation, pid int) {
 	w.mu.Lock()
