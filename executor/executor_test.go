@@ -36,7 +36,6 @@ type world struct {
 	replies  []*envelope.Response
 	late     []envelope.Code
 	dead     int
-	chunks   int
 	payloads map[string][]byte
 	nonce    int
 }

@@ -43,6 +43,7 @@ type Stats struct {
 	AllocKB   float64 `json:"alloc_kb"`
 	Writes    float64 `json:"durable_writes"`
 	Messages  float64 `json:"messages"`
+	WireKB    float64 `json:"wire_kb"` // sent and received by clients
 	// RoundTrips a caller waits for, one after the other: the request itself and the write of
 	// the result. The write of the request is on nobody's way: it is delivered while it is
 	// acknowledged.
@@ -319,6 +320,7 @@ func stats(rounds []round) *Stats {
 	s.CPU, s.ServerCPU = of(round.cpu), of(func(r round) float64 { return r.per(r.server) })
 	s.Allocs, s.AllocKB = each(func(r round) uint64 { return r.mallocs }), each(func(r round) uint64 { return r.bytes })/1024
 	s.Writes, s.Messages = each(func(r round) uint64 { return r.writes }), each(func(r round) uint64 { return r.messages })
+	s.WireKB = each(func(r round) uint64 { return r.wire }) / 1024
 	return s
 }
 

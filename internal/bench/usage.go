@@ -16,6 +16,7 @@ type usage struct {
 	bytes        uint64
 	writes       uint64 // messages appended to streams
 	messages     uint64 // sent and received by the connections
+	wire         uint64 // bytes of them
 }
 
 // meter counts what one side uses.
@@ -38,6 +39,7 @@ func (m meter) read(ctx context.Context) (usage, error) {
 	for _, nc := range m.conns {
 		s := nc.Stats()
 		u.messages += s.InMsgs + s.OutMsgs
+		u.wire += s.InBytes + s.OutBytes
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -56,6 +58,6 @@ func (m meter) read(ctx context.Context) (usage, error) {
 func (u usage) since(before usage) usage {
 	return usage{
 		self: u.self - before.self, server: u.server - before.server, mallocs: u.mallocs - before.mallocs,
-		bytes: u.bytes - before.bytes, writes: u.writes - before.writes, messages: u.messages - before.messages,
+		bytes: u.bytes - before.bytes, writes: u.writes - before.writes, messages: u.messages - before.messages, wire: u.wire - before.wire,
 	}
 }

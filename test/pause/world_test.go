@@ -319,10 +319,13 @@ func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
 // cancel ends the call as the owner of callID.
 func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
-	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), tenant, actor, dispatcher.Query{Ref: w.ref(), CallID: callID})
+	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), subjects.Token(tenant), subjects.Token(actor), dispatcher.Query{Ref: w.ref(), CallID: callID})
 	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
 	if refusal != nil {
 		c.Failed = refusal.String()
+		if refusal.Code != envelope.CodeNotFound { // it was not admitted yet
+			w.t.Error("cancel: ", c.Failed)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,151 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+func TestMain(m *testing.M) {
+	process.RunIfSupervisor()
+	goleak.VerifyTestMain(m)
+}
+
+type command = func(cli.Env, func() string) *cobra.Command
+
+var commands = map[string]command{"dispatcher": cli.Dispatcher, "executor": cli.Executor}
+
+func TestRunOfWrongCommandLines(t *testing.T) {
+	nobody := "nats://127.0.0.1:1"
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"flag", []string{"--nope"}, 2, "unknown flag: --nope"},
+		{"argument", []string{"extra"}, 2, "expected no arguments, got 1"},
+		{"duration", []string{"--lease", "soon"}, 2, "invalid argument"},
+		{"tools", []string{"--tools", "nowhere"}, 1, "nowhere"},
+		{"server", []string{"--tools", t.TempDir(), "--server", nobody}, 1, nobody},
+		{"version", []string{"--version"}, 0, cli.Version()},
+		{"help", []string{"--help"}, 0, "--ready-file"},
+	} {
+		for name, command := range commands {
+			t.Run(name+"/"+c.name, func(t *testing.T) {
+				var out bytes.Buffer
+				code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, command, c.args)
+				if code != c.code || !strings.Contains(out.String(), c.says) {
+					t.Errorf("exit code %d, want %d; it says %q, want %q", code, c.code, &out, c.says)
+				}
+			})
+		}
+	}
+}
+
+// TestRunServes runs both programs against a server, as its address comes from the environment,
+// until they are told to stop.
+func TestRunServes(t *testing.T) {
+	srv := natstest.Start(t)
+	for name, command := range commands {
+		t.Run(name, func(t *testing.T) {
+			ready := filepath.Join(t.TempDir(), "ready")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			out := &buffer{}
+			code := make(chan int, 1)
+			go func() { // waited for below
+				code <- cli.Run(ctx, cli.Env{Stdout: out, Stderr: out, URL: srv.URL}, command,
+					[]string{"--tools", t.TempDir(), "--ready-file", ready})
+			}()
+			await(t, out, func() bool {
+				url, err := os.ReadFile(ready)
+				return err == nil && strings.TrimSpace(string(url)) == srv.URL
+			})
+			await(t, out, func() bool { return strings.Contains(out.String(), srv.URL) })
+			stop()
+			if got := <-code; got != 0 {
+				t.Errorf("exit code %d: %s", got, out)
+			}
+		})
+	}
+}
+
+// await polls until ok, with a bound.
+func await(t *testing.T, out *buffer, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 6000 {
+		if ok() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("it does not serve: %s", out)
+}
+
+// buffer may be written while it is read.
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func TestOptions(t *testing.T) {
+	n := &cli.Node{}
+	cmd := &cobra.Command{}
+	n.Flags(cmd)
+	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp", "http://127.0.0.1:1/v1/traces"}); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	o, end, err := n.Options(t.Context(), "test", "nats://bus", &stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if o.URL != "nats://bus" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Trace.Admit == nil || o.Trace.Run == nil {
+		t.Errorf("the options are not those of the flags: %+v", o)
+	}
+	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {
+		t.Error("-v does not log everything")
+	}
+}
+
+func TestWriteReady(t *testing.T) {
+	if err := cli.WriteReady("", "nats://bus"); err != nil {
+		t.Errorf("nobody waits: %v", err)
+	}
+	dir := t.TempDir()
+	if err := cli.WriteReady(filepath.Join(dir, "no", "folder"), "nats://bus"); err == nil {
+		t.Error("a file that cannot be written is no error")
+	}
+	if err := cli.WriteReady(dir, "nats://bus"); err == nil {
+		t.Error("a file that is a folder is no error")
+	}
+}
