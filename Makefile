@@ -6,6 +6,7 @@ TOOLS := $(patsubst %/main.go,%,$(wildcard tools/*/main.go))
 MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help run test check check-long bench chaos fuzz build \
 	format vet lint tidy model race chaos-short fuzz-short
 

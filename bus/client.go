@@ -47,6 +47,7 @@ type Client struct {
 	next    uint64
 	resend  chan struct{} // closed and replaced at every reconnection
 	watch   sync.WaitGroup
+	crew    *crew[errand]
 	closed  chan struct{}
 }
 
@@ -64,6 +65,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 		ClientOptions: o, nc: nc, inbox: nc.NewInbox() + ".", waiting: map[string]*exchange{},
 		resend: make(chan struct{}), closed: make(chan struct{}),
 	}
+	c.crew = newCrew(c.run)
 	sub, err := nc.Subscribe(c.inbox+"*", c.receive)
 	if err != nil {
 		return nil, fmt.Errorf("client inbox: %w", err)
@@ -81,6 +83,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 func (c *Client) Close() error {
 	close(c.closed)
 	c.watch.Wait()
+	c.crew.dismiss()
 	return c.sub.Unsubscribe()
 }
 

@@ -49,11 +49,18 @@ func (c *crew[J]) work(job J) {
 	}
 }
 
+// dismiss takes no more jobs; those that run go on.
+func (c *crew[J]) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.ended = true
+		close(c.jobs)
+	}
+}
+
 // end takes no more jobs and waits for those that run.
 func (c *crew[J]) end() {
-	c.mu.Lock()
-	c.ended = true
-	close(c.jobs)
-	c.mu.Unlock()
+	c.dismiss()
 	c.wg.Wait()
 }

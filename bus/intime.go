@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,24 +19,40 @@ import (
 // deadline and its grace have passed. The functions of call are not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, fn *function, deadline time.Time) (*envelope.Response, error) {
 	show := &show{}
-	call = show.of(call)
-	done := make(chan made, 1)
-	go func() { // ends soon after the deadline, when the connection lets go of it
-		r, err := c.attempts(ctx, call, req, deadline)
-		if err == nil {
-			r = c.complete(ctx, fn, r, deadline)
-		}
-		done <- made{r, err}
-	}()
+	e := errand{ctx: ctx, call: show.of(call), req: req, fn: fn, deadline: deadline, done: make(chan made, 1)}
+	if !c.crew.start(e) {
+		return nil, errClosed
+	}
 	end := time.NewTimer(time.Until(deadline) + grace)
 	defer end.Stop()
 	select {
-	case m := <-done:
+	case m := <-e.done:
 		return m.response, m.err
 	case <-end.C:
 		show.end()
 		return c.unanswered(req, deadline), nil
 	}
+}
+
+var errClosed = errors.New("the client is closed")
+
+// errand is a call to be made beside its caller.
+type errand struct {
+	ctx      context.Context // ends the errand early
+	call     Call
+	req      *envelope.Request
+	fn       *function
+	deadline time.Time
+	done     chan made
+}
+
+// run ends soon after the deadline, when the connection lets go of it.
+func (c *Client) run(e errand) {
+	r, err := c.attempts(e.ctx, e.call, e.req, e.deadline)
+	if err == nil {
+		r = c.complete(e.ctx, e.fn, r, e.deadline)
+	}
+	e.done <- made{r, err}
 }
 
 // made is what became of a call.

@@ -89,6 +89,13 @@ const batchTime = 10 * time.Second
 func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batch []*asker) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
+	if s, joining := d.placeAll(ctx, l, s, batch); len(joining) > 0 {
+		d.join(ctx, l, s, joining)
+	}
+}
+
+// placeAll places every request and returns those that are still to be joined to the open attempt.
+func (d *Dispatcher) placeAll(ctx context.Context, l *line, s call.State, batch []*asker) (call.State, []*asker) {
 	var joining []*asker
 	for _, a := range batch {
 		var join bool
@@ -96,9 +103,7 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batc
 			joining = append(joining, a)
 		}
 	}
-	if len(joining) > 0 {
-		d.join(ctx, l, s, joining)
-	}
+	return s, joining
 }
 
 // take returns who has arrived and the log as it is known; without arrivals the line is idle.
@@ -272,14 +277,11 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		return
 	}
 	s = l.learn(s)
-	late := l.late()
-	joining = append(joining, late...)
-	n := s.Last().N
-	event, left, ok := joinEvent(s, n, joining, d.NewNonce())
-	if !ok {
-		l.again(joining)
+	if s, joining = d.placeAll(ctx, l, s, append(joining, l.late()...)); len(joining) == 0 {
 		return
 	}
+	n := s.Last().N
+	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
 	d.pause("before-join", s)
 	after, err := d.CallLog.Write(ctx, event, nil)
@@ -302,24 +304,20 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	l.again(left)
 }
 
-// joinEvent makes one event for all that may join attempt n of s; ok is false when one of them
-// may not, so that each has to be placed by itself.
-func joinEvent(s call.State, n int, joining []*asker, nonce string) (call.Event, []*asker, bool) {
+// joinEvent makes one event for all who are joining attempt n of s; left are those that found no
+// room any more.
+func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Event, left []*asker) {
 	ids := make([]string, len(joining))
 	for i, a := range joining {
-		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
-			return call.Event{}, nil, false
-		}
 		ids[i] = a.ask.Owner.CallID
 	}
-	event, full := call.JoinAll(s, n, ids, nonce)
-	var left []*asker
+	e, full := call.JoinAll(s, n, ids, nonce)
 	for _, a := range joining {
 		if slices.Contains(full, a.ask.Owner.CallID) {
 			left = append(left, a)
 		}
 	}
-	return event, left, true
+	return e, left
 }
 
 func (l *line) again(as []*asker) {

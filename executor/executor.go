@@ -173,12 +173,18 @@ func (e *Executor) follow(j *job, step call.Step) error {
 }
 
 // take finds the next step, writing the claim where the step needs one. The state in a message
-// delivered for the first time is as good as a read: what is written next proves it.
+// delivered for the first time is as good as a read: what is written next proves it. Where it may
+// not be the first time (a server that was killed forgets its counts), the message is treated as
+// a second delivery: it claims before it runs, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.Step, error) {
-	if j.pickup.Deliveries > 1 || e.mayBeKilled(j) {
+	if e.before(j) {
+		j.pickup.Deliveries = max(j.pickup.Deliveries, 2)
+	}
+	if j.pickup.Deliveries > 1 || e.inDoubt(j) {
 		if err := e.refresh(j); err != nil {
 			return 0, err
 		}
+		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
 	}
 	for {
 		j.pickup.Now = call.At(e.Now())
@@ -213,15 +219,22 @@ func (e *Executor) refresh(j *job) error {
 	return nil
 }
 
-// decideTime bounds one decision. A result in hand is worth recording even while the executor
-// shuts down, so decisions outlive its context.
+// decideTime is how long a decision may still take when the executor shuts down. A result in hand
+// is worth recording even then.
 const decideTime = 10 * time.Second
+
+// outlive returns a context that ends decideTime after ctx.
+func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
+	return longer, func() { stop(); cancel() }
+}
 
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.pause("before-decide", j.state)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), decideTime)
+	ctx, cancel := outlive(j.ctx)
 	defer cancel()
 	o, err := settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
 	if err != nil {

@@ -55,6 +55,7 @@ func newWorld(t *testing.T, class tool.Determinism) *world {
 		return tool.Result{Output: inv.Input}, nil
 	}
 	w.ex = w.executor("default/e1")
+	pass(time.Second) // so that it has been listening before the first admission
 	return w
 }
 
@@ -184,7 +185,6 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 		w.t.Fatal(err)
 	}
 	entry, _ := w.log.Read(w.t.Context(), "echo", "id1")
-	pass(time.Second) // executors have been listening before the admission
 	return executor.Message{Entry: entry, Deliveries: 1, Lease: &holding{}}
 }
 

@@ -511,3 +511,33 @@ func TestResultWhileDraining(t *testing.T) {
 		}
 	})
 }
+
+// A server that was killed forgets how often it delivered. What was admitted before the executor
+// reconnected is claimed before it runs, so that two runs never share a fence.
+func TestForgottenDelivery(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{}, errors.New("its executor was killed")
+		}
+		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })
+		w.log.Before(func(e call.Event) error {
+			if e.Kind == call.Decided {
+				return call.ErrUnsure
+			}
+			return nil
+		})
+		w.ex.Handle(t.Context(), m)
+		w.log.Before(nil)
+		w.log.Lost(nil)
+		other := w.executor("default/e2")
+		other.Listening()
+		w.gone["default/e1"] = true
+		first := m
+		first.Lease = &holding{}
+		other.Handle(t.Context(), first)
+		if w.manifest.Determinism != tool.SideEffectful && (len(w.runs) != 2 || w.runs[0].Fence >= w.runs[1].Fence) {
+			t.Errorf("runs %+v", w.runs)
+		}
+	})
+}

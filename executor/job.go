@@ -132,12 +132,29 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	return j.running
 }
 
-// mayBeKilled reports whether the attempt was cancelled, or may have been unheard.
-func (e *Executor) mayBeKilled(j *job) bool {
+// before reports whether the attempt was admitted before the connection was there. A server that
+// has crashed meanwhile may have forgotten its last deliveries, so this is perhaps not the first.
+func (e *Executor) before(j *job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return j.enqueued.Before(e.since)
+}
+
+// heard reports whether the attempt is known to have been cancelled.
+func (e *Executor) heard(j *job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, heard := e.killed[key(j.state.ID, j.attempt)]
-	return heard || j.enqueued.Before(e.since.Add(killSlack))
+	return heard
+}
+
+// inDoubt reports whether the attempt was cancelled or, because it was admitted before this
+// executor listened without interruption, may have been cancelled or delivered before.
+func (e *Executor) inDoubt(j *job) bool {
+	e.mu.Lock()
+	since := e.since
+	e.mu.Unlock()
+	return e.heard(j) || j.enqueued.Before(since.Add(killSlack))
 }
 
 // killSlack covers the difference between the server's clock, which dates admissions, and ours.

@@ -180,6 +180,9 @@ func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 	ctx, kill := context.WithCancelCause(j.ctx)
 	timer := time.AfterFunc(a.Due().Sub(e.Now()), func() { kill(errDeadline) })
 	j.setKill(kill)
+	if e.heard(j) { // a kill that came before there was anything to kill
+		kill(errKilled)
+	}
 	return ctx, func() { timer.Stop(); kill(nil) }
 }
 
@@ -197,6 +200,9 @@ func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(s
 	}
 }
 
+// largeRequest is from where on checking a request anew is cheaper than copying it.
+const largeRequest = 4 << 10
+
 // parse reads the request out of a work message. It was checked when it was admitted; what this
 // build does not know of it is left out.
 func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
@@ -204,8 +210,10 @@ func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
 	if err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
 	}
-	if req, unknown := envelope.DecodeRequest(envelope.ContentJSON, body.Request); unknown == nil {
-		return body, req, nil
+	if len(body.Request) >= largeRequest {
+		if req, unknown := envelope.DecodeRequest(envelope.ContentJSON, body.Request); unknown == nil {
+			return body, req, nil
+		}
 	}
 	req := new(envelope.Request)
 	if err := json.Unmarshal(body.Request, req); err != nil {

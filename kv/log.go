@@ -182,12 +182,16 @@ func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
 
 func (l *Log) message(e call.Event, body []byte) *nats.Msg {
 	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID}
+	values := [...]string{ // one allocation for all headers
+		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
+		strconv.FormatUint(e.State.Seq, 10), key.Filter(),
+	}
 	return &nats.Msg{Subject: eventSubject(key, e), Data: body, Header: nats.Header{
-		subjects.HeaderEvent:                    {EncodeEvent(e)},
-		jetstream.MsgIDHeader:                   {e.State.ID + "." + e.Nonce},
-		jetstream.MsgTTLHeader:                  {strconv.Itoa(int(l.expiry.TTL(e) / time.Second))},
-		jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(e.State.Seq, 10)},
-		jetstream.ExpectedLastSubjSeqSubjHeader: {key.Filter()},
+		subjects.HeaderEvent:                    values[0:1:1],
+		jetstream.MsgIDHeader:                   values[1:2:2],
+		jetstream.MsgTTLHeader:                  values[2:3:3],
+		jetstream.ExpectedLastSubjSeqHeader:     values[3:4:4],
+		jetstream.ExpectedLastSubjSeqSubjHeader: values[4:5:5],
 	}}
 }
 

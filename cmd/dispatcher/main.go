@@ -14,6 +14,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
+	cli.TuneMemory(env.Environ)
 	code := cli.Run(ctx, env, cli.Dispatcher, os.Args[1:])
 	stop()
 	os.Exit(code)

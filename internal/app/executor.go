@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -55,16 +56,37 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		Payloads: c.Payloads, Peers: pools, Records: records{c}, Now: c.Clock.Now, NewNonce: c.NewNonce, Lease: c.Lease,
 		Hooks: executor.Hooks{Run: c.Trace.Run, Pause: o.Pause}, Logger: c.Logger,
 	})
+	line := &line{nc: c.NC, anew: func() { e.Listening(); pools.Reconnected() }}
 	workers, err := bus.NewWorkers(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w bus.Work) {
+		line.check()
 		e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 	})
 	if err != nil {
 		return err
 	}
-	return run(ctx, c, o, e, workers, pools)
+	return run(ctx, c, o, e, workers, pools, line)
 }
 
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *bus.Workers, pools *kv.Pools) error {
+// line says that the connection was made anew before anything is done with what came over it.
+// Its status is told by and by, which is too late for that.
+type line struct {
+	nc   *nats.Conn
+	anew func()
+
+	mu   sync.Mutex
+	seen uint64
+}
+
+func (l *line) check() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nc.Stats().Reconnects; n != l.seen {
+		l.seen = n
+		l.anew()
+	}
+}
+
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *bus.Workers, pools *kv.Pools, line *line) error {
 	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { killed(e, msg) })
 	if err != nil {
 		return fmt.Errorf("listen for kills: %w", err)
@@ -80,7 +102,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var g errgroup.Group
-	g.Go(func() error { beat(hand, c, o, e, pools); return nil })
+	g.Go(func() error { beat(hand, c, o, e, pools, line); return nil })
 	g.Go(func() error { c.Clock.Run(hand, clockInterval); return nil })
 	g.Go(func() error {
 		select {
@@ -107,7 +129,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 }
 
 // beat says every third of a lease that this executor and the work in its hands are alive.
-func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools) {
+func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools, line *line) {
 	status := c.NC.StatusChanged(nats.CONNECTED)
 	defer c.NC.RemoveStatusListener(status)
 	tick := time.NewTicker(c.Lease / 3)
@@ -117,10 +139,9 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		case <-ctx.Done():
 			return
 		case <-status:
-			e.Listening()
-			pools.Reconnected()
 		case <-tick.C:
 		}
+		line.check()
 		e.Extend()
 		once, cancel := context.WithTimeout(ctx, c.Lease/3)
 		if err := pools.Beat(once, o.Pool, c.Instance); err != nil && ctx.Err() == nil {

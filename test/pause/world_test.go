@@ -84,11 +84,12 @@ type world struct {
 	executors []*executor.Executor
 	runs      int
 	nonces    int
+	ahead     time.Duration // of the executors' clock
 }
 
 func (b *base) world(t *testing.T, toolID string) *world {
 	t.Helper()
-	log, err := kv.OpenLog(t.Context(), b.js, kv.LogOptions{})
+	log, err := kv.OpenLog(t.Context(), b.js, kv.LogOptions{Answer: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +101,12 @@ type stop struct {
 	point   string
 	reached chan struct{}
 	dies    chan bool // what it does when it is let go
+	died    chan struct{}
 	once    sync.Once
 }
 
 func stopAt(point string) *stop {
-	return &stop{point: point, reached: make(chan struct{}), dies: make(chan bool, 1)}
+	return &stop{point: point, reached: make(chan struct{}), dies: make(chan bool, 1), died: make(chan struct{})}
 }
 
 // at is called at every point.
@@ -115,6 +117,7 @@ func (s *stop) at(point string) {
 	s.once.Do(func() {
 		close(s.reached)
 		if <-s.dies {
+			close(s.died)
 			runtime.Goexit() // as a process ends that is killed here
 		}
 	})
@@ -188,7 +191,7 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	}
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
-		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
+		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: w.now,
 		NewNonce: w.nonce(name), Lease: lease, Hooks: executor.Hooks{Pause: s.hook},
 	})
 	e.Listening()
@@ -196,6 +199,19 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	defer w.mu.Unlock()
 	w.executors = append(w.executors, e)
 	return e
+}
+
+// now is the time of executors, which later moves on.
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.ahead)
+}
+
+func (w *world) later(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead += d
 }
 
 // asked is a request and what comes back.
@@ -333,22 +349,34 @@ func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 }
 
 // guard ends the newest attempt as a guardian does whose clock says that its deadline is over,
-// and returns when the guardian has done so, or has died at its stop.
+// and returns what is closed when the guardian has done so, or has died at its stop.
 func (w *world) guard(s *stop, log settle.Log) (done <-chan struct{}) {
 	w.t.Helper()
 	d := w.dispatcherAt("guardian", s, log, func() time.Time { return time.Now().Add(time.Hour) })
 	state := w.state()
-	ctx, stop := context.WithTimeout(context.WithoutCancel(w.t.Context()), patience)
+	ctx, end := context.WithTimeout(context.WithoutCancel(w.t.Context()), patience)
 	ended := make(chan struct{})
 	go func() { // ends with ctx
-		_ = d.Run(ctx)
+		_ = d.Run(ctx) // it is only ended by ctx
 	}()
 	d.Observe(ctx, call.Requested, state.Last().N, state)
-	go func() { // ends when the guardian has nothing to guard
+	var died chan struct{}
+	if s != nil {
+		died = s.died
+	}
+	go func() { // ends when there is nothing left to guard, or nobody
 		defer close(ended)
-		defer stop()
-		for open, _ := d.Watching(); open > 0 && ctx.Err() == nil; open, _ = d.Watching() {
-			runtime.Gosched()
+		defer end()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for open, _ := d.Watching(); open > 0; open, _ = d.Watching() {
+			select {
+			case <-tick.C:
+			case <-died:
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	return ended
