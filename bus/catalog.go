@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -65,8 +66,9 @@ type ToolErrorInfo struct {
 
 // catalog caches descriptions, so that a call needs no extra round trip.
 type catalog struct {
-	mu    sync.Mutex
-	tools map[string]*described
+	asking singleflight.Group // by tool
+	mu     sync.Mutex
+	tools  map[string]*described
 	// ahead is how far bus time is ahead of the local clock.
 	ahead time.Duration
 }
@@ -155,20 +157,45 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 	if t != nil {
 		atMost = min(atMost, refreshTime)
 	}
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	d, err := c.describe(ctx, id)
-	if err != nil {
-		if t != nil {
-			return t, nil, nil // the old description is better than no call
-		}
+	fresh, err := c.fetchOnce(ctx, id, atMost)
+	switch {
+	case err != nil && t != nil:
+		return t, nil, nil // the old description is better than no call
+	case err != nil:
 		return nil, nil, err
-	}
-	if len(d.Tools) != 1 {
+	case fresh == nil:
 		return nil, envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", id)), nil
 	}
-	if t, err = compile(d.Tools[0]); err != nil {
-		return nil, nil, err
+	return fresh, nil, nil
+}
+
+// fetchOnce asks for the description of a tool; callers who want the same at the same time share
+// one question. There is no such tool when it returns nothing.
+func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration) (*described, error) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	answer := c.catalog.asking.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
+		defer cancel()
+		return c.fetch(ctx, id)
+	})
+	select {
+	case a := <-answer:
+		t, _ := a.Val.(*described)
+		return t, a.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: %w", subjects.OpDescribe, ctx.Err())
+	}
+}
+
+func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
+	d, err := c.describe(ctx, id)
+	if err != nil || len(d.Tools) != 1 {
+		return nil, err
+	}
+	t, err := compile(d.Tools[0])
+	if err != nil {
+		return nil, err
 	}
 	c.catalog.mu.Lock()
 	defer c.catalog.mu.Unlock()
@@ -176,7 +203,7 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 		c.catalog.tools = map[string]*described{}
 	}
 	c.catalog.tools[id] = t
-	return t, nil, nil
+	return t, nil
 }
 
 func compile(info ToolInfo) (*described, error) {

@@ -78,7 +78,8 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		}
 		return
 	}
-	d := &due{at: at, tool: tool, id: id, attempt: a.N, admitted: a.Admitted}
+	// The names are parts of a whole message, which must not be kept for them.
+	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
 	g.byKey[k] = d
 	g.order = append(g.order, d)
 	heap.Push(&g.due, d)

@@ -16,8 +16,9 @@ func main() {
 	process.RunIfSupervisor()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
-	cli.TuneMemory(env.Environ)
+	release := cli.Ballast()
 	code := cli.Run(ctx, env, cli.Executor, os.Args[1:])
 	stop()
+	release()
 	os.Exit(code)
 }

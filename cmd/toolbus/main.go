@@ -26,8 +26,10 @@ func main() {
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), terminal: isTerminal(os.Stdout),
 		url: os.Getenv("TOOLBUS_URL"), state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
-	cli.TuneMemory(env.environ)
-	os.Exit(run(ctx, env, os.Args[1:]))
+	release := cli.Ballast()
+	code := run(ctx, env, os.Args[1:])
+	release()
+	os.Exit(code)
 }
 
 // environment is all that the command knows of its surroundings.

@@ -1,19 +1,16 @@
 package cli
 
-import (
-	"runtime/debug"
-	"slices"
-	"strings"
-)
+import "runtime"
 
-// heapGrowth is how far, in per cent, the heap may grow beyond what is alive before it is collected.
-const heapGrowth = 400
+// ballast is how much memory is allocated and never touched.
+const ballast = 24 << 20
 
-// TuneMemory sets how often memory is collected, unless GOGC does. What is alive in these processes
-// is a few megabytes; collecting at twice that, as is the default, would be collecting all the time
-// under load, a seventh of all CPU time.
-func TuneMemory(environ []string) {
-	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
-		debug.SetGCPercent(heapGrowth)
-	}
+// Ballast lets more garbage gather before it is collected, until the function it returns is called.
+// What is alive in these processes is a few megabytes, and memory is collected when there is as much
+// garbage: under load that is all the time, a seventh of all CPU time. The ballast counts as alive,
+// but is never resident, because nobody touches it; and a heap that is large by itself does not
+// grow further by it, as it would with a higher GOGC.
+func Ballast() (release func()) {
+	b := make([]byte, ballast)
+	return func() { runtime.KeepAlive(b) }
 }

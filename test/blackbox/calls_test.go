@@ -52,11 +52,11 @@ func TestThousandCallersOneKey(t *testing.T) {
 	for i := range callers {
 		done.Go(func() {
 			var once sync.Once
+			defer once.Do(accepted.Done)
 			responses[i] = mustCall(t, c, bus.Call{
 				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 60 * time.Second,
 				Accepted: func(envelope.Accepted) { once.Do(accepted.Done) },
 			})
-			once.Do(accepted.Done)
 		})
 	}
 	accepted.Wait()

@@ -1,0 +1,88 @@
+package pause
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+// TestMain turns this binary into one of the processes that tests need: those that are stopped
+// and killed cannot be part of the test itself.
+func TestMain(m *testing.M) {
+	process.RunIfSupervisor()
+	if len(os.Args) > 2 && os.Args[1] == "role" {
+		if err := play(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is what this binary does in a role; those that serve do so until they are killed.
+func play(role string, args []string) error {
+	switch role {
+	case "server": // store directory, always|default
+		srv, err := natsserver.Start(natsserver.Options{StoreDir: args[0], SyncAlways: args[1] == "always"})
+		if err != nil {
+			return err
+		}
+		fmt.Println(srv.URL())
+		<-make(chan struct{})
+	case "tool": // ledger
+		return ledger.Run(os.Stdin, os.Stdout, args[0])
+	case "executor": // tools directory: runs one call of chaos.put
+		registry, err := tool.Load(args[0])
+		if err != nil {
+			return err
+		}
+		adapter, err := process.New(process.Options{})
+		if err != nil {
+			return err
+		}
+		m, _ := registry.Get("chaos.put")
+		_, err = adapter.Execute(context.Background(), m, invocation(), silent{})
+		return err
+	case "loose": // ledger: as an executor that lets go of its tools would
+		cmd := exec.Command(os.Args[0], "role", "tool", args[0])
+		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,"input":` + longWork + `}`)
+		return cmd.Run()
+	}
+	return fmt.Errorf("no role %q", role)
+}
+
+// longWork is the input of a run that lasts long enough to kill its executor meanwhile.
+const longWork = `{"n":1,"work_ms":1500}`
+
+func invocation() tool.Invocation {
+	return tool.Invocation{
+		CallID: callA, ToolID: "chaos.put", ToolVersion: "1.0.0", Fn: ledger.Fn, Input: []byte(longWork), IdempotencyKey: "key",
+		Attempt: 1, Fence: 1, Deadline: time.Now().Add(time.Minute),
+	}
+}
+
+// start starts this binary in a role. It is killed when the test ends, if it lives then.
+func start(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"role", role}, args...)...)
+	cmd.Stderr = os.Stderr
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Wait()         // or been waited for
+		}
+	})
+	return cmd
+}

@@ -1,0 +1,92 @@
+package pause
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+)
+
+// M11: an executor is killed while its tool runs. The tool dies with it, so that nothing is done
+// after others have concluded from its end that nothing will be. A tool that is let go does its
+// work all the same.
+func TestM11ToolsDieWithTheirExecutor(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	book := filepath.Join(dir, "ledger")
+	if err := ledger.WriteTools(filepath.Join(dir, "tools"), self, "role", "tool", book); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("rule", func(t *testing.T) {
+		if killed(t, book, "executor", filepath.Join(dir, "tools")) {
+			t.Error("the tool had its effect after its executor was killed")
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		loose := filepath.Join(dir, "loose")
+		if !killed(t, loose, "loose", loose) {
+			t.Error("a tool that was let go did nothing: the test shows nothing")
+		}
+	})
+}
+
+// killed starts an executor, kills it when its tool has begun, and says whether the tool still
+// had its effect before it ended.
+func killed(t *testing.T, book, role string, args ...string) (effect bool) {
+	t.Helper()
+	cmd := start(t, role, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := until(t, book, func(l ledger.Line) bool { return l.Op == ledger.Start })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for alive(begun.PID) {
+		<-tick.C
+	}
+	lines, err := ledger.Read(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		effect = effect || l.Op == ledger.Commit
+	}
+	return effect
+}
+
+// alive says whether the process is there and is no zombie that nobody has looked after.
+func alive(pid int) bool {
+	return !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+// until waits for a line of the ledger.
+func until(t *testing.T, book string, wanted func(ledger.Line) bool) ledger.Line {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		lines, err := ledger.Read(book)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
+			if wanted(l) {
+				return l
+			}
+		}
+	}
+	t.Fatal("the tool does not begin")
+	return ledger.Line{}
+}
