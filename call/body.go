@@ -1,6 +1,7 @@
 package call
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -49,8 +50,7 @@ func (b OutcomeBody) Encode() ([]byte, error) {
 }
 
 func wrap(start string, document []byte) []byte {
-	body := make([]byte, 0, len(start)+len(document)+1)
-	return append(append(append(body, start...), document...), '}')
+	return bytes.Join([][]byte{[]byte(start), document, []byte("}")}, nil)
 }
 
 // unwrap is the inverse of wrap; ok is false for a body that holds more.

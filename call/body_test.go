@@ -140,3 +140,33 @@ func TestMoved(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestBodies encodes what the short form is made for, and what needs the long one: both are the
+// JSON of the same members, and are read back.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	document := jsontext.Value(`{"a":[1,{"b":"}"}]}`)
+	earlier := []call.Outcome{{Attempt: 1, Seq: 3, Response: document}}
+	for name, c := range map[string]call.RequestBody{
+		"only a request":     {Request: document},
+		"an input elsewhere": {Request: document, InputRef: "sha256:00"},
+		"a history":          {Request: document, Earlier: earlier},
+	} {
+		raw, err := c.Encode()
+		if err != nil || string(raw) != string(body(t, c)) {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
+		if got, err := call.DecodeRequestBody(raw); err != nil || !cmp.Equal(got, c) {
+			t.Errorf("%s: read as %+v, %v", name, got, err)
+		}
+	}
+	for name, c := range map[string]call.OutcomeBody{
+		"only a response": {Response: document},
+		"a history":       {Response: document, Earlier: earlier},
+	} {
+		raw, err := c.Encode()
+		if err != nil || string(raw) != string(body(t, c)) {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
+	}
+}

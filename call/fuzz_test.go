@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -59,4 +60,23 @@ func interrogate(s call.State, e call.Event) {
 	s.Wrote(e)
 	s.Final()
 	call.DefaultExpiry.TTL(e)
+}
+
+// FuzzRequestBody holds the short way of reading a body against the long one.
+func FuzzRequestBody(f *testing.F) {
+	for _, s := range []string{
+		`{"request":{}}`, `{"request":1,"earlier":[]}`, `{"request":{},"request":{}}`, `{"input_ref":"x","request":[]}`, `{"request":}`, `{"request":{}} `,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		short, err := call.DecodeRequestBody(raw)
+		var long call.RequestBody
+		if longErr := json.Unmarshal(raw, &long); (err == nil) != (longErr == nil) {
+			t.Fatalf("short: %v, long: %v", err, longErr)
+		}
+		if err == nil && (!bytes.Equal(bytes.TrimSpace(short.Request), bytes.TrimSpace(long.Request)) || short.InputRef != long.InputRef || len(short.Earlier) != len(long.Earlier)) {
+			t.Errorf("short: %+v, long: %+v", short, long)
+		}
+	})
 }

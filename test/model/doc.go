@@ -32,9 +32,9 @@
 // Three requests (A twice and B, or with another input X), so two attempts; two executors; two or
 // three deliveries of a message; one or two tries to time out or cancel, one of them a cancel;
 // one or two crashes, lost answers and late writes; one new consumer or one expired log. The small
-// configurations of model_test.go have 3.6 million states and take 13 seconds on two cores with
-// nothing else to do; the huge ones (-args -large) some 60 million and 8 GB at most, and are meant
-// for make check-long. States are remembered by a 64-bit hash.
+// configurations of model_test.go have 3.8 million states and take about 13 seconds of one core;
+// the huge ones (-args -large, for make check-long) have 91 million, of which 24 million in one
+// configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
 // retention.go is a second, smaller model, without races but with real times: callers ask with
 // short and long timeouts, and events expire as call.Expiry says. It takes for granted that an open

@@ -153,7 +153,7 @@ func (k *keeper) decide(w shelf, s call.State, code string) {
 }
 
 // store appends e, which lives as long as the product says.
-func (k *keeper) store(w shelf, e call.Event, body any, verb string) {
+func (k *keeper) store(w shelf, e call.Event, b body, verb string) {
 	if int(w.seq) == maxEvents {
 		return
 	}
@@ -165,7 +165,7 @@ func (k *keeper) store(w shelf, e call.Event, body any, verb string) {
 		}
 		*d = decided{w.seq + 1, w.now}
 	}
-	id := k.rules.store(k.draft(e, body), w.seq+1)
+	id := k.rules.store(k.draft(e, b), w.seq+1)
 	w.events[w.seq] = kept{id, w.now + uint32(k.ttl(e)/time.Second)}
 	w.seq++
 	k.emit(w, fmt.Sprintf("%s\t=> log %d: %s attempt %d, until %v", verb, w.seq, e.Kind, e.Attempt, seconds(w.events[w.seq-1].until)), bad)

@@ -47,6 +47,9 @@ type event struct {
 	raw  string // the event as the header carries it
 }
 
+// body is a call.RequestBody or a call.OutcomeBody.
+type body interface{ Encode() ([]byte, error) }
+
 type position struct {
 	draft draftID
 	seq   uint8
@@ -87,10 +90,13 @@ func (t *table) view(s call.State) viewID {
 }
 
 // draft interns an event that was derived from the log at e.State.Seq.
-func (t *table) draft(e call.Event, body any) draftID {
+func (t *table) draft(e call.Event, b body) draftID {
 	ev := event{Event: e, raw: kv.EncodeEvent(e)}
-	if body != nil {
-		ev.body = encode(body)
+	if b != nil {
+		var err error
+		if ev.body, err = b.Encode(); err != nil {
+			panic(err)
+		}
 	}
 	key := fmt.Sprintf("%s%s@%d", ev.raw, ev.body, e.State.Seq)
 	return intern(t.draftOf, key, &t.drafts, ev)
