@@ -60,7 +60,8 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 		pickup: call.Pickup{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
-			Gone: func(instance string) bool { return e.Peers.Gone(ctx, instance) },
+			// A claim of our own without a job in hand is one whose run ended without a decision.
+			Gone: func(instance string) bool { return instance == e.Instance || e.Peers.Gone(ctx, instance) },
 		},
 	}
 	if j.earlier == nil {

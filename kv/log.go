@@ -82,6 +82,9 @@ func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 		return 0, errTooLarge
 	}
 	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == 10054 || api.ErrorCode == 10097) {
+		return 0, fmt.Errorf("%w: %s", errTooLarge, api.Description)
+	}
 	if errors.As(err, &api) && storeFull(api) {
 		return 0, fmt.Errorf("%w: %s", call.ErrFull, api.Description)
 	}
