@@ -281,6 +281,10 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		return
 	}
 	n := s.Last().N
+	if !mayJoin(s, n, joining) { // the log has moved while they were placed
+		l.again(joining)
+		return
+	}
 	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
 	d.pause("before-join", s)
@@ -302,6 +306,16 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		}
 	}
 	l.again(left)
+}
+
+// mayJoin says whether every one of them may be bound to the open attempt n of s.
+func mayJoin(s call.State, n int, joining []*asker) bool {
+	for _, a := range joining {
+		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
+			return false
+		}
+	}
+	return true
 }
 
 // joinEvent makes one event for all who are joining attempt n of s; left are those that found no

@@ -226,8 +226,7 @@ func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool)
 		end := i + valueLen(doc[i:])
 		if found {
 			payload = doc[i:end:end]
-			rest = append(append(append(make([]byte, 0, len(doc)-len(payload)+4), doc[:i]...), "null"...), doc[end:]...)
-			return rest, payload, isQuick(payload)
+			return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), payload, isQuick(payload)
 		}
 		if i = skipSpace(doc, end); i < len(doc) && doc[i] == ',' {
 			i = skipSpace(doc, i+1)
@@ -241,6 +240,5 @@ func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool)
 func splice(rest []byte, name string, payload jsontext.Value) []byte {
 	place := []byte(`,"` + name + `":null`)
 	i := bytes.Index(rest, place) + len(place) - len("null")
-	whole := make([]byte, 0, len(rest)+len(payload))
-	return append(append(append(whole, rest[:i]...), payload...), rest[i+len("null"):]...)
+	return bytes.Join([][]byte{rest[:i], payload, rest[i+len(null):]}, nil)
 }

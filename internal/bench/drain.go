@@ -58,8 +58,10 @@ func drain(ctx context.Context, o Options, r *Report) (err error) {
 		Facts: []Fact{
 			{fmt.Sprintf("%d calls, time each", smallDrain), small.each(small.took), "µs"},
 			{fmt.Sprintf("%d calls, CPU each", smallDrain), small.each(small.cpu), "µs"},
+			{fmt.Sprintf("%d calls, writes each", smallDrain), float64(small.writes) / float64(small.calls), ""},
 			{fmt.Sprintf("%d calls, time each", large.calls), large.each(large.took), "µs"},
 			{fmt.Sprintf("%d calls, CPU each", large.calls), large.each(large.cpu), "µs"},
+			{fmt.Sprintf("%d calls, writes each", large.calls), float64(large.writes) / float64(large.calls), ""},
 			{"admission, CPU each", large.each(large.admission), "µs"},
 			{"executor after a tenth", large.early, "MB"}, {"executor at the end", large.last, "MB"},
 			{"dispatcher at the end", large.dispatcher, "MB"},
@@ -76,6 +78,7 @@ func drain(ctx context.Context, o Options, r *Report) (err error) {
 // drained is what draining some calls took. CPU is that of server, dispatcher and executor.
 type drained struct {
 	calls          int
+	writes         uint64 // after admission
 	took           time.Duration
 	cpu, admission time.Duration
 	early, last    float64 // executor memory, MB
@@ -83,7 +86,7 @@ type drained struct {
 }
 
 func (d *drained) add(e drained) {
-	d.calls, d.took, d.cpu = d.calls+e.calls, d.took+e.took, d.cpu+e.cpu
+	d.calls, d.took, d.cpu, d.writes = d.calls+e.calls, d.took+e.took, d.cpu+e.cpu, d.writes+e.writes
 }
 
 func (d drained) each(t time.Duration) float64 {
@@ -159,16 +162,20 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	if out.admission, err = d.cpuOf(func() error { return d.admit(ctx, n) }, ctx); err != nil {
 		return out, err
 	}
-	last := before + 2*uint64(n)
 	out.cpu, err = d.cpuOf(func() error {
 		if err := d.pause(ctx, false); err != nil {
 			return err
 		}
-		return d.await(ctx, before+uint64(n), last, &out)
+		return d.await(ctx, n, &out)
 	}, ctx)
 	if err != nil {
 		return out, err
 	}
+	last, err := lastSeq(ctx, d.js, subjects.CallsStream)
+	if err != nil {
+		return out, err
+	}
+	out.writes = last - before - uint64(n)
 	if out.took, err = d.span(ctx, before+uint64(n)+1, last); err != nil {
 		return out, err
 	}
@@ -256,15 +263,20 @@ func (d *draining) leave(ctx context.Context) error {
 	return fmt.Errorf("a call was not accepted: %w", err)
 }
 
-// await waits until the log has reached its last event, and looks at the executor's memory when
-// a tenth is done and at the end.
-func (d *draining) await(ctx context.Context, from, last uint64, out *drained) error {
+// await waits until all work is acknowledged, and looks at the executor's memory when a tenth is
+// done and at the end.
+func (d *draining) await(ctx context.Context, n int, out *drained) error {
+	work, err := d.js.Consumer(ctx, subjects.CallsStream, subjects.Worker(tool.DefaultPool, string(envelope.PriorityNormal)))
+	if err != nil {
+		return fmt.Errorf("work: %w", err)
+	}
 	for {
-		seq, err := lastSeq(ctx, d.js, subjects.CallsStream)
+		info, err := work.Info(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("work: %w", err)
 		}
-		if out.early == 0 && seq >= from+(last-from)/10 || seq >= last {
+		left := int(info.NumPending) + info.NumAckPending
+		if out.early == 0 && left <= n-n/10 || left == 0 {
 			if out.last, err = residentMB(d.executor.pid); err != nil {
 				return err
 			}
@@ -272,7 +284,7 @@ func (d *draining) await(ctx context.Context, from, last uint64, out *drained) e
 				out.early = out.last
 			}
 		}
-		if seq >= last {
+		if left == 0 {
 			return nil
 		}
 		if !until(ctx, time.Now().Add(10*time.Millisecond)) {

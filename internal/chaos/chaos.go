@@ -143,15 +143,14 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 
 // judge reads what is kept and holds it against what was seen.
 func judge(ctx context.Context, o Options, c *cluster, d *driver, h *havoc) (Report, error) {
-	log, records, err := gather(ctx, "nats://"+c.server)
-	if err != nil {
+	history := check.History{Asks: d.asks, Cancels: d.cancels}
+	if err := gather(ctx, "nats://"+c.server, &history); err != nil {
 		return Report{}, err
 	}
-	effects, err := ledger.Read(c.ledger())
-	if err != nil {
+	var err error
+	if history.Effects, err = ledger.Read(c.ledger()); err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: d.asks, Cancels: d.cancels, Log: log, Audit: records, Effects: effects}
 	violations := check.Check(history)
 	for _, crash := range c.crashed() {
 		violations = append(violations, check.Violation{Rule: "process", Says: crash})

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -355,10 +356,13 @@ func (n *node) wait(p *process, atMost time.Duration) bool {
 }
 
 // unexpected notes an end that no fault explains. A process that cannot reach the server when it
-// starts says so and ends; whoever runs it starts it again.
+// starts says so and ends, and a poison call kills its executor; whoever runs them starts them
+// again.
 func (n *node) unexpected(p *process) {
-	if n.name == server || p.cmd.ProcessState.ExitCode() != 1 {
-		n.crash(p.cmd.ProcessState.String())
+	state := p.cmd.ProcessState
+	poisoned := slices.Contains(executors, n.name) && killed(state)
+	if n.name == server || state.ExitCode() != 1 && !poisoned {
+		n.crash(state.String())
 	}
 }
 

@@ -26,17 +26,17 @@ const settled = 45 * time.Second
 // doubled record. It is longer than any retry of those who might write it.
 const late = 3 * time.Second
 
-// gather reads the call log and AUDIT from the server itself, without a proxy, once every
+// gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once every
 // attempt has an outcome and its records.
-func gather(ctx context.Context, url string) ([]call.Entry, []check.Record, error) {
+func gather(ctx context.Context, url string, h *check.History) error {
 	nc, err := bus.Dial(url, "chaos-checker")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	wait, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
@@ -45,18 +45,24 @@ func gather(ctx context.Context, url string) ([]call.Entry, []check.Record, erro
 		_, err = readAudit(wait, js, log)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if !pause(ctx, late) {
-		return nil, nil, ctx.Err()
+		return ctx.Err()
 	}
 	again, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	if log, err = readLog(again, js); err != nil {
-		return nil, nil, err
+	if h.Log, err = readLog(again, js); err != nil {
+		return err
 	}
-	records, err := readAudit(again, js, log)
-	return log, records, err
+	if h.Audit, err = readAudit(again, js, h.Log); err != nil {
+		return err
+	}
+	letters, err := bus.DeadLetters(again, js)
+	for _, l := range letters {
+		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
+	}
+	return err
 }
 
 // readLog reads events until none is left to come: all that is stored, and an outcome for every

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,6 +21,7 @@ type play struct {
 	spec  ledger.Spec
 	key   string
 	scope envelope.KeyScope
+	prio  envelope.Priority
 	input ledger.Input
 	asks  []ask
 	// What follows when all asks are answered.
@@ -37,6 +39,7 @@ type ask struct {
 	timeout time.Duration
 	stream  bool
 	raw     int // publish the request by hand, so many times
+	msgpack bool
 }
 
 // again asks anew with the call id of an earlier ask.
@@ -92,7 +95,14 @@ var scenes = []struct {
 	weight int
 	draw   func(d *drawer, p *play)
 }{
-	{"single", 22, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"single", 21, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"poison", 1, func(d *drawer, p *play) {
+		p.asks = d.asks(1, p)
+		p.asks[0].timeout = 40 * time.Second
+		if p.spec.Class.Repeatable() { // the others are never run again
+			p.input.Fail, p.input.Times = ledger.Poison, 9
+		}
+	}},
 	{"twins", 18, func(d *drawer, p *play) { p.asks = d.asks(2+d.IntN(4), p) }},
 	{"doubled", 8, func(d *drawer, p *play) {
 		p.asks = d.asks(2+d.IntN(2), p)
@@ -127,7 +137,7 @@ var scenes = []struct {
 	{"raw", 10, func(d *drawer, p *play) {
 		p.asks = d.asks(1+d.IntN(2), p)
 		for i := range p.asks {
-			p.asks[i].raw, p.asks[i].stream = 1+d.IntN(3), false
+			p.asks[i].raw, p.asks[i].stream, p.asks[i].msgpack = 1+d.IntN(3), false, d.IntN(2) == 0
 		}
 	}},
 }
@@ -148,7 +158,11 @@ func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	if d.IntN(10) == 0 {
 		p.scope = envelope.ScopeGlobal
 	}
+	p.prio = []envelope.Priority{"", envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh}[d.IntN(4)]
 	d.scene(&p)
+	if p.asks[0].raw == 0 && d.IntN(30) == 0 { // by claim-check, there and back
+		p.input.Pad, p.input.Out = strings.Repeat("x", envelope.MaxInline), envelope.MaxInline+d.IntN(envelope.MaxInline)
+	}
 	for range d.IntN(3) {
 		p.again = append(p.again, again{after: d.within(0, 4*time.Second), of: d.IntN(len(p.asks)), caller: p.asks[0].caller})
 	}
@@ -193,7 +207,7 @@ func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	return &envelope.Request{
 		ToolID: p.spec.ID, ToolVersion: "*", Fn: ledger.Fn, Input: input,
 		Context:     envelope.Context{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
-		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope},
+		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope, Priority: p.prio},
 	}
 }
 

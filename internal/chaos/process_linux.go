@@ -18,3 +18,9 @@ const (
 )
 
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// killed says whether the process ended by SIGKILL.
+func killed(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}

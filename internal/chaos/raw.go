@@ -21,7 +21,11 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 	req.Context.TraceID = a.callID
 	req.Constraints.TimeoutMS = a.timeout.Milliseconds()
 	req.Constraints.DeadlineUnixMS = seen.Due.UnixMilli()
-	data, err := envelope.EncodeRequest(envelope.ContentJSON, req)
+	contentType := envelope.ContentJSON
+	if a.msgpack {
+		contentType = envelope.ContentMsgpack
+	}
+	data, err := envelope.EncodeRequest(contentType, req)
 	if err != nil {
 		seen.Unsent = err.Error()
 		return
@@ -32,7 +36,7 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 	send := func() {
 		for i := range a.raw {
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
-			msg.Header.Set(subjects.HeaderContentType, envelope.ContentJSON)
+			msg.Header.Set(subjects.HeaderContentType, contentType)
 			msg.Reply, msg.Data = inbox, data
 			// Beside this, since a connection that is made anew lets nobody send meanwhile. What
 			// is lost is sent again.

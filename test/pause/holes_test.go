@@ -331,10 +331,8 @@ func TestH3OneKnowsOnesOwnWrite(t *testing.T) {
 			t.Errorf("decided %+v", decision)
 		case rule && len(w.late) > 0:
 			t.Errorf("the winner noted a late result: %v", w.late)
-		case !rule && decision != nil:
-			t.Errorf("an executor that does not know its claim again decided %+v", decision)
-		case !rule:
-			w.convict("P5 kept")
+		case !rule && (decision == nil || decision.Code != envelope.CodeToolUnknownState):
+			t.Errorf("an executor that does not know its claim again ran, and decided %+v", decision)
 		}
 	})
 }

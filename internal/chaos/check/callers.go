@@ -67,6 +67,7 @@ func differ(stored, told *envelope.Response, s call.State) string {
 	compare("error", code(stored), code(told))
 	compare("effect", effect(stored), effect(told))
 	compare("output", canonical(stored.Output), canonical(told.Output))
+	compare("output_ref", reference(stored), reference(told))
 	compare("fence", stored.Provenance.Fence, told.Provenance.Fence)
 	if d := attempt.Decision; d != nil {
 		compare("audit_event_id", fmt.Sprintf("calls.%d", d.Seq), told.Provenance.AuditEventID)
@@ -88,6 +89,13 @@ func effect(r *envelope.Response) envelope.Effect {
 		return envelope.EffectApplied
 	}
 	return r.Error.Details.Effect
+}
+
+func reference(r *envelope.Response) string {
+	if ref := r.Provenance.OutputRef; ref != nil {
+		return ref.SHA256
+	}
+	return ""
 }
 
 func canonical(v jsontext.Value) string {
@@ -151,7 +159,7 @@ func inputs(x *index) (found []Violation) {
 				found = append(found, a.broken("it was refused for another input, and its input is the same"))
 			case !reused && r.Provenance.Attempt > 0 && l.last.Fingerprint != a.Fingerprint:
 				found = append(found, a.broken("it has another input than its key, and was answered with %s", r.Status))
-			case r.Status == envelope.Success && !a.made(r):
+			case r.Status == envelope.Success && r.Provenance.OutputRef == nil && !a.made(r):
 				found = append(found, a.broken("its input is %d, and the output %s is of another", a.N, r.Output))
 			}
 		}

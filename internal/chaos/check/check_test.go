@@ -254,6 +254,7 @@ func TestBrokenPromises(t *testing.T) {
 		{"accepted and lost", "P5 kept", paid, func(h *History) { h.Log, h.Audit = nil, nil }},
 		{"accepted for another attempt", "P5 kept", paid, func(h *History) { h.Asks[1].Accepted[0].Attempt = 2 }},
 		{"no outcome", "P5 kept", put, func(h *History) { h.Log = h.Log[:2] }},
+		{"given up unburied", "P5 dead", put, func(h *History) { h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost }},
 		{"effect said to be none", "P7 honest", paid, func(h *History) { h.Effects[1].Attempt = 1 }},
 		{"effect said to be applied", "P7 honest", paid, func(h *History) { h.Effects = h.Effects[:1] }},
 		{"output of a run without effect", "P7 honest", paid, func(h *History) { h.Effects[1].PID = 8 }},

@@ -18,6 +18,13 @@ type History struct {
 	Log     []call.Entry // every event of the call log, by sequence
 	Audit   []Record     // every record of AUDIT, by sequence
 	Effects []ledger.Line
+	Dead    []Grave // all of DEAD
+}
+
+// Grave says of which attempt a dead letter is.
+type Grave struct {
+	Ref     string
+	Attempt int
 }
 
 // Ask is one request of one caller, and all it got for it.

@@ -120,6 +120,9 @@ func (x *index) honest(l *log, a call.Attempt) string {
 	if err != nil {
 		return err.Error()
 	}
+	if stored.Provenance.OutputRef != nil {
+		return "" // who read it has compared it with its digest
+	}
 	var out ledger.Output
 	if err := json.Unmarshal(stored.Output, &out); err != nil {
 		return fmt.Sprintf("the output %s is none of a tool's", stored.Output)
@@ -130,6 +133,18 @@ func (x *index) honest(l *log, a call.Attempt) string {
 		}
 	}
 	return fmt.Sprintf("the output is that of run %s, which had no effect", out.Run)
+}
+
+// graves: a call that is given up is kept among the dead letters before that is said.
+func graves(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, a := range l.last.Attempts {
+			if a.Decision != nil && a.Decision.Code == envelope.CodeLost && !slices.Contains(x.Dead, Grave{l.ref, a.N}) {
+				found = append(found, l.broken("attempt %d was given up, and there is no dead letter", a.N))
+			}
+		}
+	}
+	return found
 }
 
 // shapes: the state machine of protocol §2, event by event.

@@ -25,6 +25,7 @@ func rules() []rule {
 		{"P4 recorded", "nothing runs before its request, or its claim, is in the log", recorded},
 		{"P4 denied", "nothing is refused unrecorded", denials},
 		{"P5 kept", "what was accepted is in the log, and ends", kept},
+		{"P5 dead", "what is given up is among the dead letters", graves},
 		{"P7 honest", "the effect that is told is the one that was", honesty},
 		{"log", "the log of a call follows the protocol", shapes},
 		{"audit", "AUDIT folded is the log folded", audits},

@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		ops      []Op
 	}{
 		{"success", head + `"execute","input":{"n":3}}`, `"output":{"n":3,"run":"7/`, []Op{Start, Commit}},
-		{"chunks", head + `"execute","input":{"n":3,"chunks":2}}`, `{"type":"chunk","data":{"i":1,"run":"7/`, []Op{Start, Commit}},
+		{"chunks", head + `"execute","input":{"n":3,"chunks":2}}`, `{"data":{"i":1,"run":"7/`, []Op{Start, Commit}},
 		{"flaky", head + `"execute","input":{"n":3,"fail":"flaky","times":1}}`, `"code":"flaky"`, []Op{Start}},
 		{"mended", head + `"execute","input":{"n":3,"fail":"flaky","times":0}}`, `"output":{`, []Op{Start, Commit}},
 		{"late", head + `"execute","input":{"n":3,"fail":"late","times":1}}`, `"effect":"applied"`, []Op{Start, Commit}},

@@ -33,8 +33,8 @@ func Specs() []Spec {
 	}
 }
 
-// Timeout is the longest that any call of them may take, in milliseconds.
-const TimeoutMS = 20_000
+// TimeoutMS is the longest that any call of them may take.
+const TimeoutMS = 60_000
 
 const manifest = `tool_id: %s
 semver: 1.0.0
@@ -56,11 +56,11 @@ errors:
 
 const requestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,
 "required":["n"],"properties":{"n":{"type":"integer"},"work_ms":{"type":"integer"},"tail_ms":{"type":"integer"},
-"chunks":{"type":"integer"},"fail":{"type":"string"},"times":{"type":"integer"}}}
+"chunks":{"type":"integer"},"fail":{"type":"string"},"times":{"type":"integer"},"pad":{"type":"string"},"out":{"type":"integer"}}}
 `
 
 const responseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,
-"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"}}}
+"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"},"pad":{"type":"string"}}}
 `
 
 // WriteTools writes the tools' folders into dir; command is what runs them.

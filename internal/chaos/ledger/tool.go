@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +18,9 @@ type Input struct {
 	Chunks int   `json:"chunks,omitzero"` // emitted while it works
 	Fail   Fault `json:"fail,omitzero"`
 	Times  int   `json:"times,omitzero"` // how many attempts fail
+	// Pad makes the input large; Out is how many bytes make the output so.
+	Pad string `json:"pad,omitzero"`
+	Out int    `json:"out,omitzero"`
 }
 
 // Fault is how a run fails.
@@ -30,6 +34,7 @@ const (
 	Crash   Fault = "crash"   // is killed after its effect
 	Garbage Fault = "garbage" // says something that is no line of the protocol, after its effect
 	Silent  Fault = "silent"  // ends without a word before its effect
+	Poison  Fault = "poison"  // kills its executor
 	Moody   Fault = "moody"   // as Flaky, but only the first run of a key, whatever its attempt
 )
 
@@ -37,6 +42,7 @@ const (
 type Output struct {
 	N   int64  `json:"n"`
 	Run string `json:"run"`
+	Pad string `json:"pad,omitzero"`
 }
 
 // request is the part of the tool protocol that these tools read.
@@ -116,6 +122,8 @@ func (t *run) execute() error {
 		return t.failure(string(fault), "none")
 	case Silent:
 		return nil
+	case Poison:
+		return t.poison()
 	}
 	if err := t.note(Commit); err != nil {
 		return err
@@ -171,8 +179,30 @@ func (t *run) crash() error {
 	return self.Kill()
 }
 
+// poison kills the executor, which is the parent of this tool's supervisor. Nothing of the run is
+// left then, so it waits for its own end.
+func (t *run) poison() error {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", os.Getppid()))
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nPPid:")
+	var pid int
+	if _, err := fmt.Sscan(rest, &pid); err != nil {
+		return err
+	}
+	executor, err := os.FindProcess(pid)
+	if err == nil {
+		err = executor.Kill()
+	}
+	wait(time.Minute)
+	return err
+}
+
 func (t *run) output(fence uint64, pid int) error {
-	return t.say(map[string]any{"type": "output", "output": Output{N: t.Input.N, Run: name(fence, pid)}})
+	return t.say(map[string]any{"type": "output", "output": Output{
+		N: t.Input.N, Run: name(fence, pid), Pad: strings.Repeat("x", t.Input.Out),
+	}})
 }
 
 func (t *run) failure(code, effect string) error {
@@ -180,7 +210,7 @@ func (t *run) failure(code, effect string) error {
 }
 
 func (t *run) say(line any) error {
-	raw, err := json.Marshal(line)
+	raw, err := json.Marshal(line, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
