@@ -43,7 +43,9 @@ type Projector struct {
 // leads and the others follow.
 const (
 	batchSize   = 1000                   // the most that a server takes at once
-	batchLinger = 100 * time.Millisecond // a batch costs a directory and files of its own
+	batchLinger = 500 * time.Millisecond // a batch costs a directory and files of its own
+	stageEvery  = 10 * time.Millisecond
+	commitTime  = 5 * time.Second
 	standBy     = time.Second
 	maxPending  = 200_000 // then the follower waits; memory stays flat
 )
@@ -117,7 +119,7 @@ func (p *Projector) Observe(ctx context.Context, o Observed) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(batchLinger):
+		case <-time.After(stageEvery):
 		}
 	}
 }
@@ -151,105 +153,149 @@ func (p *Projector) Lag(now time.Time) time.Duration {
 
 // Run projects until ctx ends.
 func (p *Projector) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.more:
+	for size := batchSize; p.awaitPending(ctx); {
+		err := p.project(ctx, size)
+		if err == nil {
+			size = min(2*size, batchSize)
+			continue
 		}
-		delay, size := batchLinger, batchSize
-		for ctx.Err() == nil {
-			if !sleep(ctx, delay) {
+		size = max(1, size/2) // a smaller batch may pass where a large one does not
+		for err != nil {
+			if !sleep(ctx, standBy) {
 				return
 			}
-			n, err := p.flush(ctx, size)
-			switch {
-			case err != nil: // a smaller batch may pass where a large one does not
-				delay, size = standBy, max(1, size/2)
-				if _, err := p.resume(ctx); err != nil {
-					continue
-				}
-			case n < size:
-				delay, size = batchLinger, min(2*size, batchSize)
-			default:
-				delay, size = 0, min(2*size, batchSize)
-			}
-			if n == 0 && err == nil {
-				break
-			}
+			_, err = p.resume(ctx)
 		}
 	}
 }
 
-// flush appends the next batch, of at most size records; an error means that nothing or everything of it was stored, and
-// resume tells which.
-func (p *Projector) flush(ctx context.Context, size int) (int, error) {
+// awaitPending waits until there is something to project; it reports false when ctx ended first.
+func (p *Projector) awaitPending(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		if len(p.after(0, 1)) > 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-p.more:
+		}
+	}
+	return false
+}
+
+// after returns the pending records from the n-th on, up to the size-th.
+func (p *Projector) after(n, size int) []audit.Record {
 	p.mu.Lock()
-	records := p.pending[:min(len(p.pending), size)]
-	last := p.last
-	p.mu.Unlock()
-	if len(records) == 0 {
-		return 0, nil
-	}
-	msgs, err := p.messages(records, last)
+	defer p.mu.Unlock()
+	return p.pending[min(n, len(p.pending)):min(size, len(p.pending))]
+}
+
+// project appends the next batch: as many records as come while it lingers, but at most size.
+// They are sent as they come, so that a batch is no burst that calls have to wait for, and stored
+// together with the last one. An error means that nothing or everything of the batch was stored,
+// and resume tells which.
+func (p *Projector) project(ctx context.Context, size int) error {
+	batch, err := jetstreamext.NewBatchPublisher(p.js)
 	if err != nil {
-		return 0, err
+		return fmt.Errorf("audit batch: %w", err)
 	}
-	seq, err := p.publish(ctx, msgs)
+	end := time.Now().Add(batchLinger)
+	for staged := 0; ; {
+		records := p.after(staged, size)
+		if len(records)+staged == size || !time.Now().Before(end) {
+			return p.commit(ctx, batch, records, staged)
+		}
+		if n := len(records) - 1; n > 0 { // the last of all is what commits
+			if err := p.stage(batch, records[:n], staged); err != nil {
+				return err
+			}
+			staged += n
+		}
+		if !sleep(ctx, stageEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+// stage sends records, which follow on so many of the batch, to be stored with its last one.
+func (p *Projector) stage(batch jetstreamext.BatchPublisher, records []audit.Record, staged int) error {
+	for i, r := range records {
+		msg, err := p.message(r, staged+i == 0)
+		if err == nil {
+			err = batch.AddMsg(msg)
+		}
+		if err != nil {
+			return fmt.Errorf("audit batch: %w", err)
+		}
+	}
+	return nil
+}
+
+// commit sends the last records of the batch and waits until all of it is stored.
+func (p *Projector) commit(ctx context.Context, batch jetstreamext.BatchPublisher, records []audit.Record, staged int) error {
+	last := len(records) - 1
+	if err := p.stage(batch, records[:last], staged); err != nil {
+		return err
+	}
+	msg, err := p.message(records[last], staged+last == 0)
 	if err != nil {
-		return 0, fmt.Errorf("audit batch: %w", err)
+		return err
+	}
+	if oldest := p.open(); oldest > 0 {
+		msg.Header.Set(headerOpen, strconv.FormatUint(oldest, 10))
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTime)
+	defer cancel()
+	seq, err := p.store(ctx, batch, msg)
+	if err != nil {
+		return fmt.Errorf("audit batch: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.done = seq, records[len(records)-1].LogSeq
-	p.forget(len(records))
-	return len(records), nil
+	p.last, p.done = seq, records[last].LogSeq
+	p.forget(staged + len(records))
+	return nil
 }
 
-func (p *Projector) publish(ctx context.Context, msgs []*nats.Msg) (uint64, error) {
-	if len(msgs) == 1 {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		ack, err := p.js.PublishMsg(ctx, msgs[0], jetstream.WithRetryAttempts(0))
+// store sends the last message of a batch. One that is alone needs no batch, which costs the
+// server a directory and files of its own.
+func (p *Projector) store(ctx context.Context, batch jetstreamext.BatchPublisher, msg *nats.Msg) (uint64, error) {
+	if batch.Size() > 0 {
+		ack, err := batch.CommitMsg(ctx, msg)
 		if err != nil {
 			return 0, err
 		}
-		if ack.Duplicate {
-			return 0, errors.New("record is there already")
-		}
 		return ack.Sequence, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	ack, err := jetstreamext.PublishMsgBatch(ctx, p.js, msgs)
-	if err != nil {
+	ack, err := p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	switch {
+	case err != nil:
 		return 0, err
+	case ack.Duplicate:
+		return 0, errors.New("record is there already")
 	}
 	return ack.Sequence, nil
 }
 
-func (p *Projector) messages(records []audit.Record, last uint64) ([]*nats.Msg, error) {
-	msgs := make([]*nats.Msg, len(records))
-	for i, r := range records {
-		data, err := json.Marshal(r)
-		if err != nil {
-			return nil, fmt.Errorf("audit record: %w", err)
-		}
-		msgs[i] = &nats.Msg{
-			Subject: subjects.Audit(subjects.AuditFromLog, r.Tenant, string(r.Event), r.ToolName),
-			Data:    data,
-			Header: nats.Header{
-				jetstream.MsgIDHeader: {r.ID()},
-				headerLogSeq:          {strconv.FormatUint(r.LogSeq, 10)},
-			},
-		}
+// message makes the message of a record; the first of a batch says what it follows on.
+func (p *Projector) message(r audit.Record, first bool) (*nats.Msg, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("audit record: %w", err)
 	}
-	msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
-	msgs[0].Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, subjects.AuditLog)
-	if oldest := p.open(); oldest > 0 {
-		msgs[len(msgs)-1].Header.Set(headerOpen, strconv.FormatUint(oldest, 10))
+	header := nats.Header{
+		jetstream.MsgIDHeader: {r.ID()},
+		headerLogSeq:          {strconv.FormatUint(r.LogSeq, 10)},
 	}
-	return msgs, nil
+	if first {
+		p.mu.Lock()
+		last := p.last
+		p.mu.Unlock()
+		header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+		header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, subjects.AuditLog)
+	}
+	subject := subjects.Audit(subjects.AuditFromLog, r.Tenant, string(r.Event), r.ToolName)
+	return &nats.Msg{Subject: subject, Data: data, Header: header}, nil
 }
 
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
