@@ -2,10 +2,13 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -22,21 +25,41 @@ type Observed struct {
 	Time    time.Time
 }
 
-// Follower reads the admissions and decisions of the call log in order, every one of them, from
-// a position on. It resumes by itself after any interruption.
+// ErrLostTail means that the call log does not hold any more what was read from it: the server
+// has lost what it had not synced. Positions are used again then, so whoever follows has to start anew.
+var ErrLostTail = errors.New("the call log has lost its end: the server had not synced it")
+
+// Follower reads the call log in order, every event of it, from a position on: of an attempt whose
+// admission has expired, only a claim or a join may be left. It resumes by itself after any
+// interruption.
 type Follower struct {
 	js     jetstream.JetStream
 	behind atomic.Int64 // unix nanoseconds of the event it stands at; 0 when it is up to date
+
+	mu       sync.Mutex
+	last     place  // the newest event seen
+	consumer string // that brought it
+	doubts   chan place
+}
+
+// place is an event in the log. Its position alone does not name it: a log that has lost its end
+// uses positions again.
+type place struct {
+	seq uint64
+	at  time.Time
 }
 
 // NewFollower returns a follower of the call log.
-func NewFollower(js jetstream.JetStream) *Follower { return &Follower{js: js} }
+func NewFollower(js jetstream.JetStream) *Follower {
+	return &Follower{js: js, doubts: make(chan place, 1)}
+}
 
-// Run calls observe for every event from sequence from (1 for all) until ctx ends. observe must
-// not block for long: everything else waits for it.
+// Run calls observe for every event from sequence from (1 for all) until ctx ends, which is no
+// error, or the log is found to have lost its end ([ErrLostTail]). observe must not block for
+// long: everything else waits for it.
 func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed)) error {
 	cons, err := f.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: subjects.Followed(),
+		FilterSubjects: []string{subjects.CallsAll},
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    max(from, 1),
 		HeadersOnly:    true,
@@ -48,10 +71,73 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed))
 	if err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
 	}
-	<-ctx.Done()
-	running.Stop()
-	<-running.Closed()
+	defer func() { running.Stop(); <-running.Closed() }()
+	return f.watch(ctx)
+}
+
+// watch looks, after every interruption, whether the log still holds what was read from it.
+func (f *Follower) watch(ctx context.Context) error {
+	status := f.js.Conn().StatusChanged(nats.CONNECTED)
+	defer f.js.Conn().RemoveStatusListener(status)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-status:
+			f.mu.Lock()
+			f.question(f.last)
+			f.mu.Unlock()
+		case p := <-f.doubts:
+			if err := f.check(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// question lets p be checked, unless an older place is waiting to be. Callers hold f.mu.
+func (f *Follower) question(p place) {
+	if p.seq == 0 {
+		return
+	}
+	select {
+	case f.doubts <- p:
+	default:
+	}
+}
+
+// check says whether the log has lost the event at p. That it has expired is no loss.
+func (f *Follower) check(ctx context.Context, p place) error {
+	for ctx.Err() == nil {
+		lost, err := f.lost(ctx, p)
+		if err == nil {
+			return lost
+		}
+		if !sleep(ctx, time.Second) {
+			break
+		}
+	}
 	return nil
+}
+
+func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
+	stream, err := f.js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return nil, err
+	}
+	if end := stream.CachedInfo().State.LastSeq; end < p.seq {
+		return fmt.Errorf("%w: it ends at %d, and had been read up to %d", ErrLostTail, end, p.seq), nil
+	}
+	msg, err := stream.GetMsg(ctx, p.seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !msg.Time.Equal(p.at):
+		return fmt.Errorf("%w: there is another event at %d", ErrLostTail, p.seq), nil
+	}
+	return nil, nil
 }
 
 func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
@@ -59,6 +145,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 	if err != nil {
 		return
 	}
+	f.passed(meta)
 	if e, err := kv.DecodeEvent(msg.Headers()); err == nil {
 		observe(Observed{
 			Kind: e.Kind, Attempt: e.Attempt, State: call.Fold(e, meta.Sequence.Stream),
@@ -70,6 +157,18 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		return
 	}
 	f.behind.Store(meta.Timestamp.UnixNano())
+}
+
+// passed notes the place of an event. Where another consumer brings it than the one before, there
+// was an interruption.
+func (f *Follower) passed(meta *jetstream.MsgMetadata) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if meta.Consumer != f.consumer {
+		f.question(f.last)
+		f.consumer = meta.Consumer
+	}
+	f.last = place{meta.Sequence.Stream, meta.Timestamp}
 }
 
 // Behind returns how old the newest event is that this follower has seen, when there are newer

@@ -37,6 +37,7 @@ type Projector struct {
 	more    chan struct{}
 	last    uint64 // sequence in AUDIT of the last projected record
 	done    uint64 // its position in the call log
+	doneAt  time.Time
 }
 
 // The rhythm of projection. A projector that lost a batch stands by for a while, so that one
@@ -57,11 +58,62 @@ func NewProjector(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, op
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := p.match(ctx); err != nil {
+		return nil, 0, err
+	}
 	from = p.done + 1
 	if oldest > 0 {
 		from = min(from, oldest)
 	}
 	return p, from, nil
+}
+
+// match holds the last projected record against the call log. A log that has lost its end (see
+// [ErrLostTail]) uses positions again: then everything younger than that record is still to come.
+func (p *Projector) match(ctx context.Context) error {
+	if p.done == 0 {
+		return nil
+	}
+	stream, err := p.js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	end := stream.CachedInfo().State.LastSeq
+	msg, err := stream.GetMsg(ctx, p.done)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) && p.done <= end: // expired
+		return nil
+	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+		return fmt.Errorf("audit: %w", err)
+	case err == nil && msg.Time.Equal(p.doneAt):
+		return nil
+	}
+	p.done, err = p.younger(ctx, end)
+	return err
+}
+
+// younger returns the position before the first event that is younger than the last projected one;
+// end when there is none.
+func (p *Projector) younger(ctx context.Context, end uint64) (uint64, error) {
+	after := p.doneAt.Add(1)
+	cons, err := p.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	if cons.CachedInfo().NumPending == 0 {
+		return end, nil
+	}
+	msg, err := cons.Next(jetstream.FetchContext(ctx))
+	if err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0, fmt.Errorf("audit: %w", err)
+	}
+	return meta.Sequence.Stream - 1, nil
 }
 
 // resume reads the last projected record.
@@ -84,10 +136,14 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("audit record %d has no log position", msg.Sequence)
 	}
+	var last audit.Record
+	if err := json.Unmarshal(msg.Data, &last); err != nil {
+		return 0, fmt.Errorf("audit record %d: %w", msg.Sequence, err)
+	}
 	oldest, _ = strconv.ParseUint(msg.Header.Get(headerOpen), 10, 64) // absent in all but the last of a batch
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.done = msg.Sequence, done
+	p.last, p.done, p.doneAt = msg.Sequence, done, last.Timestamp
 	drop := 0
 	for drop < len(p.pending) && p.pending[drop].LogSeq <= done {
 		drop++

@@ -134,10 +134,3 @@ func pick(safe bool, retryable, terminal envelope.Code) envelope.Code {
 	}
 	return terminal
 }
-
-// MayCancel says what a cancel by callID means for the log s: the owner of the open attempt
-// decides it; a joiner's cancel only detaches the joiner. ok is false when callID is unknown.
-func MayCancel(s State, callID string) (attempt int, owner, ok bool) {
-	a, ok := s.AttemptOf(callID)
-	return a.N, ok && a.Owner.CallID == callID, ok
-}

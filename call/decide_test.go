@@ -172,21 +172,3 @@ func TestDecisionEvent(t *testing.T) {
 		t.Error("a state was changed in place")
 	}
 }
-
-func TestMayCancel(t *testing.T) {
-	t.Parallel()
-	j := newJournal(t)
-	j.admit(call.Pure, "A")
-	j.fail()
-	j.admit(call.Pure, "B")
-	j.admit(call.Pure, "C")
-	for id, want := range map[string]struct {
-		attempt   int
-		owner, ok bool
-	}{"A": {1, true, true}, "B": {2, true, true}, "C": {2, false, true}, "D": {}} {
-		attempt, owner, ok := call.MayCancel(j.state, id)
-		if attempt != want.attempt || owner != want.owner || ok != want.ok {
-			t.Errorf("%s: attempt %d, owner %t, ok %t", id, attempt, owner, ok)
-		}
-	}
-}

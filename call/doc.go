@@ -10,12 +10,11 @@
 //
 // Every write is a compare-and-set on the last sequence of the log, and every event carries the
 // state after it, so the last event is the state: [Fold] needs nothing else. Whoever wants to
-// write asks one of four functions what to do, and all processes ask the same ones:
+// write asks one of three functions what to do, and all processes ask the same ones:
 //
 //   - [Admit]: a request arrived (dispatcher);
 //   - [Take]: a work message arrived (executor);
-//   - [Decide]: an attempt should end (executor, deadline timer, guardian, canceller);
-//   - [MayCancel]: a caller cancels.
+//   - [Decide]: an attempt should end (executor, deadline timer, guardian, canceller).
 //
 // Each answers with a step and, when something is to be written, the event. A writer that loses
 // the compare-and-set folds what it finds and asks again. test/model checks these functions

@@ -56,7 +56,6 @@ func interrogate(s call.State, e call.Event) {
 		call.Explain(s, n, start.Time())
 		_, _, _ = call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: []byte(`{"response":1}`)}.Outcome(n)
 	}
-	call.MayCancel(s, "A")
 	s.Wrote(e)
 	s.Final()
 	call.DefaultExpiry.TTL(e)

@@ -52,18 +52,19 @@ func start(t *testing.T, class tool.Determinism) *world {
 			Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8},
 		},
 	}
-	w.d = w.dispatcher("d1", true)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.d.Run(ctx) }()
-	w.stop = func() { cancel(); <-done }
-	t.Cleanup(w.stop)
-	w.log.Watch(func(e call.Entry) {
-		if e.Kind == call.Requested || e.Kind == call.Decided {
-			w.d.Observe(ctx, e.Kind, e.Attempt, e.State)
-		}
-	})
+	w.run("d1")
 	return w
+}
+
+// run makes w.d a running dispatcher that follows the log.
+func (w *world) run(instance string) {
+	d := w.dispatcher(instance, true)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = d.Run(ctx) }()
+	w.d, w.stop = d, func() { cancel(); <-done }
+	w.t.Cleanup(w.stop)
+	w.log.Watch(func(e call.Entry) { d.Observe(ctx, e.Kind, e.Attempt, e.State) })
 }
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {

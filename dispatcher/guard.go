@@ -65,13 +65,19 @@ func newGuard(now func() time.Time) *guard {
 
 func dueKey(id string, attempt int) string { return id + "." + strconv.Itoa(attempt) }
 
-// open watches an attempt; if it is watched already, the earlier time counts.
+// open watches an attempt; if it is watched already, the earlier time counts. A log that was lost
+// or has expired may have been opened again: then the later admission counts.
 func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := dueKey(id, a.N)
-	if have := g.byKey[k]; have != nil {
+	have := g.byKey[k]
+	if have != nil && have.admitted != a.Admitted {
+		g.remove(have)
+		have = nil
+	}
+	if have != nil {
 		if at.Before(have.at) && have.index >= 0 {
 			have.at = at
 			heap.Fix(&g.due, have.index)
@@ -88,16 +94,19 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	}
 }
 
-// close ends the watch over an attempt that is decided or gone.
-func (g *guard) close(id string, attempt int) {
+// close ends the watch over an attempt, admitted at a position of the log, that is decided or gone.
+func (g *guard) close(id string, attempt int, admitted uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.byKey[dueKey(id, attempt)]
-	if d == nil {
-		return
+	if d := g.byKey[dueKey(id, attempt)]; d != nil && d.admitted == admitted {
+		g.remove(d)
 	}
+}
+
+// remove forgets d. Callers hold g.mu.
+func (g *guard) remove(d *due) {
 	d.done = true
-	delete(g.byKey, dueKey(id, attempt))
+	delete(g.byKey, dueKey(d.id, d.attempt))
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
@@ -119,7 +128,8 @@ func (g *guard) saw(seq uint64) {
 func (g *guard) decided(id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.seen >= admitted && g.byKey[dueKey(id, attempt)] == nil
+	d := g.byKey[dueKey(id, attempt)]
+	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
 // size returns how many attempts are watched.
@@ -219,7 +229,8 @@ func (d *Dispatcher) expire(ctx context.Context, job *due) {
 	o, err := d.timeout(ctx, job)
 	switch {
 	case errors.Is(err, settle.ErrGone):
-		d.guard.close(job.id, job.attempt)
+		d.guard.close(job.id, job.attempt, job.admitted)
+		d.dismiss(job)
 		return
 	case err != nil:
 		if ctx.Err() == nil {
@@ -228,11 +239,28 @@ func (d *Dispatcher) expire(ctx context.Context, job *due) {
 		}
 		return
 	}
-	d.guard.close(job.id, job.attempt)
+	d.guard.close(job.id, job.attempt, job.admitted)
 	owner := o.Attempt.Owner
 	if owner.Reply != "" {
 		d.Replies.Outcome(Inbox{Reply: owner.Reply, ContentType: owner.ContentType}, o.For(owner.CallID, false))
 	}
+}
+
+// dismiss forgets who waits here for an attempt that the log does not hold any more: there is
+// nothing to tell, and their libraries say so.
+func (d *Dispatcher) dismiss(job *due) {
+	d.mu.Lock()
+	l := d.lines[job.tool+"."+job.id]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if a, ok := l.state.Attempt(job.attempt); ok && a.Admitted == job.admitted {
+		delete(l.waiting, job.attempt)
+	}
+	l.mu.Unlock()
+	d.retire(l)
 }
 
 func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, error) {

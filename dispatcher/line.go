@@ -140,6 +140,21 @@ func (l *line) learn(s call.State) call.State {
 	return l.state
 }
 
+// found keeps what the log was read to be. It may be less than what was known before: then the log
+// has lost its end, which a server that does not sync at once may after a power cut, or it has
+// expired. Who waits for what is gone asks again, and is admitted anew.
+func (l *line) found(known uint64, s call.State) call.State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case s.Seq > l.state.Seq:
+		l.state = s
+	case s.Seq < known && known == l.state.Seq:
+		l.state, l.waiting = s, nil
+	}
+	return l.state
+}
+
 // place does for one request what call.Admit says, and returns the log as it is after it. It
 // reports whether the request is still to be joined to the open attempt.
 func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
@@ -181,7 +196,7 @@ func (d *Dispatcher) lookAgain(ctx context.Context, l *line, s call.State) call.
 		d.Logger.Warn("call log not read", "call", l.id, "err", err) // s is what is known
 		return s
 	}
-	return l.learn(last.State)
+	return l.found(s.Seq, last.State)
 }
 
 func retryHint(c envelope.Code) time.Duration {
@@ -200,8 +215,8 @@ func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *ask
 	case err != nil: // not known to be bound or not: no answer; the caller asks again
 		d.Logger.Warn("refusal not told: the call log cannot be read", "call", l.id, "err", err)
 		return s, false
-	case last.State.Seq > s.Seq:
-		return l.learn(last.State), true
+	case last.State.Seq != s.Seq:
+		return l.found(s.Seq, last.State), true
 	}
 	d.refuse(ctx, a.in, a.req, refusal)
 	return s, false
@@ -218,7 +233,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	if err != nil || current.Seq != s.Seq {
-		return current, err == nil
+		return l.found(s.Seq, current), err == nil
 	}
 	if d.Hooks.Admit != nil {
 		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
@@ -234,7 +249,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	var moved *call.Moved
 	switch {
 	case errors.As(err, &moved):
-		return l.learn(moved.State), true
+		return l.found(s.Seq, moved.State), true
 	case errors.Is(err, call.ErrFull):
 		return d.turnDown(ctx, l, s, a, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
 	case err != nil: // not known to be admitted or not: no answer; the caller asks again
@@ -292,7 +307,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	var moved *call.Moved
 	switch {
 	case errors.As(err, &moved):
-		l.learn(moved.State)
+		l.found(s.Seq, moved.State)
 		l.again(joining)
 		return
 	case err != nil: // unsure: the callers ask again
@@ -350,6 +365,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	if ok && attempt.Open() {
 		l.wait(n, waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()})
 		l.mu.Unlock()
+		d.guard.open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
 		d.accept(a, s, attempt, joined)
 		return
 	}
@@ -392,11 +408,11 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 	d.guard.saw(s.Seq)
 	switch {
 	case !ok:
-	case kind == call.Requested:
-		d.guard.open(s.Tool, s.ID, a, d.backup(s.ID, a))
 	case kind == call.Decided:
-		d.guard.close(s.ID, a.N)
+		d.guard.close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
+	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
+		d.guard.open(s.Tool, s.ID, a, d.backup(s.ID, a))
 	}
 }
 

@@ -236,7 +236,7 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	e.pause("before-decide", j.state)
 	ctx, cancel := outlive(j.ctx)
 	defer cancel()
-	o, err := settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+	o, err := e.decide(ctx, j, end, d)
 	if err != nil {
 		return err
 	}
@@ -249,6 +249,23 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	}
 	e.reply(j, o)
 	return nil
+}
+
+// decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the
+// tool might not be able to give it once more.
+func (e *Executor) decide(ctx context.Context, j *job, end call.Ending, d settle.Draft) (settle.Outcome, error) {
+	for {
+		o, err := settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+		if !errors.Is(err, call.ErrFull) {
+			return o, err
+		}
+		e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
+		select {
+		case <-ctx.Done():
+			return o, err
+		case <-time.After(retryDelay):
+		}
+	}
 }
 
 // deliver hands out the outcome that is stored already.

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -539,5 +540,71 @@ func TestForgottenDelivery(t *testing.T) {
 		if w.manifest.Determinism != tool.SideEffectful && (len(w.runs) != 2 || w.runs[0].Fence >= w.runs[1].Fence) {
 			t.Errorf("runs %+v", w.runs)
 		}
+	})
+}
+
+// A result is kept until a full log takes it: the tool is not run for it again.
+func TestResultWhileFull(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit("A", time.Minute)
+		w.log.Before(func(e call.Event) error {
+			if e.Kind == call.Decided {
+				return call.ErrFull
+			}
+			return nil
+		})
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
+		pass(20 * time.Second)
+		w.log.Before(nil)
+		<-done
+		if d := w.decided(1); d.Status != envelope.Success || len(w.runs) != 1 {
+			t.Errorf("%+v after %d runs", d, len(w.runs))
+		}
+		w.wantAcked(m, true)
+	})
+}
+
+// The admission is lost while the tool runs (protocol rule 14): what happened is still told, and
+// nobody runs it again for that key.
+func TestRecordLostDuringRun(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit("A", time.Minute)
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			w.log.LoseTail(0)
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Status != envelope.Success || d.Seq != 1 {
+			t.Errorf("%+v", d)
+		}
+		if len(w.replies) != 1 || w.replies[0].Status != envelope.Success {
+			t.Errorf("replies %v", w.replies)
+		}
+		w.wantAcked(m, true)
+	})
+}
+
+// The admission is lost, and the key is admitted anew, while the tool runs: what ran has no
+// attempt any more, and decides nothing.
+func TestReadmittedDuringRun(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		first := w.admit("A", time.Minute)
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			w.log.LoseTail(0)
+			for n := range 3 { // so that the new admission has another position than the old claim
+				other := call.Event{Kind: call.Joined, State: call.State{Facts: call.Facts{Tool: "echo", ID: fmt.Sprint("other", n)}}}
+				if _, err := w.log.Write(t.Context(), other, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			w.admit("B", time.Minute)
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), first)
+		if a, _ := w.state().Attempt(1); !a.Open() || len(w.replies) != 0 {
+			t.Errorf("%+v, replies %v", a, w.replies)
+		}
+		w.wantAcked(first, true)
 	})
 }

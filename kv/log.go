@@ -45,18 +45,21 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 
 // Write appends e if the log has not moved since the state that e was derived from, and returns
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
-// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull], or
-// [call.ErrUnsure] when ctx ended first.
+// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] when e is
+// not in the log and never will be, or [call.ErrUnsure] when ctx ended first.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	msg := l.message(e, body)
+	underway := false // a former try had no answer, and may be stored yet
 	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
 		seq, err := l.publish(ctx, msg)
+		full := errors.Is(err, call.ErrFull)
 		switch {
 		case err == nil:
 			return call.Fold(e, seq), nil
-		case errors.Is(err, call.ErrFull), errors.Is(err, errTooLarge):
+		case full && !underway, errors.Is(err, errTooLarge):
 			return call.State{}, err
 		}
+		underway = underway || !full
 		state, settled, err := l.resolve(ctx, e)
 		if settled {
 			return state, err

@@ -263,6 +263,25 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// A log that is full when a write is tried again says nothing of the first try, which may be
+// stored yet.
+func TestFullAfterNoAnswer(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	tries := 0
+	f.js.set(func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+		switch tries++; {
+		case tries == 1:
+			return nil, nats.ErrTimeout
+		case tries < 4:
+			return nil, &jetstream.APIError{ErrorCode: 10077}
+		}
+		return do() // the first try arrives
+	})
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil || tries != 4 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
 // Requests go first, outcomes stay: a decided call never looks open (H12).
 func TestExpiry(t *testing.T) {
 	f := setup(t, kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: 2 * time.Second}}, bus.TopologyOptions{})

@@ -75,6 +75,8 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 		switch {
 		case err == nil:
 			return own(after, n, response), nil
+		case errors.As(err, &moved) && moved.State.Empty():
+			s.Seq = 0 // protocol rule 14: lost with what was not synced yet; what s says did happen
 		case errors.As(err, &moved):
 			s = moved.State
 		default:

@@ -2,11 +2,6 @@ package subjects
 
 import "strings"
 
-// Followed are the filters of those who follow the call log: admissions and decisions.
-func Followed() []string {
-	return []string{callsPrefix + "*.*.*." + KindRequest + ".>", CallsDecided}
-}
-
 // The stream of claim-checked payloads: `tb.payload.<sha256>.<part>`.
 const (
 	PayloadsStream = "PAYLOADS"

@@ -6,8 +6,6 @@ const (
 	CallsBucket = "calls"
 	CallsStream = "KV_calls"
 	CallsAll    = callsPrefix + ">"
-	// CallsDecided matches the decisions of all calls, which the bucket republishes.
-	CallsDecided = callsPrefix + "*.*.*." + decisions + ".*"
 
 	PoolsBucket = "pools"
 	PoolsStream = "KV_pools"

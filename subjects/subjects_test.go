@@ -14,8 +14,6 @@ func TestNames(t *testing.T) {
 	k := Key{Tool: "web.fetch", ID: id}
 	for got, want := range map[string]string{
 		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
-		Followed()[0]:                            "$KV.calls.*.*.*.q.>",
-		Followed()[1]:                            "$KV.calls.*.*.*.x.*",
 		CallWildcard:                             "tb.call.*.*.*",
 		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
 		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",

@@ -124,6 +124,15 @@ func (l *Log) Entries() []call.Entry {
 	return all
 }
 
+// LoseTail removes the events after sequence seq, as a server does that had not synced them when
+// the power went: positions are used again.
+func (l *Log) LoseTail(seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = slices.DeleteFunc(l.entries, func(s stored) bool { return s.seq > seq })
+	l.seq = min(l.seq, seq)
+}
+
 // Drop removes the events of a kind, as if they had expired.
 func (l *Log) Drop(kind call.Kind) {
 	l.mu.Lock()

@@ -32,9 +32,22 @@ type DispatcherOptions struct {
 	Pause    func(point string, s call.State)
 }
 
-// RunDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
-// guardian and projector stop, the connection is flushed by its owner.
+// RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
+// synced, the dispatcher forgets what it knew of it and starts anew.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
+	for {
+		err := runDispatcher(ctx, c, o)
+		if !errors.Is(err, bus.ErrLostTail) || ctx.Err() != nil {
+			return err
+		}
+		c.Logger.Error("starting over", "err", err)
+		o.Ready = nil // it has been called
+	}
+}
+
+// runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
+// guardian and projector stop, the connection is flushed by its owner.
+func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	store := &storeGauge{}
 	killer := &killer{nc: c.NC}
 	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.

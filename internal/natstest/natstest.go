@@ -75,6 +75,9 @@ func (s *Server) Restart() {
 	s.start()
 }
 
+// Dir is where the server keeps its streams.
+func (s *Server) Dir() string { return s.opts.StoreDir }
+
 // Stop shuts the server down and waits until all of it is gone. Stopping twice is harmless.
 func (s *Server) Stop() {
 	if s.srv == nil {
