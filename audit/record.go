@@ -22,6 +22,11 @@ const (
 	LateResult    Event = "late_result"
 )
 
+// Events returns all events, in the order of a call's life.
+func Events() []Event {
+	return []Event{ToolRequested, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled, LateResult}
+}
+
 // ContractVersion is the version of the gateway contract that the records follow.
 const ContractVersion = "v1"
 

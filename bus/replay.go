@@ -57,6 +57,33 @@ func ReplayAudit(ctx context.Context, js jetstream.JetStream, f AuditFilter) ite
 	}
 }
 
+// AwaitAudit waits until the record holds every admission and decision that the call log holds now.
+func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
+	calls, err := js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	end := uint64(0)
+	for _, filter := range subjects.Recorded() {
+		msg, err := calls.GetLastMsgForSubject(ctx, filter)
+		switch {
+		case err == nil:
+			end = max(end, msg.Sequence)
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return fmt.Errorf("await the record: %w", err)
+		}
+	}
+	p := &Projector{js: js}
+	for {
+		if _, err := p.resume(ctx); err != nil || p.done >= end {
+			return err
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("await the record: %w", ctx.Err())
+		}
+	}
+}
+
 // messages yields the messages of a stream in order, up to its present end unless follow.
 func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, follow bool) iter.Seq2[jetstream.Msg, error] {
 	return func(yield func(jetstream.Msg, error) bool) {

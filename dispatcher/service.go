@@ -30,7 +30,8 @@ type Cancellation struct {
 func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (call.State, *envelope.Error) {
 	key, err := subjects.ParseRef(q.Ref)
 	if err != nil {
-		return call.State{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>")
+		return call.State{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
+			WithFix("give the reference that the call printed, or that its acceptance named")
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {

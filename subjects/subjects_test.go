@@ -15,6 +15,8 @@ func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
 		CallWildcard:                             "tb.call.*.*.*",
+		Recorded()[0]:                            "$KV.calls.*.*.*.q.>",
+		Recorded()[1]:                            "$KV.calls.*.*.*.x.*",
 		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
 		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
 		k.Prefix():                               "web_2efetch." + id,

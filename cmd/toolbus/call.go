@@ -77,6 +77,8 @@ call made twice runs once, and --key K uses yours.`,
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
+	completeWith(cmd, "key-scope", []envelope.KeyScope{envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal})
+	completeWith(cmd, "priority", []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh})
 	fl.IntVar(&f.retries, "attempts", 3, "how often to try when the outcome is a retryable_error")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -108,6 +109,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 		SilenceUsage: true, SilenceErrors: true,
 		Version: cli.Version(),
 	}
+	family(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
 	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
@@ -151,6 +153,36 @@ func versionCmd(g *global) *cobra.Command {
 			fmt.Fprintln(cmd.OutOrStdout(), "toolbus", cli.Version())
 			return nil
 		},
+	}
+}
+
+// family makes cmd one that only its subcommands do something: by itself it shows its help, and a
+// subcommand that does not exist is a usage error.
+func family(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		like := cmd.SuggestionsFor(args[0])
+		if len(like) == 0 {
+			return usagef("there is no command %q; `%s --help` lists them", args[0], cmd.CommandPath())
+		}
+		return usagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}
+
+// completeWith lets the shell complete a flag with the values that it takes.
+func completeWith[T ~string](cmd *cobra.Command, flag string, values []T) {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	complete := cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // there is no such flag: a mistake of ours
 	}
 }
 

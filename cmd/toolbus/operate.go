@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/audit"
@@ -19,7 +22,7 @@ import (
 )
 
 func auditCmd(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"}
+	cmd := family(&cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"})
 	f := &auditFlags{}
 	replay := &cobra.Command{
 		Use: "replay", Short: "Replay the audit record, filtered", Args: noArgs,
@@ -56,6 +59,7 @@ func (f *auditFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor")
 	fl.StringVar(&f.call, "call", "", "only this call: its reference or call id")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
+	completeWith(cmd, "event", audit.Events())
 }
 
 func (f *auditFlags) filter() (bus.AuditFilter, error) {
@@ -66,6 +70,9 @@ func (f *auditFlags) filter() (bus.AuditFilter, error) {
 	until, err := pointInTime(f.until)
 	if err != nil {
 		return bus.AuditFilter{}, err
+	}
+	if f.event != "" && !slices.Contains(audit.Events(), audit.Event(f.event)) {
+		return bus.AuditFilter{}, usagef("there is no event %q; the events are %v", f.event, audit.Events())
 	}
 	return bus.AuditFilter{
 		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event), Follow: f.follow,
@@ -96,6 +103,11 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 		return err
 	}
 	defer guest.Close()
+	if !filter.Follow {
+		if err := upToDate(ctx, g, guest.JS); err != nil {
+			return err
+		}
+	}
 	header := !g.json
 	for r, err := range bus.ReplayAudit(ctx, guest.JS, filter) {
 		if err != nil {
@@ -111,6 +123,22 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	}
 	return nil
 }
+
+// upToDate waits until the record has caught up with the call log, so that a call that has just
+// ended is in it.
+func upToDate(ctx context.Context, g *global, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	err := bus.AwaitAudit(ctx, js)
+	if errors.Is(err, context.DeadlineExceeded) {
+		fmt.Fprintln(g.env.stderr, "toolbus: the record is behind the calls; is a dispatcher running? `toolbus doctor` looks")
+		return nil
+	}
+	return err
+}
+
+// catchUp bounds the wait for the record.
+const catchUp = 3 * time.Second
 
 const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %s\n"
 
@@ -136,7 +164,7 @@ func dash(s string) string {
 }
 
 func deadCmd(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"}
+	cmd := family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
 	seqArg := func(_ *cobra.Command, args []string) error {
 		return argCount(args, 1, 1, "the number of a dead letter")
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func toolsCmd(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"}
+	cmd := family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the tools of the bus", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+// The test binary is also the tool of its bus.
+func TestMain(m *testing.M) {
+	process.RunIfSupervisor()
+	if len(os.Args) == 2 && os.Args[1] == "tool" {
+		os.Exit(play(os.Stdin, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is a tool that does as its input says: give it back, fail, or take its time.
+func play(in io.Reader, out io.Writer) int {
+	var r struct {
+		Input struct {
+			Say  string `json:"say"`
+			Fail string `json:"fail"`
+			Work int    `json:"work_ms"`
+		} `json:"input"`
+	}
+	if json.UnmarshalRead(in, &r) != nil {
+		return 1
+	}
+	fmt.Fprintln(out, `{"type":"progress","data":"starting"}`)
+	<-time.After(time.Duration(r.Input.Work) * time.Millisecond)
+	if r.Input.Fail != "" {
+		fmt.Fprintf(out, `{"type":"error","error":{"code":%q,"message":"as asked","effect":"none"}}`+"\n", r.Input.Fail)
+		return 0
+	}
+	fmt.Fprintf(out, `{"type":"output","output":{"said":%q}}`+"\n", r.Input.Say)
+	return 0
+}
+
+const playManifest = `tool_id: play
+semver: 1.0.0
+owner: "@test"
+title: Play
+description: does as it is told
+status: active
+determinism: pure
+transport: process
+endpoint: {command: [%q, tool]}
+functions:
+  play: {description: d, request: request.json, response: response.json}
+capabilities: {streaming: true}
+errors:
+  - {code: upstream, class: R-UPSTREAM, http_status: 502, message: m, fix: f}
+  - {code: broken, class: D-DATA, http_status: 422, message: m, fix: f}
+`
+
+const (
+	playRequest  = `{"type":"object","properties":{"say":{"type":"string"},"fail":{"type":"string"},"work_ms":{"type":"integer"}},"additionalProperties":false}`
+	playResponse = `{"type":"object","properties":{"said":{"type":"string"}},"required":["said"]}`
+)
+
+// shell runs command lines against a bus.
+type shell struct {
+	t   *testing.T
+	url string
+}
+
+// do runs one command line and returns its exit code and what it printed.
+func (s shell) do(args ...string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	var out, problems bytes.Buffer
+	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url, home: s.t.TempDir()}
+	code = run(ctx, env, args)
+	return code, out.String(), problems.String()
+}
+
+// startDev runs `toolbus dev` on the state directory until stop.
+func startDev(t *testing.T, state string) (s shell, stop func()) {
+	t.Helper()
+	tools := filepath.Join(t.TempDir(), "tools")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"tool.yaml": fmt.Sprintf(playManifest, self), "request.json": playRequest, "response.json": playResponse,
+	} {
+		path := filepath.Join(tools, "play", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r, w := io.Pipe()
+	done := make(chan int, 1)
+	var log bytes.Buffer
+	go func() {
+		defer w.Close()
+		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: t.TempDir()}
+		done <- run(ctx, env, []string{"dev", "--state", state, "--port", "0", "--tools", tools})
+	}()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if code := <-done; code != 0 {
+				t.Errorf("dev ended with %d: %s", code, &log)
+			}
+			r.Close()
+		})
+	}
+	t.Cleanup(stop)
+	line := make([]byte, 200)
+	n, err := r.Read(line)
+	_, url, ok := strings.Cut(strings.TrimSpace(strings.Split(string(line[:n]), "\n")[0]), " at ")
+	if err != nil || !ok {
+		t.Fatalf("dev said %q, %v; %s", line[:n], err, &log)
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
+	return shell{t, url}, stop
+}
+
+// Every status has its exit code, what a program reads is on standard output, and what a person
+// reads is on standard error.
+func TestCall(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	for _, c := range []struct {
+		args         string
+		code         int
+		stdout, says string
+	}{
+		{`call play --input {"say":"hi"}`, 0, `"said": "hi"`, "success · play 1.0.0"},
+		{`call play play --input -`, 0, `"said": "piped"`, "success"},
+		{`call play --input {"say":"hi"} --json`, 0, `"status": "success"`, ""},
+		{`call play --input {"say":"hi"} --stream`, 0, `"said": "hi"`, "starting"},
+		{`call play --input {"fail":"upstream"} --attempts 1`, exitRetryable, "", "R-UPSTREAM"},
+		{`call play --input {"fail":"broken"}`, exitTerminal, "", "D-DATA"},
+		{`call play --input {"work_ms":60000} --timeout 300ms --attempts 1`, exitRetryable, "", "R-TIMEOUT-001"},
+		{`call play --input {"say":1,"x":2}`, exitInvalid, "", "/input/say"},
+		{`call play --input {"say":1} --json`, exitInvalid, `"status": "invalid_request"`, ""},
+		{`call nosuch`, exitInvalid, "", "toolbus tools"},
+		{`call play --input {"say"`, exitUsage, "", "not JSON"},
+		{`call play --input {"say":"a","say":"b"}`, exitUsage, "", "duplicate"},
+		{`call play --input @/nonexistent`, exitUsage, "", "/nonexistent"},
+		{`call play --priority urgent`, exitUsage, "", "low, normal or high"},
+		{`call play --key-scope world`, exitUsage, "", "actor, session or global"},
+		{`call play --call-id x`, exitUsage, "", "UUID"},
+		{`call play --timeout -1s`, exitUsage, "", "negative"},
+		{`call play --nosuch`, exitUsage, "", "unknown flag"},
+		{`call`, exitUsage, "", "TOOL"},
+		{`calll`, exitUsage, "", "did you mean call"},
+		{`tools lst`, exitUsage, "", "did you mean list"},
+		{`frobnicate`, exitUsage, "", "--help"},
+		{`result x`, exitInvalid, "", "give the reference"},
+		{`audit replay --event nosuch`, exitUsage, "", "tool_denied"},
+		{`audit replay --since yesterday`, exitUsage, "", "how long ago"},
+		{`dead show x`, exitUsage, "", "dead list"},
+		{`tools list`, 0, "play", ""},
+		{`tools show play`, 0, `"additionalProperties": false`, ""},
+		{`doctor`, 0, "dispatchers", ""},
+		{`version`, 0, "toolbus", ""},
+		{`__complete call pl`, 0, "play", ""},
+		{`__complete call play --priority h`, 0, "high", ""},
+	} {
+		code, stdout, stderr := s.do(strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: exit %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, stdout, stderr)
+		}
+	}
+}
+
+// A call is found again by its reference, also after a restart of everything.
+func TestReferences(t *testing.T) {
+	state := t.TempDir()
+	s, stop := startDev(t, state)
+	const key = "cli-test-0123456789abcdef"
+	code, _, stderr := s.do("call", "play", "--input", `{"say":"once"}`, "--key", key)
+	_, rest, _ := strings.Cut(stderr, "accepted: ")
+	ref, _, _ := strings.Cut(rest, " ")
+	if code != 0 || ref == "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if code, stdout, _ := s.do("audit", "replay", "--call", ref, "--json"); code != 0 || strings.Count(stdout, "\n") != 2 {
+		t.Errorf("the record of a call that has just ended: exit %d\n%s", code, stdout)
+	}
+	stop()
+	s, _ = startDev(t, state)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"result", ref, "--json"}, 0, `"said": "once"`},
+		{[]string{"why", ref}, 0, "succeeded"},
+		{[]string{"cancel", ref}, 0, "too late"},
+		{[]string{"call", "play", "--input", `{"say":"once"}`, "--key", key}, 0, "replayed"},
+		{[]string{"call", "play", "--input", `{"say":"twice"}`, "--key", key}, exitInvalid, "I-REQ-KEY_REUSED"},
+		{[]string{"result", ref, "--actor", "agent://other"}, exitTerminal, "NOT_FOUND"},
+	} {
+		code, stdout, stderr := s.do(c.args...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%v: exit %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, stdout, stderr)
+		}
+	}
+}
+
+func TestNoBus(t *testing.T) {
+	s := shell{t, "nats://127.0.0.1:1"}
+	for _, args := range []string{"call play", "tools list", "result a.b", "audit replay", "dead list"} {
+		if code, _, stderr := s.do(strings.Fields(args)...); code != 1 || !strings.Contains(stderr, "toolbus dev") {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
+		}
+	}
+	if code, stdout, _ := s.do("doctor", "--json"); code != 1 || !strings.Contains(stdout, `"fail"`) {
+		t.Errorf("doctor: exit %d, %s", code, stdout)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for status, want := range map[envelope.Status]int{
+		envelope.Success: 0, envelope.RetryableError: exitRetryable, envelope.TerminalError: exitTerminal, envelope.InvalidRequest: exitInvalid,
+	} {
+		if got := exitCode(status); got != want {
+			t.Errorf("%s exits with %d, want %d", status, got, want)
+		}
+	}
+}
