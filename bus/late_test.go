@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // No message is lost when pull requests end just as messages come: it would come again only
@@ -36,5 +37,49 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 			t.Fatalf("call %d did not come", n)
 		}
 		<-tick.C
+	}
+}
+
+// Somebody deletes the consumer while a message is worked on. Workers make it anew, it delivers
+// everything as if for the first time, and they do not believe it. What is younger than it, they do.
+func TestWorkersOfANewConsumer(t *testing.T) {
+	f := setup(t)
+	got := make(chan int, 10)
+	release := make(chan struct{})
+	w, err := bus.NewWorkers(t.Context(), f.js, "default", 8, time.Minute, func(_ context.Context, w bus.Work) {
+		got <- w.Deliveries
+		<-release
+		w.Ack()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, func(ctx context.Context) { w.Run(ctx, ctx, f.nc) })
+	next := func() int {
+		select {
+		case n := <-got:
+			return n
+		case <-time.After(20 * time.Second):
+			t.Fatal("no work")
+			return 0
+		}
+	}
+	f.admit(1, envelope.PriorityNormal)
+	if n := next(); n != 1 {
+		t.Fatalf("delivery %d, want the first", n)
+	}
+	if err := f.js.DeleteConsumer(t.Context(), subjects.CallsStream, subjects.Worker("default", "normal")); err != nil {
+		t.Fatal(err)
+	}
+	if n := next(); n == 1 {
+		t.Error("a new consumer was believed to count what is older than it")
+	}
+	close(release)
+	for n := 2; ; n++ { // it is looked at now and then; until then nothing it says is believed
+		f.admit(n, envelope.PriorityNormal)
+		if next() == 1 {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
 	}
 }

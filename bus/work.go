@@ -17,7 +17,8 @@ import (
 
 // Work is a work message in hand. Acks and hand-backs are transport; they prove nothing.
 type Work struct {
-	Entry      call.Entry
+	Entry call.Entry
+	// Deliveries is 1 where nobody can have been handed the message before.
 	Deliveries int
 	msg        *nats.Msg
 }
@@ -38,7 +39,9 @@ type Workers struct {
 	sources []*source
 	handle  func(context.Context, Work)
 	crew    *crew[pulled]
+	js      jetstream.JetStream
 	nc      *nats.Conn
+	lookNow chan struct{}
 	ended   func() bool // there is no more intake
 
 	mu      sync.Mutex
@@ -49,8 +52,11 @@ type Workers struct {
 
 // source is the consumer of one priority.
 type source struct {
-	next    string // subject of its pull requests
+	name    string
+	ensure  func(context.Context) (jetstream.Consumer, error) // makes it where it is not
+	next    string                                            // subject of its pull requests
 	weight  int
+	known   incarnation
 	credits int  // messages asked for and not yet here; each has a slot reserved
 	demand  bool // more is waiting, as far as known
 }
@@ -61,7 +67,8 @@ type source struct {
 type pull struct {
 	inbox  string
 	sub    *nats.Subscription
-	source *source // nil while nothing is asked for
+	last   *source // that was asked
+	source *source // the same; nil while nothing is asked for
 	left   int     // messages still to come
 	turn   int     // how often it was used
 	end    *time.Timer
@@ -88,12 +95,18 @@ const (
 // NewWorkers creates or updates the consumers of pool and returns workers with so many slots,
 // which call handle for every message, as many at once as there are slots.
 func NewWorkers(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration, handle func(context.Context, Work)) (*Workers, error) {
-	w := &Workers{slots: max(slots, MinSlots), handle: handle}
+	w := &Workers{slots: max(slots, MinSlots), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
 	for _, c := range weights {
-		if _, err := ensureWorkers(ctx, js, pool, c.prio, either(lease, DefaultLease)); err != nil {
+		s := &source{name: subjects.Worker(pool, string(c.prio)), next: subjects.NextWork(pool, string(c.prio)), weight: c.weight}
+		s.ensure = func(ctx context.Context) (jetstream.Consumer, error) {
+			return ensureWorkers(ctx, js, pool, c.prio, either(lease, DefaultLease))
+		}
+		cons, err := s.ensure(ctx)
+		if err != nil {
 			return nil, err
 		}
-		w.sources = append(w.sources, &source{next: subjects.NextWork(pool, string(c.prio)), weight: c.weight})
+		s.known = meet(cons.CachedInfo())
+		w.sources = append(w.sources, s)
 	}
 	w.last = w.sources[1]
 	return w, nil
@@ -115,6 +128,9 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	w.mu.Lock()
 	w.pull()
 	w.mu.Unlock()
+	var looking sync.WaitGroup
+	looking.Go(func() { w.look(intake) })
+	defer looking.Wait()
 	for {
 		select {
 		case <-intake.Done():
@@ -197,7 +213,7 @@ func (w *Workers) ask(s *source, n int, wait time.Duration) {
 		return // no connection: there is another round when there is one
 	}
 	s.credits += n
-	p.source, p.left = s, n
+	p.last, p.source, p.left = s, s, n
 	p.turn++
 	turn := p.turn
 	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
@@ -252,11 +268,14 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	work, ok := open(msg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if ok && !p.last.known.counts(work.meta) {
+		work.Deliveries = max(work.Deliveries, 2)
+	}
 	s := p.source
 	switch {
 	case s != nil:
 		s.credits--
-		s.demand, w.last = ok && work.pending > 0, s
+		s.demand, w.last = ok && work.meta.NumPending > 0, s
 		if p.left--; p.left == 0 {
 			w.over(p)
 		}
@@ -293,12 +312,17 @@ func (w *Workers) hear(p *pull, status string) {
 		w.pull()
 	default:
 		p.end.Reset(extraPull)
+		p.source.known.gone = true
+		select {
+		case w.lookNow <- struct{}{}:
+		default:
+		}
 	}
 }
 
 type pulled struct {
 	Work
-	pending uint64
+	meta *nats.MsgMetadata
 }
 
 // open reads a work message. What is none (an operator's delete marker, a foreign write) is
@@ -315,5 +339,5 @@ func open(msg *nats.Msg) (pulled, bool) {
 	}
 	seq := meta.Sequence.Stream
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
-	return pulled{Work{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta.NumPending}, true
+	return pulled{Work{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
 }

@@ -5,7 +5,7 @@ package call
 type Pickup struct {
 	Attempt    int
 	Admitted   uint64
-	Deliveries int // 1 on the first delivery
+	Deliveries int // 1 only where nobody can have been handed it before
 	Now        UnixMS
 	By         string // this executor's instance
 	Nonce      string // of the claim it would write
@@ -49,20 +49,11 @@ func Take(s State, p Pickup) (Step, Event) {
 		return AskTool, Event{}
 	case a.Claim != nil && a.Claim.Count >= MaxClaims:
 		return DeadLetter, Event{}
-	case a.Claim == nil && s.Class.Repeatable() && p.first(a):
+	case a.Claim == nil && s.Class.Repeatable() && p.Deliveries <= 1:
 		return Run, Event{}
 	}
 	return TakeClaim, claim(s, a, p)
 }
-
-// Unclaimed bounds, in milliseconds, how long after its admission an attempt may still start
-// without a claim.
-const Unclaimed = 10_000
-
-// first reports whether nobody can have been handed the attempt before. The count of deliveries
-// alone does not say so: a consumer that was made anew counts from one again, and then hands out
-// what is old.
-func (p Pickup) first(a Attempt) bool { return p.Deliveries <= 1 && p.Now-a.At < Unclaimed }
 
 func claim(s State, a Attempt, p Pickup) Event {
 	count := 1

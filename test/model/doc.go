@@ -58,7 +58,7 @@
 //	live claims stay (H6)                      5  a running call is given up
 //	side-effectful calls claim first           6  told "effect none", but there was one
 //	second deliveries claim                    5  two runs with one fence
-//	old first deliveries claim                 7  two runs with one fence
+//	what is older than its consumer claims     6  two runs with one fence
 //	claims are counted                        26  a poison call runs for ever
 //	retry only after effect none              12  a second effect
 //	"none" speaks for one run only             9  told "effect none", but there was one
@@ -74,6 +74,5 @@
 // several joiners in one event; leader change and reads from a deposed leader, except that every
 // read may be stale; a lost tail of the log after a power cut; a full store; clocks that differ.
 // An executor that is frozen longer than the retention between its last look at the clock and the
-// start of its tool, and a consumer made anew within call.Unclaimed of an admission, can do harm:
-// the model leaves both out.
+// start of its tool can do harm: the model leaves that out.
 package model

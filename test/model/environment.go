@@ -1,7 +1,5 @@
 package model
 
-import "github.com/seed-018f16cc/toolbus/call"
-
 // note says in words what a step does; subject is a request, a delivery or a watch.
 type note struct {
 	verb    string
@@ -88,12 +86,15 @@ func (m *machine) environment(w *world) {
 		m.append(&next, d)
 		m.emit(&next, note{verb: "the late write arrives"})
 	}
-	if last := m.last(w); w.recreates > 0 && last != 0 && at(w.now)-m.entries[last].State.Last().At >= call.Unclaimed {
+	if w.recreates > 0 && m.last(w) != 0 {
 		next := *w
 		next.recreates--
 		for i := range next.msgs {
 			if next.msgs[i].life == w.life {
-				next.msgs[i].seen, next.msgs[i].acked = 0, false
+				next.msgs[i].seen, next.msgs[i].acked = 1, false // older than the consumer
+				if m.without(ClaimOld) {
+					next.msgs[i].seen = 0
+				}
 			}
 		}
 		m.emit(&next, note{verb: "the consumer is made anew"})

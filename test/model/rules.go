@@ -173,10 +173,6 @@ func (r *rules) bendTake(s call.State, p *call.Pickup) call.State {
 	if ok && r.without(AdmissionFence) {
 		p.Admitted = a.Admitted
 	}
-	if ok && r.without(ClaimOld|ClaimSecond) {
-		s.Attempts = slices.Clone(s.Attempts)
-		s.Attempts[p.Attempt-1].At = p.Now
-	}
 	return s
 }
 

@@ -38,7 +38,7 @@ var rulesOfCall = []removed{
 	{LiveClaim, "live claims stay (H6)", sideEffectful, 5, "the claim of a live executor is taken over"},
 	{ClaimFirst, "side-effectful calls claim first", sideEffectful, 6, "ended with effect none, but it had one"},
 	{ClaimSecond, "second deliveries claim", idempotent, 5, "two runs have the fence"},
-	{ClaimOld, "old first deliveries claim", with(idempotent, func(c *Config) { c.Due, c.Recreates = 2, 1 }), 7, "two runs have the fence"},
+	{ClaimOld, "what is older than its consumer claims", with(idempotent, func(c *Config) { c.Due, c.Recreates = 2, 1 }), 6, "two runs have the fence"},
 	{CountClaims, "claims are counted", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 7, Crashes: 7, Poison: true}, 26, "runs more often than it may be claimed"},
 	{PhaseEffect, "retry only after effect none", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12, "a second effect"},
 	{JointEffect, "none speaks for one run only", idempotent, 9, "ended with effect none, but it had one"},

@@ -398,8 +398,8 @@ func TestH4AnOldMessageIsOfAnOldAdmission(t *testing.T) {
 }
 
 // H4, when the consumer is made anew: it delivers everything as if for the first time, also what
-// is over, and what somebody runs. What is older than a lease is looked up before it runs, and
-// claimed.
+// is over, and what somebody runs. What is older than its consumer is taken for a second delivery
+// (package bus), so it is looked up before it runs, and claimed.
 func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
 	b := newBase(t)
 	t.Run("another admission", func(t *testing.T) {
@@ -410,7 +410,7 @@ func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
 		w.expire()
 		w.asks = nil
 		w.end(w.ask(w.dispatcher("d2", nil, nil), callB, 2, time.Minute).done, "the dispatcher")
-		w.later(2 * lease)
+		old.Deliveries = 2
 		w.end(w.hand(e, old), "the executor")
 		if len(w.effects) > 0 {
 			t.Errorf("it ran: %+v", w.effects)
@@ -426,8 +426,7 @@ func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
 		m, _ := w.message(1)
 		ran := w.hand(e1, m)
 		w.wait(running)
-		w.later(2 * lease)
-		w.work(e2, 1)
+		w.work(e2, 2)
 		running.dies <- false
 		w.end(ran, "the executor")
 		w.judge()
