@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+)
+
+// about completes a command about one call, which a reference names.
+func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *bus.Client, q bus.CallQuery) error) *cobra.Command {
+	q := bus.CallQuery{}
+	cmd.GroupID = "use"
+	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, done, err := g.client()
+		if err != nil {
+			return err
+		}
+		defer done()
+		q.Ref = args[0]
+		return refused(g, ask(cmd.Context(), c, q))
+	}
+	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
+	return cmd
+}
+
+// refused turns a refusal of the service into output and an exit code. Other errors stay as they are.
+func refused(g *global, err error) error {
+	var refusal *bus.Refusal
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if g.json {
+		_ = printJSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
+	} else {
+		printError(g.env.stderr, refusal.Reason)
+	}
+	return exitError(exitCode(refusal.Reason.Code.Status()))
+}
+
+func resultCmd(g *global) *cobra.Command {
+	return about(g, &cobra.Command{
+		Use: "result REF", Short: "Show the outcome of a call",
+		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
+	}, "the outcome for this call id (default: the newest attempt)",
+		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+			a, err := c.Result(ctx, q)
+			switch {
+			case err != nil:
+				return err
+			case a.Response != nil:
+				return printOutcome(g, a.Response, q.Ref)
+			case g.json:
+				return printJSON(g.env.stdout, a)
+			}
+			fmt.Fprintf(g.env.stdout, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
+				time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
+			return nil
+		})
+}
+
+// told says what became of a cancel.
+var told = map[string]string{
+	"queued":   "cancelled before it started",
+	"running":  "cancelled while it ran; its processes were killed",
+	"detached": "you no longer wait for it; the call goes on for its owner",
+	"decided":  "too late: it has its outcome already (see `toolbus result`)",
+}
+
+func cancelCmd(g *global) *cobra.Command {
+	return about(g, &cobra.Command{
+		Use: "cancel REF", Short: "Cancel a call",
+		Long: "Cancels a call: a queued one never starts, a running one is killed. The answer says which it was.",
+	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
+		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+			a, err := c.Cancel(ctx, q)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(g.env.stdout, a)
+			}
+			_, err = fmt.Fprintln(g.env.stdout, told[a.Told])
+			return err
+		})
+}
+
+func whyCmd(g *global) *cobra.Command {
+	return about(g, &cobra.Command{Use: "why REF", Short: "Say in one sentence what a call waits for, or why it ended as it did"},
+		"explain the attempt of this call id (default: the newest)",
+		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+			sentence, err := c.Why(ctx, q)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(g.env.stdout, bus.WhyAnswer{Sentence: sentence})
+			}
+			_, err = fmt.Fprintln(g.env.stdout, sentence)
+			return err
+		})
+}
