@@ -101,14 +101,15 @@ func (e *Error) WithStderr(stderr string) *Error {
 }
 
 // WithDetails keeps the members of a tool's own details object. Members that Toolbus defines
-// itself are left out, since the tool must not speak for it; so is an object that is no I-JSON
-// or larger than MaxErrorDetails, and then the error says details_dropped.
+// itself are left out, since the tool must not speak for it; so is an object that is no
+// I-JSON, too deep or larger than MaxErrorDetails, and then the error says details_dropped.
 func (e *Error) WithDetails(object jsontext.Value) *Error {
 	var members map[string]jsontext.Value
 	if len(object) == 0 {
 		return e
 	}
-	if len(object) > MaxErrorDetails || CheckIJSON(object) != nil || json.Unmarshal(object, &members) != nil {
+	const above = 2 // what is around the object: the response and its error
+	if len(object) > MaxErrorDetails || CheckIJSON(object) != nil || Depth(object)+above > MaxDepth || json.Unmarshal(object, &members) != nil {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
 	for _, ours := range []string{"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr"} {

@@ -75,15 +75,21 @@ func TestWith(t *testing.T) {
 }
 
 func TestWithDetails(t *testing.T) {
+	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth) }
 	e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(`{"status":429,"effect":"applied","stderr":"x","retry_after_ms":1}`))
 	if len(e.Details.Extra) != 1 || string(e.Details.Extra["status"]) != "429" {
 		t.Errorf("%v", e.Details.Extra)
 	}
-	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`, `{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`} {
+	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`, `{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`, nested(MaxDepth - 1)} {
 		e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(bad))
 		if string(e.Details.Extra["details_dropped"]) != "true" {
 			t.Errorf("%.40s: %v", bad, e.Details.Extra)
 		}
+	}
+	deepest := Failure(NoCallID, NewError(CodeUpstream, "").WithDetails(jsontext.Value(nested(MaxDepth-2))), Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
+	body, err := EncodeResponse(ContentJSON, deepest)
+	if _, fault := DecodeResponse(ContentJSON, body); err != nil || fault != nil || deepest.Error.Details.Extra["a"] == nil {
+		t.Errorf("the deepest details: %v, %v, %v", err, fault, deepest.Error.Details.Extra)
 	}
 	for _, none := range []string{``, `null`, `{}`} {
 		if e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(none)); len(e.Details.Extra) != 0 {

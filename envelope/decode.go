@@ -264,7 +264,7 @@ func (w wire) judge(doc jsontext.Value) *Error {
 		}
 	}
 	if code == w.schema {
-		found = append(found, w.published().Validate(doc)...)
+		found = append(found, w.published().judge(doc)...)
 	}
 	if len(found) == 0 {
 		return nil

@@ -68,16 +68,38 @@ func withinLimits(v jsontext.Value) bool {
 	return true
 }
 
+// Depth is how deep arrays and objects are nested in v, which must be valid JSON. What becomes part
+// of an envelope has MaxDepth less what is around it.
+func Depth(v jsontext.Value) int {
+	depth, deepest := 0, 0
+	for i := 0; i < len(v); i++ {
+		switch v[i] {
+		case '"':
+			i += stringLen(v[i:]) - 1
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
 // stringLen returns the length of the JSON string that b starts with, quotes included.
 func stringLen(b []byte) int {
+	quote := 0 // the next one; looked for again only once it is passed, for strings may be all escapes
 	for i := 1; i < len(b); {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			break
+		if quote < i {
+			n := bytes.IndexByte(b[i:], '"')
+			if n < 0 {
+				break
+			}
+			quote = i + n
 		}
-		escape := bytes.IndexByte(b[i:i+n], '\\')
+		escape := bytes.IndexByte(b[i:quote], '\\')
 		if escape < 0 {
-			return i + n + 1
+			return quote + 1
 		}
 		i += escape + 2
 	}

@@ -82,4 +82,7 @@ const (
 	MaxWarnings = 100
 	// MaxSideEffects is how many side effects a response may report.
 	MaxSideEffects = 1000
+	// MaxAside is the most that the side effects and warnings of a response may take together, in
+	// bytes of JSON. With the largest error beside them they stay below MaxHead.
+	MaxAside = 96 << 10
 )

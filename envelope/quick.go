@@ -127,17 +127,21 @@ func (q *quick) is(i int, c byte) bool { return i < len(q.v) && q.v[i] == c }
 
 // text reads a string; escapes of code points are not its business.
 func (q *quick) text(i int) int {
+	quote := i // the next one; looked for again only once it is passed, for strings may be all escapes
 	for i++; ; {
-		end := bytes.IndexByte(q.v[i:], '"')
-		if end < 0 {
-			return unsure
-		}
-		escape := bytes.IndexByte(q.v[i:i+end], '\\')
-		if escape < 0 {
-			if !isPlain(q.v[i : i+end]) {
+		if quote < i {
+			n := bytes.IndexByte(q.v[i:], '"')
+			if n < 0 {
 				return unsure
 			}
-			return i + end + 1
+			quote = i + n
+		}
+		escape := bytes.IndexByte(q.v[i:quote], '\\')
+		if escape < 0 {
+			if !isPlain(q.v[i:quote]) {
+				return unsure
+			}
+			return quote + 1
 		}
 		if !isPlain(q.v[i:i+escape]) || bytes.IndexByte([]byte(`"\/bfnrt`), q.v[i+escape+1]) < 0 {
 			return unsure

@@ -115,3 +115,15 @@ func FuzzCut(f *testing.F) {
 		}
 	})
 }
+
+// A string of nothing but escapes takes time in proportion to its length: with a look for its end at
+// every escape, this test would take hours, and so would a dispatcher with such a request.
+func TestStringsOfEscapes(t *testing.T) {
+	v := []byte(`{"a":"` + strings.Repeat(`\n`, 8<<20) + `\"","b":"` + strings.Repeat(`\"`, 1<<20) + `"}`)
+	if !isQuick(v) || CheckIJSON(v) != nil || Depth(v) != 1 {
+		t.Error("it is valid")
+	}
+	if text := v[5:]; stringLen(text) != 2*8<<20+4 {
+		t.Errorf("the string ends after %d bytes", stringLen(text))
+	}
+}

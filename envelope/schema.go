@@ -83,10 +83,10 @@ func (s *Schema) Raw() []byte { return s.raw }
 // Validate lists every rule that v breaks, in a stable order and at most MaxViolations; nil means
 // that v is valid. Messages name the rule, never the offending value, which may be a secret.
 func (s *Schema) Validate(v jsontext.Value) []Violation {
-	if s.accepter != nil && isIJSON(v) && s.accepter.accepts(v) {
-		return nil
+	if found := CheckIJSON(v); found != nil {
+		return found
 	}
-	return s.judge(v)
+	return s.ValidateChecked(v)
 }
 
 // ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a

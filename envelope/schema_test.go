@@ -73,8 +73,8 @@ func TestValidateSaysEveryRule(t *testing.T) {
 func TestValidateNumbers(t *testing.T) {
 	s := compile(t, `{"type":"integer","minimum":0,"multipleOf":1}`)
 	for in, ok := range map[string]bool{
-		`1`: true, `1.0`: true, `1e3`: true, `9007199254740993`: true, `-1`: false, `0.5`: false,
-		`1e300`: true, `1e400`: false, `1e2000000`: false, `99999999999999999999`: true,
+		`1`: true, `1.0`: true, `1e3`: true, `9007199254740991`: true, `-1`: false, `0.5`: false,
+		`1e300`: true, `1e400`: false, `1e2000000`: false, `9007199254740993`: false, `99999999999999999999`: false,
 	} {
 		if got := s.Validate(jsontext.Value(in)); (got == nil) != ok {
 			t.Errorf("%s: %v", in, got)

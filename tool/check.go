@@ -105,7 +105,7 @@ func (l *toolLoader) endpoint() {
 		l.fail("endpoint.native", "a process tool has no native name", "use endpoint.command, or transport: native")
 	case m.Transport == TransportNative && (len(r.Endpoint.Command) > 0 || len(r.Endpoint.Env) > 0):
 		l.fail("endpoint", "a native tool has neither command nor env", "use endpoint.native, or transport: process")
-	case m.Transport == TransportProcess && len(r.Endpoint.Command) == 0 && m.Callable():
+	case m.Transport == TransportProcess && len(r.Endpoint.Command) == 0 && m.Callable() && !l.bad["endpoint.command"]:
 		l.fail("endpoint.command", "a process tool needs a command", "command: [./program]")
 	case m.Transport == TransportNative && r.Endpoint.Native == "":
 		m.Endpoint.Native = m.ToolID
@@ -233,6 +233,7 @@ func (l *toolLoader) within(path string, value, low, high, fallback int64) int64
 	}
 	if value < low || value > high {
 		l.fail(path, fmt.Sprintf("%s is %d", path, value), fmt.Sprintf("allowed: %d to %d", low, high))
+		return fallback // what depends on it is judged by itself
 	}
 	return value
 }

@@ -51,7 +51,7 @@ func (d *decoder) decode(src []byte, into any) {
 		d.report(place{}, "the file is not UTF-8", "")
 		return
 	}
-	tokens := lexer.Tokenize(string(src))
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(src), "\ufeff")) // some editors write the mark
 	if !d.plain(tokens) {
 		return
 	}
@@ -376,8 +376,15 @@ func hintFor(k reflect.Kind, n ast.Node) string {
 	if _, null := n.(*ast.NullNode); null {
 		return "give it a value or leave it out"
 	}
-	if _, isMap := mapping(n); k == reflect.String && !isMap && found(n) != "a list" {
+	_, isMap := mapping(n)
+	plain := !isMap && found(n) != "a list"
+	switch {
+	case k == reflect.String && plain:
 		return "write it in quotes"
+	case k == reflect.Int64 && plain:
+		return "digits alone: no unit, quotes, point or exponent"
+	case k == reflect.Slice && plain:
+		return "write it in brackets: [a, b]"
 	}
 	return ""
 }

@@ -138,6 +138,7 @@ func TestCheck(t *testing.T) {
 		tool.Result{Output: jsontext.Value(`{"a":1,"a":2}`)},
 		tool.Result{Output: jsontext.Value(`1`), SideEffects: []jsontext.Value{jsontext.Value(`{`)}},
 		tool.Result{Output: jsontext.Value(`1`), Warnings: []string{strings.Repeat("x", 2000)}},
+		tool.Result{Output: jsontext.Value(`1`), Warnings: []string{"\xff"}},
 		&tool.Error{},
 		&tool.Error{Code: strings.Repeat("a", 65)},
 		&tool.Error{Code: "a", Effect: "none at all"},
@@ -150,6 +151,52 @@ func TestCheck(t *testing.T) {
 	for _, c := range bad {
 		if c.Check() == nil {
 			t.Errorf("%+v is taken", c)
+		}
+	}
+}
+
+// TestCheckedResultsCanBeRead: an outcome that nobody can decode would never be told, so what Check
+// lets pass has to fit a response, and what does not fit must not pass.
+func TestCheckedResultsCanBeRead(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	effects := func(values ...string) (all []jsontext.Value) {
+		for _, v := range values {
+			all = append(all, jsontext.Value(v))
+		}
+		return all
+	}
+	loud := make([]string, envelope.MaxWarnings)
+	for i := range loud {
+		loud[i] = strings.Repeat("\x01", envelope.MaxMessage)
+	}
+	one := jsontext.Value("1")
+	for name, c := range map[string]struct {
+		result tool.Result
+		taken  bool
+	}{
+		"deep output":          {tool.Result{Output: jsontext.Value(nested(envelope.MaxDepth - 1))}, true},
+		"too deep output":      {tool.Result{Output: jsontext.Value(nested(envelope.MaxDepth))}, false},
+		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, envelope.MaxDepth) + `"`)}, true},
+		"deep effect":          {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(envelope.MaxDepth-3) + `}`)}, true},
+		"too deep effect":      {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(envelope.MaxDepth-2) + `}`)}, false},
+		"inexact effect":       {tool.Result{Output: one, SideEffects: effects(`{"bytes":9007199254740993}`)}, false},
+		"large effect":         {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxAside-8) + `"}`)}, true},
+		"too large effect":     {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxHead) + `"}`)}, false},
+		"loud warnings":        {tool.Result{Output: one, Warnings: loud}, false},
+	} {
+		err := c.result.Check()
+		if (err == nil) != c.taken {
+			t.Errorf("%s: %v", name, err)
+		}
+		p := envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0", Final: true}
+		r := envelope.Succeeded(envelope.NoCallID, c.result.Output, p, envelope.Metrics{})
+		r.SideEffects, r.Warnings = c.result.SideEffects, c.result.Warnings
+		body, err := envelope.EncodeResponse(envelope.ContentJSON, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, fault := envelope.DecodeResponse(envelope.ContentJSON, body); (fault == nil) != c.taken {
+			t.Errorf("%s: read as %v", name, fault)
 		}
 	}
 }

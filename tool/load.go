@@ -227,9 +227,22 @@ func (l *toolLoader) programs() {
 		sum, err := sumFile(l.files, name)
 		if err == nil {
 			l.sums[name] = sum
-		} else if i == 0 && l.manifest.Callable() {
-			l.fail("endpoint.command[0]", reason(err), "the program lies in the tool's own folder; build it first")
 		}
+		if i == 0 && l.manifest.Callable() {
+			l.runnable(name, err)
+		}
+	}
+}
+
+// runnable reports a program that could not be read, or that no executor could start. Only a folder
+// on disk knows which files may be executed.
+func (l *toolLoader) runnable(name string, err error) {
+	if err != nil {
+		l.fail("endpoint.command[0]", reason(err), "the program lies in the tool's own folder; build it first")
+		return
+	}
+	if info, err := fs.Stat(l.files, name); l.manifest.Dir != "" && err == nil && info.Mode()&0o111 == 0 {
+		l.fail("endpoint.command[0]", name+" is not executable", "chmod +x "+name)
 	}
 }
 

@@ -214,6 +214,10 @@ func TestProblems(t *testing.T) {
 			at + ":9:8: limits must be a mapping, not empty (give it a value or leave it out)",
 			at + ":14:32: accept_rerun_after_power_loss must be true or false, not a string",
 		}},
+		{"a byte order mark", "\ufeff" + minimal + "pool: 1\n", nil, []string{at + ":11:7: pool must be a string"}},
+		{"a bare command", replace("[./bin/web-fetch, --quiet, ./data.txt]", "./bin/web-fetch"), nil, []string{
+			at + ":13:12: endpoint.command must be a list, not a string (write it in brackets: [a, b])",
+		}},
 		{"a key of another kind", minimal + "1: 2\n", nil, []string{at + ":11:1: a key must be a string (write it in quotes)"}},
 		{"too large a number", minimal + "retention_s: 99999999999999999999\n", nil, []string{at + ":11:14: retention_s must be a whole number"}},
 		{"nothing given", "title: x\n", nil, []string{
@@ -416,6 +420,13 @@ func onDisk(t *testing.T, fsys fstest.MapFS) string {
 	if err := os.CopyFS(dir, fsys); err != nil {
 		t.Fatal(err)
 	}
+	for name := range fsys {
+		if strings.Contains(name, "/bin/") {
+			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return dir
 }
 
@@ -431,6 +442,13 @@ func TestLoadFolder(t *testing.T) {
 	}
 	if m.Digest != mustLoad(t, folder("web.fetch", full, nil)).Digest {
 		t.Error("the digest depends on where the tool lies")
+	}
+	program := filepath.Join(dir, "web_2efetch/bin/web-fetch")
+	if err := os.Chmod(program, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tool.Load(dir); err == nil || !strings.Contains(err.Error(), ":13:13: bin/web-fetch is not executable (chmod +x") {
+		t.Errorf("a program that cannot be started: %v", err)
 	}
 	if _, err := tool.Load(filepath.Join(dir, "missing")); err == nil {
 		t.Error("a folder that does not exist was loaded")

@@ -43,20 +43,44 @@ func (r Result) Check() error {
 	switch {
 	case !r.Output.IsValid():
 		return errors.New("the output is no JSON value")
+	case envelope.Depth(r.Output)+1 > envelope.MaxDepth: // the response is around it
+		return fmt.Errorf("the output is nested deeper than %d", envelope.MaxDepth-1)
 	case len(r.SideEffects) > envelope.MaxSideEffects:
 		return fmt.Errorf("more than %d side effects", envelope.MaxSideEffects)
 	case len(r.Warnings) > envelope.MaxWarnings:
 		return fmt.Errorf("more than %d warnings", envelope.MaxWarnings)
 	}
-	for _, effect := range r.SideEffects {
-		if effect.Kind() != '{' || !effect.IsValid() {
-			return errors.New("a side effect is no JSON object")
+	aside := 0 // bytes of JSON
+	for i, effect := range r.SideEffects {
+		if err := checkSideEffect(effect); err != nil {
+			return fmt.Errorf("side effect %d: %w", i, err)
 		}
+		aside += len(effect)
 	}
 	for _, warning := range r.Warnings {
-		if len(warning) > envelope.MaxMessage {
-			return fmt.Errorf("a warning is longer than %d bytes", envelope.MaxMessage)
+		quoted, err := jsontext.AppendQuote(nil, warning)
+		if len(warning) > envelope.MaxMessage || err != nil {
+			return fmt.Errorf("a warning is longer than %d bytes or no UTF-8", envelope.MaxMessage)
 		}
+		aside += len(quoted)
+	}
+	if aside > envelope.MaxAside {
+		return fmt.Errorf("the side effects and warnings take %d bytes, at most %d", aside, envelope.MaxAside)
+	}
+	return nil
+}
+
+// checkSideEffect says why a response with effect could not be read, or nil.
+func checkSideEffect(effect jsontext.Value) error {
+	const above = 2 // what is around it: the response and the list
+	if effect.Kind() != '{' || !effect.IsValid() {
+		return errors.New("it is no JSON object")
+	}
+	if bad := envelope.CheckIJSON(effect); len(bad) > 0 {
+		return fmt.Errorf("%q: %s", bad[0].Pointer, bad[0].Message)
+	}
+	if envelope.Depth(effect)+above > envelope.MaxDepth {
+		return fmt.Errorf("it is nested deeper than %d", envelope.MaxDepth-above)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -53,14 +52,11 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return fmt.Errorf("state directory: %w", err)
-	}
-	srv, err := natsserver.Start(natsserver.Options{StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true})
+	srv, stop, err := startServer(natsserver.Options{StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true})
 	if err != nil {
 		return err
 	}
-	defer srv.Stop()
+	defer stop()
 	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
 	if err != nil {
 		return err

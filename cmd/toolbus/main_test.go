@@ -222,6 +222,28 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// What would spoil a store or let a person wait for nothing is said at once.
+func TestSecondServer(t *testing.T) {
+	state := t.TempDir()
+	s, _ := startDev(t, state)
+	port := s.url[strings.LastIndexByte(s.url, ':')+1:]
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"dev", "--state", state, "--port", "0", "--tools", t.TempDir()}, 1, "--state"},
+		{[]string{"nats", "--state", filepath.Join(state, "nats"), "--port", "0"}, 1, "--state"},
+		{[]string{"dev", "--state", t.TempDir(), "--port", port, "--tools", t.TempDir()}, 1, "--port 0"},
+		{[]string{"dev", "--state", t.TempDir(), "--port", "65536", "--tools", t.TempDir()}, exitUsage, "65535"},
+		{[]string{"nats", "--state", t.TempDir(), "--port", "-1"}, exitUsage, "65535"},
+	} {
+		if code, _, stderr := s.do(c.args...); code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v: exit %d, %s", c.args, code, stderr)
+		}
+	}
+}
+
 func TestNoBus(t *testing.T) {
 	s := shell{t, "nats://127.0.0.1:1"}
 	for _, args := range []string{"call play", "tools list", "result a.b", "audit replay", "dead list"} {

@@ -32,11 +32,11 @@ func natsCmd(g *global) *cobra.Command {
 		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: noArgs,
 		Example: "  toolbus nats --state ./nats --port 4280 --sync-always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			srv, err := natsserver.Start(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always})
+			srv, stop, err := startServer(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always})
 			if err != nil {
 				return err
 			}
-			defer srv.Stop()
+			defer stop()
 			fmt.Fprintln(g.env.stdout, "nats is serving at", srv.URL())
 			if err := cli.WriteReady(readyFile, srv.URL()); err != nil {
 				return err

@@ -12,13 +12,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 )
 
 func auditCmd(g *global) *cobra.Command {
@@ -104,7 +104,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	}
 	defer guest.Close()
 	if !filter.Follow {
-		if err := upToDate(ctx, g, guest.JS); err != nil {
+		if err := upToDate(ctx, g, guest); err != nil {
 			return err
 		}
 	}
@@ -126,10 +126,10 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.
-func upToDate(ctx context.Context, g *global, js jetstream.JetStream) error {
+func upToDate(ctx context.Context, g *global, guest *app.Guest) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	err := bus.AwaitAudit(ctx, js)
+	err := bus.AwaitAudit(ctx, guest.JS)
 	if errors.Is(err, context.DeadlineExceeded) {
 		fmt.Fprintln(g.env.stderr, "toolbus: the record is behind the calls; is a dispatcher running? `toolbus doctor` looks")
 		return nil

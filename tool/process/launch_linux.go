@@ -98,6 +98,7 @@ func (c *child) end(order supervisor.Command) {
 	}
 	_ = c.control.SetDeadline(time.Now().Add(c.grace + patience))
 	_, _ = c.control.Write([]byte{byte(order)}) // a supervisor that is gone has reported, or never will
+	_ = c.cmd.Process.Signal(syscall.SIGCONT)   // one that the tool stopped hears it, too
 }
 
 // wait returns the supervisor's report when nothing of the run is left. The error is

@@ -377,6 +377,19 @@ func TestKillSupervisor(t *testing.T) {
 	}
 }
 
+// TestStoppedSupervisor: a tool that stops its supervisor is ended like any other.
+func TestStoppedSupervisor(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m := manifest("stop-parent")
+	m.Dir = t.TempDir()
+	_, err := newAdapter(t, process.Options{}).Execute(ctx, m, callOf("f", "{}"), whenStarted(cancel))
+	var stopped *tool.StoppedError
+	if !errors.As(err, &stopped) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestNotStarted shows what is said of a tool that cannot be started.
 func TestNotStarted(t *testing.T) {
 	dir := t.TempDir()

@@ -54,6 +54,7 @@ func play(part string, args []string) int {
 		"launch":       launch,
 		"executor":     executor,
 		"kill-parent":  killParent,
+		"stop-parent":  stopParent,
 	}
 	return programs[part](args)
 }
@@ -310,6 +311,15 @@ func killParent([]string) int {
 	if err := syscall.Kill(os.Getppid(), syscall.SIGKILL); err != nil {
 		return 1
 	}
+	return forever()
+}
+
+// stopParent stops its supervisor.
+func stopParent([]string) int {
+	if err := syscall.Kill(os.Getppid(), syscall.SIGSTOP); err != nil {
+		return 1
+	}
+	_ = stdout{}.Emit(context.Background(), envelope.ChunkProgress, jsontext.Value(`"stopped"`))
 	return forever()
 }
 

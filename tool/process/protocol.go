@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -190,6 +191,9 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if l.Data == nil {
 		return broken("a %s line without data", l.Type)
 	}
+	if bad := envelope.CheckIJSON(l.Data); len(bad) > 0 {
+		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
+	}
 	if err := sink.Emit(ctx, chunkKinds[l.Type], l.Data); err != nil {
 		return &tool.SinkError{Err: err}
 	}
@@ -216,13 +220,18 @@ func (r *reader) fault() error {
 	}
 	fault := &tool.Error{
 		Code: l.Error.Code, Message: l.Error.Message, Details: l.Error.Details, Effect: l.Error.Effect,
-		RetryAfter: time.Duration(l.Error.RetryAfterMS) * time.Millisecond,
+		RetryAfter: milliseconds(l.Error.RetryAfterMS),
 	}
 	if err := fault.Check(); err != nil {
 		return broken("%v", err)
 	}
 	r.said = statement{kind: lineError, fault: fault}
 	return nil
+}
+
+// milliseconds is n ms, or the nearest time there is; a negative one stays negative.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, -1), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
 // decode reads the line into v and refuses members that its type does not have.

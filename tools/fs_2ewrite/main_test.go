@@ -122,6 +122,9 @@ func TestSymlinks(t *testing.T) {
 			answer := write(t, root, input{Path: test.path, Content: "x"})
 			if test.code != "" {
 				wantFailure(t, root, answer, test.code, toolproc.EffectNone)
+				if _, err := os.Readlink(filepath.Join(root, "link")); err != nil {
+					t.Errorf("the link is gone: %v", err)
+				}
 			} else if toolproctest.ReadFile(t, filepath.Join(root, test.path)) != "x" {
 				t.Error("not written")
 			}

@@ -99,7 +99,7 @@ func makeFolders(root *os.Root, path string) (undo func(), err error) {
 		}
 	}
 	for folder := path; folder != "."; folder = filepath.Dir(folder) {
-		if _, err := root.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := root.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		made = append(made, folder)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
 	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
@@ -97,6 +98,8 @@ func classify(err error, what string) error {
 		return outsideError(outside)
 	case errors.Is(err, os.ErrNotExist):
 		return failure("not_found", fmt.Sprintf("%s does not exist", what))
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
+		return failure("not_found", fmt.Sprintf("%s leads through a file, or through links in a circle", what))
 	case !errors.As(err, &system):
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"mime"
 	"net/http"
 	"net/url"
@@ -39,12 +40,13 @@ func decode(a answer) (page, error) {
 // use or the first bytes are those of a well-known binary format.
 func kindOf(contentType string, body []byte) (string, error) {
 	sniffed, _, _ := strings.Cut(http.DetectContentType(body), ";")
-	said, _, err := mime.ParseMediaType(contentType)
+	name, _, _ := strings.Cut(contentType, ";") // broken parameters take nothing from the name
+	said, _, err := mime.ParseMediaType(name)
 	if err != nil || said == "application/octet-stream" {
 		said = sniffed
 	}
 	switch {
-	case !strings.HasPrefix(sniffed, "text/") && sniffed != "application/octet-stream":
+	case isBinary(sniffed, body):
 		return "", parseFailed("unsupported_type", "the page is no text: "+sniffed)
 	case said == "text/html", said == "application/xhtml+xml":
 		return "text/html", nil
@@ -52,6 +54,19 @@ func kindOf(contentType string, body []byte) (string, error) {
 		return "text/plain", nil
 	}
 	return "", parseFailed("unsupported_type", "the page is no text for people: "+said)
+}
+
+// isBinary says whether a body is of a binary format. Some formats are known by letters that start
+// words, too ("BM", "OTTO"), so the bytes that text never has must be there as well. A PDF or a
+// PostScript document may be without them.
+func isBinary(sniffed string, body []byte) bool {
+	switch {
+	case strings.HasPrefix(sniffed, "text/"), sniffed == "application/octet-stream":
+		return false
+	case sniffed == "application/pdf", sniffed == "application/postscript":
+		return true
+	}
+	return bytes.ContainsFunc(body, func(r rune) bool { return r < '\t' || '\r' < r && r < ' ' && r != '\x1b' })
 }
 
 // decodeText decodes a body by its byte order mark, what the server says, its meta element, or as
@@ -68,12 +83,12 @@ func decodeText(contentType string, body []byte) string {
 	return strings.TrimPrefix(text, "\ufeff")
 }
 
-// firstOf returns the first text that is not blank, or nil.
+// firstOf returns the first text that is not blank, or nil. Headers may be of any bytes.
 func firstOf(texts ...string) *string {
 	i := slices.IndexFunc(texts, func(text string) bool { return strings.TrimSpace(text) != "" })
 	if i < 0 {
 		return nil
 	}
-	text := strings.Join(strings.Fields(texts[i]), " ")
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(texts[i], "\uFFFD")), " ")
 	return &text
 }

@@ -79,6 +79,10 @@ func TestText(t *testing.T) {
 		"/untyped":       "hello",
 		"/gzip":          "hello",
 		"/headers":       userAgent + " gzip",
+		"/broken-type":   `"hello"`,
+		"/double-type":   `"hello"`,
+		"/bm":            "BMW recalls cars",
+		"/odd-language":  "bonjour",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +100,7 @@ func TestReasons(t *testing.T) {
 	server := site(t)
 	for path, want := range map[string]string{
 		"/json":         `"unsupported_type"`,
+		"/bmp":          `"unsupported_type"`,
 		"/empty":        `"empty"`,
 		"/blank":        `"no_text"`,
 		"/brotli":       `"content_encoding"`,

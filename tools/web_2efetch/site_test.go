@@ -75,6 +75,14 @@ func site(t testing.TB) *httptest.Server {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
+	mux.HandleFunc("/broken-type", text("text/html; charset=", "<article><p>hello"))
+	mux.HandleFunc("/double-type", text("text/html; charset=utf-8; charset=utf-8", "<article><p>hello"))
+	mux.HandleFunc("/bm", text("text/plain", "BMW recalls cars"))
+	mux.HandleFunc("/bmp", text("text/html", "BM\x46\x00\x00\x00\x00\x00\x00\x00"))
+	mux.HandleFunc("/odd-language", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Language", "fran\xe7ais")
+		_, _ = io.WriteString(w, "<p>bonjour")
+	})
 	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Language", "fr")
 		_, _ = io.WriteString(w, "<p>"+r.UserAgent()+" "+r.Header.Get("Accept-Encoding")+" "+r.Header.Get("Cookie"))

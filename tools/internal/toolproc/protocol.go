@@ -13,8 +13,9 @@ import (
 const (
 	// MaxLine is the longest line a program may write, its newline included.
 	MaxLine = 1 << 20
-	// MaxRequest is the longest request a program reads.
-	MaxRequest = 32 << 20
+	// MaxRequest is the longest request a program reads: the largest input there is, which is 64 MiB,
+	// and what is around it.
+	MaxRequest = 65 << 20
 )
 
 // Op is what the executor wants of the program.
