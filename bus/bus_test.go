@@ -208,27 +208,14 @@ func TestWorkersSurviveRestart(t *testing.T) {
 // Two projectors project the same log: every event once, in order, also over a restart of one.
 func TestTwoProjectors(t *testing.T) {
 	f := setup(t)
-	project := func(ctx context.Context) {
-		p, from, err := bus.NewProjector(ctx, f.nc, f.js, func() uint64 { return 0 })
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() { p.Run(ctx) })
-		if err := bus.NewFollower(f.js).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
-			t.Error(err)
-		}
-		wg.Wait()
-	}
-	stop := start(t, project)
-	start(t, project)
+	stop := start(t, f.project)
+	start(t, f.project)
 	const calls = 400
 	for n := range calls {
 		f.decide(f.admit(n, envelope.PriorityNormal))
 		if n == calls/2 {
 			stop()
-			start(t, project)
+			start(t, f.project)
 		}
 	}
 	var last uint64

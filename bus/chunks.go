@@ -50,6 +50,8 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 	switch {
 	case err != nil:
 		return streaming.Frame{}, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
+	case refusal != nil && refusal.Code.Retryable():
+		return streaming.Frame{}, fmt.Errorf("%w: %s", streaming.ErrUnavailable, refusal.String())
 	case refusal != nil:
 		return streaming.Frame{}, fmt.Errorf("chunks: %s", refusal.String())
 	case a.Expired:

@@ -49,6 +49,7 @@ type Client struct {
 	watch   sync.WaitGroup
 	crew    *crew[errand]
 	closed  chan struct{}
+	closing sync.Once
 }
 
 // NewClient returns a client over nc, which stays the caller's. Close it when done.
@@ -79,12 +80,16 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the client; calls in flight get a local answer at their deadline.
-func (c *Client) Close() error {
-	close(c.closed)
-	c.watch.Wait()
-	c.crew.dismiss()
-	return c.sub.Unsubscribe()
+// Close ends the client; calls in flight get a local answer at their deadline. Closing it again
+// does nothing.
+func (c *Client) Close() (err error) {
+	c.closing.Do(func() {
+		close(c.closed)
+		c.watch.Wait()
+		c.crew.dismiss()
+		err = c.sub.Unsubscribe()
+	})
+	return err
 }
 
 func (c *Client) watchConnection(status <-chan nats.Status) {

@@ -36,8 +36,10 @@ type Follower struct {
 	js     jetstream.JetStream
 	behind atomic.Int64 // unix nanoseconds of the event it stands at; 0 when it is up to date
 
+	seeing sync.Mutex // one event at a time, also while one consumer takes over from another
+
 	mu       sync.Mutex
-	last     place  // the newest event seen
+	last     place  // the newest event seen, or known to be there
 	consumer string // that brought it
 	doubts   chan place
 }
@@ -58,6 +60,9 @@ func NewFollower(js jetstream.JetStream) *Follower {
 // error, or the log is found to have lost its end ([ErrLostTail]). observe must not block for
 // long: everything else waits for it.
 func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed)) error {
+	if err := f.begin(ctx); err != nil {
+		return fmt.Errorf("follow the call log: %w", err)
+	}
 	cons, err := f.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{subjects.CallsAll},
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
@@ -73,6 +78,26 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed))
 	}
 	defer func() { running.Stop(); <-running.Closed() }()
 	return f.watch(ctx)
+}
+
+// begin notes the end of the log: it may be lost before anything has been read.
+func (f *Follower) begin(ctx context.Context) error {
+	stream, err := f.js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return err
+	}
+	end := stream.CachedInfo().State.LastSeq
+	msg, err := stream.GetMsg(ctx, end)
+	if end == 0 || errors.Is(err, jetstream.ErrMsgNotFound) { // empty, or expired
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = place{end, msg.Time}
+	return nil
 }
 
 // watch looks, after every interruption, whether the log still holds what was read from it.
@@ -125,8 +150,12 @@ func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if end := stream.CachedInfo().State.LastSeq; end < p.seq {
+	end := stream.CachedInfo().State.LastSeq
+	if end < p.seq {
 		return fmt.Errorf("%w: it ends at %d, and had been read up to %d", ErrLostTail, end, p.seq), nil
+	}
+	if end == p.seq {
+		f.caughtUp(p)
 	}
 	msg, err := stream.GetMsg(ctx, p.seq)
 	switch {
@@ -141,6 +170,8 @@ func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 }
 
 func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
+	f.seeing.Lock()
+	defer f.seeing.Unlock()
 	meta, err := msg.Metadata()
 	if err != nil {
 		return
@@ -152,11 +183,6 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 			Seq: meta.Sequence.Stream, Time: meta.Timestamp,
 		})
 	}
-	if meta.NumPending == 0 {
-		f.behind.Store(0)
-		return
-	}
-	f.behind.Store(meta.Timestamp.UnixNano())
 }
 
 // passed notes the place of an event. Where another consumer brings it than the one before, there
@@ -168,7 +194,23 @@ func (f *Follower) passed(meta *jetstream.MsgMetadata) {
 		f.question(f.last)
 		f.consumer = meta.Consumer
 	}
-	f.last = place{meta.Sequence.Stream, meta.Timestamp}
+	if meta.Sequence.Stream > f.last.seq {
+		f.last = place{meta.Sequence.Stream, meta.Timestamp}
+	}
+	f.behind.Store(0)
+	if meta.NumPending > 0 {
+		f.behind.Store(meta.Timestamp.UnixNano())
+	}
+}
+
+// caughtUp notes that nothing comes after p, if that is the newest event seen: what was announced
+// to come may have been lost.
+func (f *Follower) caughtUp(p place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == p {
+		f.behind.Store(0)
+	}
 }
 
 // Behind returns how old the newest event is that this follower has seen, when there are newer

@@ -36,8 +36,7 @@ type Projector struct {
 	pending []audit.Record
 	more    chan struct{}
 	last    uint64 // sequence in AUDIT of the last projected record
-	done    uint64 // its position in the call log
-	doneAt  time.Time
+	done    uint64 // up to which the call log is on record
 }
 
 // The rhythm of projection. A projector that lost a batch stands by for a while, so that one
@@ -58,9 +57,6 @@ func NewProjector(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, op
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := p.match(ctx); err != nil {
-		return nil, 0, err
-	}
 	from = p.done + 1
 	if oldest > 0 {
 		from = min(from, oldest)
@@ -68,34 +64,31 @@ func NewProjector(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, op
 	return p, from, nil
 }
 
-// match holds the last projected record against the call log. A log that has lost its end (see
+// match holds the last projected record, of position done and time at, against the call log, and
+// returns the position up to which the log is on record. A log that has lost its end (see
 // [ErrLostTail]) uses positions again: then everything younger than that record is still to come.
-func (p *Projector) match(ctx context.Context) error {
-	if p.done == 0 {
-		return nil
-	}
+func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint64, error) {
 	stream, err := p.js.Stream(ctx, subjects.CallsStream)
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return 0, fmt.Errorf("audit: %w", err)
 	}
 	end := stream.CachedInfo().State.LastSeq
-	msg, err := stream.GetMsg(ctx, p.done)
+	msg, err := stream.GetMsg(ctx, done)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound) && p.done <= end: // expired
-		return nil
+	case errors.Is(err, jetstream.ErrMsgNotFound) && done <= end: // expired
+		return done, nil
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
-		return fmt.Errorf("audit: %w", err)
-	case err == nil && msg.Time.Equal(p.doneAt):
-		return nil
+		return 0, fmt.Errorf("audit: %w", err)
+	case err == nil && msg.Time.Equal(at):
+		return done, nil
 	}
-	p.done, err = p.younger(ctx, end)
-	return err
+	return p.younger(ctx, at, end)
 }
 
-// younger returns the position before the first event that is younger than the last projected one;
-// end when there is none.
-func (p *Projector) younger(ctx context.Context, end uint64) (uint64, error) {
-	after := p.doneAt.Add(1)
+// younger returns the position before the first event that is younger than at; end when there is
+// none.
+func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
+	after := at.Add(1)
 	cons, err := p.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
 	})
@@ -116,7 +109,7 @@ func (p *Projector) younger(ctx context.Context, end uint64) (uint64, error) {
 	return meta.Sequence.Stream - 1, nil
 }
 
-// resume reads the last projected record.
+// resume reads the last projected record, and drops what is on record.
 func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	stream, err := p.js.Stream(ctx, subjects.AuditStream)
 	if err != nil {
@@ -141,9 +134,12 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 		return 0, fmt.Errorf("audit record %d: %w", msg.Sequence, err)
 	}
 	oldest, _ = strconv.ParseUint(msg.Header.Get(headerOpen), 10, 64) // absent in all but the last of a batch
+	if done, err = p.match(ctx, done, last.Timestamp); err != nil {
+		return 0, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.done, p.doneAt = msg.Sequence, done, last.Timestamp
+	p.last, p.done = msg.Sequence, done
 	drop := 0
 	for drop < len(p.pending) && p.pending[drop].LogSeq <= done {
 		drop++

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -95,37 +96,78 @@ type Endpoint struct {
 	Handle func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error)
 }
 
-// Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds.
-func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpoint) (micro.Service, error) {
+// Service is what [Serve] offers.
+type Service struct {
+	svc   micro.Service
+	crew  *crew[question]
+	slots chan struct{}
+}
+
+// question is one request to an endpoint.
+type question struct {
+	endpoint Endpoint
+	request  micro.Request
+}
+
+// Bounds of the service of one dispatcher.
+const (
+	maxQuestions = 256
+	questionTime = 10 * time.Second // who got no answer by then asks again
+)
+
+// Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They
+// answer side by side: a cancel waits for executors, and nobody waits for the cancels of others.
+func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: "toolbus", Version: version, Description: "Toolbus dispatcher: results, cancels, explanations, tools",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
+	s := &Service{svc: svc, slots: make(chan struct{}, maxQuestions)}
+	s.crew = newCrew(func(q question) {
+		defer func() { <-s.slots }()
+		respond(ctx, nc, q.endpoint, q.request)
+	})
 	for _, e := range endpoints {
-		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { respond(ctx, e, r) }),
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(question{e, r}) }),
 			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)))
 		if err != nil {
-			return nil, fmt.Errorf("service %s: %w", e.Op, err)
+			return nil, fmt.Errorf("service %s: %w", e.Op, errors.Join(err, s.Stop()))
 		}
 	}
-	return svc, nil
+	return s, nil
 }
 
-func respond(ctx context.Context, e Endpoint, r micro.Request) {
+func (s *Service) take(q question) {
+	s.slots <- struct{}{}
+	if !s.crew.start(q) {
+		<-s.slots // stopped; the caller asks another dispatcher
+	}
+}
+
+// Stop takes no more requests and waits for those in hand.
+func (s *Service) Stop() error {
+	err := s.svc.Stop()
+	s.crew.end()
+	return err
+}
+
+func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
 	if !ok {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
 	answer, refusal := e.Handle(ctx, tenant, actor, r.Data())
-	headers := micro.Headers{subjects.HeaderKind: {kindOutcome}}
+	header := nats.Header{subjects.HeaderKind: {kindOutcome}}
 	if refusal != nil {
-		answer, headers = refusal, micro.Headers{subjects.HeaderKind: {kindRefusal}}
+		answer, header = refusal, nats.Header{subjects.HeaderKind: {kindRefusal}}
 	}
 	data, err := json.Marshal(answer)
 	if err != nil {
 		return // all answers are our own types
 	}
-	_ = r.Respond(data, micro.WithHeaders(headers)) // the caller asks again
+	_ = nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Data: data, Header: header}) // the caller asks again
 }

@@ -89,8 +89,13 @@ func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Requ
 	if ref == nil || ref.Bytes > envelope.MaxPayload {
 		return nil, envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
 	}
-	data, err := d.Payloads.Get(ctx, *ref)
-	if err != nil {
+	bounded, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	data, err := d.Payloads.Get(bounded, *ref)
+	switch {
+	case err != nil && bounded.Err() != nil: // it may be there; the caller asks again
+		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").WithRetryAfter(time.Second)
+	case err != nil:
 		return nil, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error())
 	}
 	if bad := envelope.CheckIJSON(data); len(bad) > 0 {

@@ -24,6 +24,7 @@ type world struct {
 	manifest *tool.Manifest
 	d        *dispatcher.Dispatcher
 	payloads map[string][]byte
+	silent   bool // the payload store does not answer
 	lag      time.Duration
 	full     bool
 	gateErr  error
@@ -58,13 +59,20 @@ func start(t *testing.T, class tool.Determinism) *world {
 
 // run makes w.d a running dispatcher that follows the log.
 func (w *world) run(instance string) {
+	ctx := w.serve(instance)
+	d := w.d
+	w.log.Watch(func(e call.Entry) { d.Observe(ctx, e.Kind, e.Attempt, e.State) })
+}
+
+// serve makes w.d a running dispatcher that does not follow the log. The context is that of its run.
+func (w *world) serve(instance string) context.Context {
 	d := w.dispatcher(instance, true)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.Run(ctx) }()
 	w.d, w.stop = d, func() { cancel(); <-done }
 	w.t.Cleanup(w.stop)
-	w.log.Watch(func(e call.Entry) { d.Observe(ctx, e.Kind, e.Attempt, e.State) })
+	return ctx
 }
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
@@ -83,7 +91,11 @@ func (c catalog) Get(id string) (*tool.Manifest, bool) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	data, ok := p.w.payloads[ref.SHA256]
 	if !ok {
 		return nil, fmt.Errorf("no payload %s", ref.SHA256)

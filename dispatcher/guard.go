@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,8 @@ type guard struct {
 	mu    sync.Mutex
 	due   dues
 	byKey map[string]*due // undecided attempts, by id and number
-	order []*due          // the same as the log has them; the first is undecided
+	order []*due          // the same as the log has them, and decided ones behind the first
+	over  int             // how many in order are decided
 	seen  uint64          // position in the log up to which they are known
 }
 
@@ -87,11 +89,21 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	// The names are parts of a whole message, which must not be kept for them.
 	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
 	g.byKey[k] = d
-	g.order = append(g.order, d)
+	g.line(d)
 	heap.Push(&g.due, d)
 	if d.index == 0 {
 		g.poke()
 	}
+}
+
+// line puts d in its place in the log: who asks for an attempt may come before the follower does.
+// Callers hold g.mu.
+func (g *guard) line(d *due) {
+	at := len(g.order)
+	for at > 0 && g.order[at-1].admitted > d.admitted {
+		at--
+	}
+	g.order = slices.Insert(g.order, at, d)
 }
 
 // close ends the watch over an attempt, admitted at a position of the log, that is decided or gone.
@@ -110,9 +122,15 @@ func (g *guard) remove(d *due) {
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
+	g.over++
 	for len(g.order) > 0 && g.order[0].done {
 		g.order[0] = nil
 		g.order = g.order[1:]
+		g.over--
+	}
+	if g.over > len(g.order)/2 { // an attempt may be open for an hour, with millions behind it
+		g.order = slices.DeleteFunc(g.order, func(d *due) bool { return d.done })
+		g.over = 0
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -286,6 +288,35 @@ func TestGuardian(t *testing.T) {
 	})
 }
 
+// The admitting dispatcher keeps the deadline also while it cannot follow the log.
+func TestDeadlineWithoutFollower(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.stop()
+		w.serve("blind")
+		w.ask(1)
+		pass(10 * time.Second)
+		if r := w.outcome(1); r.Error.Code != envelope.CodeTimeout {
+			t.Errorf("got %+v", r.Error)
+		}
+	})
+}
+
+// A dispatcher may be asked for an attempt before its follower has come there: the position from
+// which a new guardian has to read is still that of the first open attempt.
+func TestAskedBeforeFollowed(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		first := w.state()
+		w.ask(2, "key-0123456789abcdef", "key-other-0123456789")
+		late := w.dispatcher("late", true)
+		late.Handle(t.Context(), w.request(2, "key-0123456789abcdef", "key-other-0123456789"))
+		late.Observe(t.Context(), call.Requested, 1, first)
+		if open, from := late.Watching(); open != 2 || from != first.Seq {
+			t.Errorf("%d attempts are watched, a guardian would read from %d, want %d", open, from, first.Seq)
+		}
+	})
+}
+
 // A guardian that cannot reach the log tries until it can.
 func TestDeadlineWithoutLog(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
@@ -356,6 +387,36 @@ func TestRecall(t *testing.T) {
 	})
 }
 
+// readThen is a log in which something happens right after the next read.
+type readThen struct {
+	*calltest.Log
+	then func()
+}
+
+func (l *readThen) Read(ctx context.Context, tool, id string) (call.Entry, error) {
+	e, err := l.Log.Read(ctx, tool, id)
+	if then := l.then; then != nil {
+		l.then = nil
+		then()
+	}
+	return e, err
+}
+
+// A denied caller's call is decided just after the dispatcher has found it open: it is told now, not
+// at the deadline.
+func TestRecallWhileDecided(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.manifest.Status = tool.StatusDisabled
+		w.d.CallLog = &readThen{Log: w.log, then: func() { w.decide("") }}
+		w.ask(1)
+		w.outcome(1)
+		if open, _ := w.d.Watching(); open != 0 {
+			t.Errorf("%d attempts are watched", open)
+		}
+	})
+}
+
 func TestLargeInput(t *testing.T) {
 	sum := strings.Repeat("c", 64)
 	for name, c := range map[string]struct {
@@ -387,6 +448,19 @@ func TestLargeInput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A payload store that is silent keeps nobody for ever, and what may be in it is not called missing.
+func TestLargeInputWithoutAnswer(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.silent = true
+		in := w.request(1, `{"n":1}`, `null`)
+		in.InputRef = "sha256:" + strings.Repeat("c", 64) + ";7"
+		w.d.Handle(t.Context(), in)
+		if r := w.outcome(1); r.Error.Code != envelope.CodeUnavailable || r.Status != envelope.RetryableError {
+			t.Errorf("got %+v", r.Error)
+		}
+	})
 }
 
 func (w *world) query(n int) dispatcher.Query {

@@ -161,7 +161,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 	if a.known.Seq > s.Seq {
 		s = l.learn(a.known)
 	}
-	fresh := !a.known.Empty() // s has been read, or found to have moved, for this request
+	fresh := false // s has been read, or found to have moved, since this request is in the line
 	for {
 		v := call.Admit(s, a.ask)
 		var again bool
@@ -260,9 +260,18 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	l.learn(after)
 	opened := after.Last()
 	if opened.Owner.CallID == a.ask.Owner.CallID {
+		d.keep(after, opened)
 		d.accept(a, after, opened, false)
 	}
 	return after, opened.Owner.CallID != a.ask.Owner.CallID
+}
+
+// keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
+// the log, unless the log has shown it the outcome already.
+func (d *Dispatcher) keep(s call.State, a call.Attempt) {
+	if a.Open() && !d.guard.decided(s.ID, a.N, a.Admitted) {
+		d.guard.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	}
 }
 
 // earlier returns the outcomes that the next attempt has to carry, and the log they belong to.

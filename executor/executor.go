@@ -300,7 +300,7 @@ func (e *Executor) confirm(j *job) error {
 	if err != nil || !found {
 		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
 	}
-	end, draft := e.outcome(j, m, res, nil)
+	end, draft := e.outcome(ctx, j, m, res, nil)
 	if end.Error == "" {
 		end.Cause = call.Confirmed
 	}

@@ -37,6 +37,7 @@ type world struct {
 	late     []envelope.Code
 	dead     int
 	payloads map[string][]byte
+	full     bool // the payload store takes nothing
 	nonce    int
 }
 
@@ -116,7 +117,11 @@ func (s *stream) Close(context.Context) (envelope.Chunks, error) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Put(_ context.Context, data []byte) (envelope.PayloadRef, error) {
+func (p payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
+	if p.w.full { // as streaming.Payloads, which tries until ctx ends
+		<-ctx.Done()
+		return envelope.PayloadRef{}, ctx.Err()
+	}
 	ref := envelope.PayloadRef{SHA256: strings.Repeat("a", 64), Bytes: int64(len(data))}
 	p.w.payloads[ref.SHA256] = data
 	return ref, nil

@@ -402,6 +402,29 @@ func TestOutputRules(t *testing.T) {
 	}
 }
 
+// A large output that cannot be stored holds its slot until the deadline, and no longer.
+func TestPayloadStoreFull(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.full = true
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{Output: jsontext.Value(`{"x":"` + strings.Repeat("x", envelope.MaxInline) + `"}`)}, nil
+		}
+		m, begun := w.admit(callA, time.Minute), time.Now()
+		w.ex.Handle(t.Context(), m)
+		if took := time.Since(begun); took != time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		want := envelope.CodeStoreFull
+		if w.manifest.Determinism == tool.SideEffectful {
+			want = envelope.CodeToolUnknownState
+		}
+		if d := w.decided(1); d.Code != want {
+			t.Errorf("decision %+v", d)
+		}
+		w.wantAcked(m, true)
+	})
+}
+
 // A tool has no more runs at once than its manifest allows; the rest is handed back.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

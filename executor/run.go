@@ -49,7 +49,7 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft := e.outcome(j, m, res, failure(adapter, m, err))
+	end, draft := e.outcome(ctx, j, m, res, failure(adapter, m, err))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
@@ -97,13 +97,13 @@ func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
 
 // outcome turns what a run produced into an ending and its draft. A result is checked against
 // the tool's own response schema first: what does not fit is the tool's fault.
-func (e *Executor) outcome(j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error) (call.Ending, settle.Draft) {
+func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error) (call.Ending, settle.Draft) {
 	d := settle.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
 	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
 	if fault == nil {
-		fault = e.checkOutput(j, m, res, &d)
+		fault = e.checkOutput(ctx, j, m, res, &d)
 	}
 	if fault != nil {
 		d.Error, end.Error, end.Effect = fault, fault.Code, fault.Details.Effect
@@ -117,7 +117,7 @@ func (e *Executor) outcome(j *job, m *tool.Manifest, res tool.Result, fault *env
 	return end, d
 }
 
-func (e *Executor) checkOutput(j *job, m *tool.Manifest, res tool.Result, d *settle.Draft) *envelope.Error {
+func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft) *envelope.Error {
 	fn, ok := m.Functions[j.req.Fn]
 	if !ok {
 		return envelope.NewError(envelope.CodeFnUnknown, "")
@@ -129,7 +129,7 @@ func (e *Executor) checkOutput(j *job, m *tool.Manifest, res tool.Result, d *set
 		d.Output = res.Output
 		return nil
 	}
-	ref, err := e.Payloads.Put(j.ctx, res.Output)
+	ref, err := e.Payloads.Put(ctx, res.Output) // a full store takes it later, or not by the deadline
 	if err != nil {
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
 			WithCause(err.Error()).WithEffect(envelope.EffectApplied)

@@ -76,7 +76,7 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 		case err == nil:
 			return own(after, n, response), nil
 		case errors.As(err, &moved) && moved.State.Empty():
-			s.Seq = 0 // protocol rule 14: lost with what was not synced yet; what s says did happen
+			s.Seq = moved.State.Seq // protocol rule 14: lost with what was not synced yet; what s says did happen
 		case errors.As(err, &moved):
 			s = moved.State
 		default:
@@ -99,7 +99,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	if !ok || a.Decision == nil {
 		return Outcome{}, ErrGone
 	}
-	entry, err := log.Get(ctx, a.Decision.Seq)
+	entry, err := at(ctx, log, s, a.Decision.Seq)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -126,11 +126,21 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 // carried returns the outcomes of the attempts before n.
 func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
 	a, _ := s.Attempt(n)
-	entry, err := log.Get(ctx, a.Admitted)
+	entry, err := at(ctx, log, s, a.Admitted)
 	if err != nil {
 		return nil, err
 	}
 	return entry.Outcomes()
+}
+
+// at returns the event of the log s at a position; the zero Entry when it has expired, or when the
+// position is another log's now: the server may have lost its end and used it again.
+func at(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
+	entry, err := log.Get(ctx, seq)
+	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
+		return call.Entry{}, err
+	}
+	return entry, nil
 }
 
 // holder returns the newest entry of the log that has a body with earlier outcomes.
@@ -139,7 +149,7 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 	if err != nil || len(last.Body) > 0 || last.State.Empty() {
 		return last, err
 	}
-	return log.Get(ctx, last.State.Last().Admitted)
+	return at(ctx, log, last.State, last.State.Last().Admitted)
 }
 
 // AuditID names the log position of a decision; it is the same whenever it is told.

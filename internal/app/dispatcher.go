@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,15 +34,34 @@ type DispatcherOptions struct {
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
-// synced, the dispatcher forgets what it knew of it and starts anew.
+// synced, the dispatcher forgets what it knew of it and starts anew, as often as it takes: such a
+// server may go away again at once.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
-	for {
+	if o.Ready != nil {
+		o.Ready = sync.OnceFunc(o.Ready)
+	}
+	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o)
-		if !errors.Is(err, bus.ErrLostTail) || ctx.Err() != nil {
+		lost := errors.Is(err, bus.ErrLostTail)
+		if err == nil || ctx.Err() != nil || !lost && !again {
 			return err
 		}
 		c.Logger.Error("starting over", "err", err)
-		o.Ready = nil // it has been called
+		if !lost {
+			pause(ctx, restartDelay)
+		}
+	}
+}
+
+// restartDelay is how long after a failed start the next one is tried.
+const restartDelay = time.Second
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 

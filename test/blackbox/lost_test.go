@@ -1,7 +1,10 @@
 package blackbox
 
 import (
+	"context"
+	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -58,3 +62,49 @@ func TestLostTail(t *testing.T) {
 		t.Errorf("on record is %v", got)
 	}
 }
+
+// A server that has lost its end and is gone again while a dispatcher starts over does not end the
+// dispatcher.
+func TestLostTailAndGoneAgain(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.executor(4)
+	over, goOn := make(chan struct{}), make(chan struct{})
+	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })), &slog.HandlerOptions{Level: slog.LevelError}))
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
+	})
+	c := d.client()
+	call := func(key string) *envelope.Response {
+		return mustCall(t, c, bus.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 30 * time.Second})
+	}
+	wantStatus(t, call("kept"), envelope.Success, "")
+	d.records(1)
+	d.srv.Stop()
+	synced := t.TempDir()
+	if err := os.CopyFS(synced, os.DirFS(d.srv.Dir())); err != nil {
+		t.Fatal(err)
+	}
+	d.srv.Restart()
+	wantStatus(t, call("lost"), envelope.Success, "")
+	d.records(2)
+	d.srv.Stop()
+	if err := os.RemoveAll(d.srv.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(d.srv.Dir(), os.DirFS(synced)); err != nil {
+		t.Fatal(err)
+	}
+	d.srv.Restart()
+	<-over
+	d.srv.Stop()
+	close(goOn)
+	<-time.After(6 * time.Second) // longer than a start waits for an answer
+	d.srv.Restart()
+	wantStatus(t, call("new"), envelope.Success, "")
+}
+
+// writer calls a function for everything that is written.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }

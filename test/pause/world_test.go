@@ -208,12 +208,6 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.ahead)
 }
 
-func (w *world) later(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ahead += d
-}
-
 // asked is a request and what comes back.
 type asked struct {
 	check.Ask

@@ -1,0 +1,99 @@
+package settle_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
+)
+
+// admit opens the next attempt of the call id, as a dispatcher would.
+func admit(t *testing.T, log *calltest.Log, id, callID string) call.Entry {
+	t.Helper()
+	last, _ := log.Read(t.Context(), "echo", id)
+	now := time.Now()
+	v := call.Admit(last.State, call.Ask{
+		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Nonce: "q-" + callID,
+		Facts:    call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp", Tenant: "t"},
+		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
+	})
+	earlier, err := last.Outcomes()
+	if err != nil || v.Do != call.Write {
+		t.Fatalf("admit %s: %v, %v", callID, v.Do, err)
+	}
+	body, err := call.RequestBody{Request: []byte(`{}`), Earlier: earlier}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Write(t.Context(), v.Event, body); err != nil {
+		t.Fatal(err)
+	}
+	entry, _ := log.Read(t.Context(), "echo", id)
+	return entry
+}
+
+// decide ends the newest attempt of s with code, or with success and an output.
+func decide(ctx context.Context, log settle.Log, s call.State, code envelope.Code, output string, earlier []call.Outcome) (settle.Outcome, error) {
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o-" + output, Now: call.At(time.Now()), Error: code, Effect: envelope.EffectApplied}
+	d := settle.Draft{Output: []byte(output)}
+	if code != "" {
+		d = settle.Draft{Error: envelope.NewError(code, "")}
+	}
+	return settle.Decide(ctx, log, s, s.Last().N, s.Last().Admitted, end, d, earlier)
+}
+
+// The server has lost its end and used the positions again, for another call. Whoever had a result
+// in hand has written it (protocol rule 14), with earlier attempts at positions that are not its own
+// any more: what stands there is not taken for theirs.
+func TestPositionsUsedAgain(t *testing.T) {
+	log := &calltest.Log{}
+	first := admit(t, log, "id1", "A")
+	if _, err := decide(t.Context(), log, first.State, envelope.CodeUpstream, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	second := admit(t, log, "id1", "B")
+	earlier, err := second.Outcomes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.LoseTail(0)
+	if _, err := decide(t.Context(), log, admit(t, log, "id2", "C").State, "", `{"of":"another call"}`, nil); err != nil {
+		t.Fatal(err)
+	}
+	o, err := decide(t.Context(), log, second.State, "", `{"of":"this call"}`, earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := settle.Load(t.Context(), log, o.State, 1)
+	if err != nil || got.Response.Error == nil || got.Response.Error.Code != envelope.CodeUpstream {
+		t.Errorf("the outcome of attempt 1 is %+v, %v", got.Response, err)
+	}
+}
+
+// emptied is a log of which nothing is left but a foreign message at position 7.
+type emptied struct {
+	*calltest.Log
+	expected []uint64
+}
+
+func (l *emptied) Write(_ context.Context, e call.Event, _ []byte) (call.State, error) {
+	l.expected = append(l.expected, e.State.Seq)
+	if e.State.Seq != 7 && len(l.expected) < 5 {
+		return call.State{}, &call.Moved{State: call.State{Seq: 7}}
+	}
+	return call.Fold(e, 8), nil
+}
+
+// A result is written behind whatever an operator has left in its log.
+func TestEmptyButForAForeignMessage(t *testing.T) {
+	log := &emptied{Log: &calltest.Log{}}
+	s := admit(t, log.Log, "id1", "A").State
+	o, err := decide(t.Context(), log, s, "", `{}`, nil)
+	if err != nil || !o.Won || len(log.expected) != 2 {
+		t.Errorf("%+v, %v, after writes that expected %v", o, err, log.expected)
+	}
+}
