@@ -249,7 +249,7 @@ func (c *Client) prepare(ctx context.Context, call Call) (*envelope.Request, *fu
 		return req, fn, envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload)), nil
 	}
 	if bad := envelope.CheckIJSON(req.Input); len(bad) > 0 {
-		return req, fn, envelope.NewError(envelope.CodeMalformed, "").WithViolations(prefixed("/input", bad)...), nil
+		return req, fn, envelope.InputFault(prefixed("/input", bad)), nil
 	}
 	if bad := fn.request.ValidateChecked(req.Input); len(bad) > 0 {
 		return req, fn, envelope.NewError(envelope.CodeSchema, "").WithViolations(prefixed("/input", bad)...), nil

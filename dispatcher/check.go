@@ -99,7 +99,7 @@ func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Requ
 		return nil, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error())
 	}
 	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
-		return nil, envelope.NewError(envelope.CodeMalformed, "").WithViolations(under("/input", bad)...)
+		return nil, envelope.InputFault(under("/input", bad))
 	}
 	return data, nil
 }

@@ -254,15 +254,7 @@ func (w wire) msgpack(body []byte) ([]byte, *Error) {
 // judge lists all that is wrong with doc; nil means nothing is.
 func (w wire) judge(doc jsontext.Value) *Error {
 	found := CheckIJSON(doc)
-	code := w.schema
-	for _, v := range found {
-		switch v.Rule {
-		case ruleSyntax, ruleUTF8, ruleDuplicate:
-			return w.refuse(w.malformed, found...)
-		case ruleDepth, ruleName:
-			code = w.limit
-		}
-	}
+	code := w.code(found)
 	if code == w.schema {
 		found = append(found, w.published().judge(doc)...)
 	}
@@ -271,6 +263,24 @@ func (w wire) judge(doc jsontext.Value) *Error {
 	}
 	return w.refuse(code, found...)
 }
+
+// code says with which code such violations of I-JSON are refused.
+func (w wire) code(found []Violation) Code {
+	code := w.schema
+	for _, v := range found {
+		switch v.Rule {
+		case ruleSyntax, ruleUTF8, ruleDuplicate:
+			return w.malformed
+		case ruleDepth, ruleName:
+			code = w.limit
+		}
+	}
+	return code
+}
+
+// InputFault returns the error with which a request is refused whose input, by itself, breaks I-JSON
+// as [CheckIJSON] says.
+func InputFault(found []Violation) *Error { return asRequest.refuse(asRequest.code(found), found...) }
 
 // sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
 func (w wire) sizes(envelope, payload, most int) *Error {

@@ -155,6 +155,7 @@ func TestCall(t *testing.T) {
 		{`call play --input {"fail":"broken"}`, exitTerminal, "", "D-DATA"},
 		{`call play --input {"work_ms":60000} --timeout 300ms --attempts 1`, exitRetryable, "", "R-TIMEOUT-001"},
 		{`call play --input {"say":1,"x":2}`, exitInvalid, "", "/input/say"},
+		{`call play --input {"say":"a","x":9007199254740993}`, exitInvalid, "", "I-REQ-SCHEMA"},
 		{`call play --input {"say":1} --json`, exitInvalid, `"status": "invalid_request"`, ""},
 		{`call nosuch`, exitInvalid, "", "toolbus tools"},
 		{`call play --input {"say"`, exitUsage, "", "not JSON"},
@@ -263,5 +264,24 @@ func TestExitCodes(t *testing.T) {
 		if got := exitCode(status); got != want {
 			t.Errorf("%s exits with %d, want %d", status, got, want)
 		}
+	}
+}
+
+// A tool that could not be run is no tool of this bus, and it is said before anybody calls it.
+func TestToolThatCannotRun(t *testing.T) {
+	tools := t.TempDir()
+	if err := os.Mkdir(filepath.Join(tools, "play"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"tool.yaml": fmt.Sprintf(playManifest, "/nonexistent/program"), "request.json": playRequest, "response.json": playResponse,
+	} {
+		if err := os.WriteFile(filepath.Join(tools, "play", name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, _, stderr := shell{t: t}.do("dev", "--state", t.TempDir(), "--port", "0", "--tools", tools)
+	if code != 1 || !strings.Contains(stderr, "play") || !strings.Contains(stderr, "/nonexistent/program") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,7 +56,7 @@ func show(g *global, r *envelope.Response, ref string) error {
 		printError(g.env.stderr, r.Error)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintln(g.env.stderr, "warning:", w)
+		fmt.Fprintln(g.env.stderr, "warning:", plain(w))
 	}
 	fmt.Fprintln(g.env.stderr, summary(r, ref))
 	return nil
@@ -103,10 +104,20 @@ func printError(w io.Writer, e *envelope.Error) {
 	if e.Details.Stderr != "" {
 		fmt.Fprintln(w, "  stderr of the tool:")
 		for line := range strings.Lines(e.Details.Stderr) {
-			fmt.Fprint(w, "    ", line)
+			fmt.Fprint(w, "    ", plain(line))
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// plain replaces what would drive a terminal: what a tool says is shown, not obeyed.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '·'
+		}
+		return r
+	}, s)
 }
 
 func pointer(p string) string {

@@ -46,6 +46,9 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if o.Drain <= 0 {
 		o.Drain = 10 * time.Second
 	}
+	if err := runnable(o); err != nil {
+		return err
+	}
 	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
 	if err != nil {
 		return err
@@ -65,6 +68,21 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	return run(ctx, c, o, e, workers, pools, line)
+}
+
+// runnable says which tools of the pool this host could not run, if any. Better now than call by call.
+func runnable(o ExecutorOptions) error {
+	var all error
+	for _, m := range o.Registry.List() {
+		a, here := o.Adapters[m.Transport]
+		if !here || m.Pool != o.Pool || !m.Callable() {
+			continue
+		}
+		if err := a.Validate(m); err != nil {
+			all = errors.Join(all, fmt.Errorf("tool %s cannot run here: %w", m.ToolID, err))
+		}
+	}
+	return all
 }
 
 // line says that the connection was made anew before anything is done with what came over it.

@@ -84,7 +84,6 @@ type world struct {
 	executors []*executor.Executor
 	runs      int
 	nonces    int
-	ahead     time.Duration // of the executors' clock
 }
 
 func (b *base) world(t *testing.T, toolID string) *world {
@@ -191,7 +190,7 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	}
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
-		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: w.now,
+		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
 		NewNonce: w.nonce(name), Lease: lease, Hooks: executor.Hooks{Pause: s.hook},
 	})
 	e.Listening()
@@ -199,13 +198,6 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	defer w.mu.Unlock()
 	w.executors = append(w.executors, e)
 	return e
-}
-
-// now is the time of executors, which later moves on.
-func (w *world) now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.ahead)
 }
 
 // asked is a request and what comes back.

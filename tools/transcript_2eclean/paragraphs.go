@@ -186,6 +186,7 @@ func (s style) cut(text string) []string {
 // cutsBetween says whether a paragraph may end before rest: a sentence ends there, and both sides
 // read the same when they stand alone.
 func (s style) cutsBetween(before, rest string) bool {
+	before = lastWords(before)
 	ender, _ := utf8.DecodeLastRuneInString(before)
 	if rest[0] != ' ' && !strings.ContainsRune(wideEnders, ender) || !endsSentence(before) {
 		return false

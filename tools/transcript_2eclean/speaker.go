@@ -90,6 +90,15 @@ func firstWords(text string) string {
 	return strings.ToValidUTF8(text[:end], "")
 }
 
+// lastWords returns the end of a text: enough to tell whether a sentence ends there.
+func lastWords(text string) string {
+	const most = 400
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[len(text)-most:], "")
+}
+
 // roles are names of speakers that are often written small.
 var roles = set(`speaker interviewer interviewee moderator host guest narrator participant caller
 	question answer questioner audience`)
