@@ -1,0 +1,108 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+)
+
+// Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
+// them one key has had, the longer.
+const (
+	firstLinger = time.Millisecond
+	maxLinger   = 64 * time.Millisecond
+)
+
+// join binds everyone waiting to the open attempt with one event, after giving others the
+// chance to arrive. Who cannot be bound because the log moved is placed anew.
+func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
+	if !linger(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+		return
+	}
+	s = l.learn(s)
+	if s, joining = d.placeAll(ctx, l, s, append(joining, l.late()...)); len(joining) == 0 {
+		return
+	}
+	n := s.Last().N
+	if !mayJoin(s, n, joining) { // the log has moved while they were placed
+		l.again(joining)
+		return
+	}
+	event, left := joinEvent(s, n, joining, d.NewNonce())
+	l.joins++
+	d.pause("before-join", s)
+	after, err := d.CallLog.Write(ctx, event, nil)
+	var moved *call.Moved
+	switch {
+	case errors.As(err, &moved):
+		l.found(s.Seq, moved.State)
+		l.again(joining)
+		return
+	case err != nil: // unsure: the callers ask again
+		d.Logger.Warn("join unsure", "call", l.id, "err", err)
+		return
+	}
+	l.learn(after)
+	for _, a := range joining {
+		if !slices.Contains(left, a) {
+			d.await(ctx, l, after, n, a, true)
+		}
+	}
+	l.again(left)
+}
+
+// mayJoin says whether every one of them may be bound to the open attempt n of s.
+func mayJoin(s call.State, n int, joining []*asker) bool {
+	for _, a := range joining {
+		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
+			return false
+		}
+	}
+	return true
+}
+
+// joinEvent makes one event for all who are joining attempt n of s; left are those that found no
+// room any more.
+func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Event, left []*asker) {
+	ids := make([]string, len(joining))
+	for i, a := range joining {
+		ids[i] = a.ask.Owner.CallID
+	}
+	e, full := call.JoinAll(s, n, ids, nonce)
+	for _, a := range joining {
+		if slices.Contains(full, a.ask.Owner.CallID) {
+			left = append(left, a)
+		}
+	}
+	return e, left
+}
+
+func (l *line) again(as []*asker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrivals = append(as, l.arrivals...)
+}
+
+// linger waits for d; it reports false when ctx ended first.
+func linger(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// late takes who arrived during the linger.
+func (l *line) late() []*asker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := l.arrivals
+	l.arrivals = nil
+	return late
+}

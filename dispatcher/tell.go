@@ -1,0 +1,127 @@
+package dispatcher
+
+import (
+	"context"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/settle"
+)
+
+// waiter is a caller that is told the outcome of an attempt when it comes.
+type waiter struct {
+	callID string
+	inbox  Inbox
+}
+
+// maxWaiting bounds the callers that one key keeps waiting in one dispatcher.
+const maxWaiting = 4096
+
+// await lets the caller wait for the outcome of attempt n, or tells it when it is there.
+func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a *asker, joined bool) {
+	l.mu.Lock()
+	if l.state.Seq > s.Seq {
+		s = l.state
+	}
+	attempt, ok := s.Attempt(n)
+	if ok && attempt.Open() {
+		l.wait(n, waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()})
+		l.mu.Unlock()
+		d.guard.open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
+		d.accept(a, s, attempt, joined)
+		return
+	}
+	l.mu.Unlock()
+	if ok {
+		d.replay(ctx, s, n, a)
+	}
+}
+
+// wait adds w, in place of an earlier wait of the same inbox. Callers hold l.mu.
+func (l *line) wait(n int, w waiter) {
+	if l.waiting == nil {
+		l.waiting = map[int][]waiter{}
+	}
+	for i, have := range l.waiting[n] {
+		if have.callID == w.callID {
+			l.waiting[n][i] = w
+			return
+		}
+	}
+	if len(l.waiting[n]) < maxWaiting {
+		l.waiting[n] = append(l.waiting[n], w)
+	}
+}
+
+// replay answers with the stored outcome of attempt n.
+func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) {
+	o, err := settle.Load(ctx, d.CallLog, s, n)
+	if err != nil {
+		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
+		return
+	}
+	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
+}
+
+// Observe is told every event of the call log, in order, as the follower reads it. It keeps the
+// guard and answers who waits in this dispatcher.
+func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
+	a, ok := s.Attempt(attempt)
+	d.guard.saw(s.Seq)
+	switch {
+	case !ok:
+	case kind == call.Decided:
+		d.guard.close(s.ID, a.N, a.Admitted)
+		d.tell(ctx, s, attempt)
+	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
+		d.guard.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	}
+}
+
+// telling is an outcome that callers wait for.
+type telling struct {
+	state   call.State
+	attempt int
+	waiting []waiter
+}
+
+// tell lets everyone who waits here for attempt n be answered.
+func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
+	d.mu.Lock()
+	l := d.lines[s.Tool+"."+s.ID]
+	d.mu.Unlock()
+	if l == nil {
+		return
+	}
+	s = l.learn(s)
+	l.mu.Lock()
+	waiting := l.waiting[n]
+	delete(l.waiting, n)
+	l.mu.Unlock()
+	d.retire(l)
+	if len(waiting) == 0 {
+		return
+	}
+	select {
+	case d.tellings <- telling{s, n, waiting}:
+	case <-ctx.Done():
+	}
+}
+
+// tellAll answers waiting callers until ctx ends.
+func (d *Dispatcher) tellAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-d.tellings:
+			o, err := settle.Load(ctx, d.CallLog, t.state, t.attempt)
+			if err != nil {
+				d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err) // the callers ask again
+				continue
+			}
+			for _, w := range t.waiting {
+				d.Replies.Outcome(w.inbox, o.For(w.callID, false))
+			}
+		}
+	}
+}
