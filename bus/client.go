@@ -120,7 +120,8 @@ type Call struct {
 	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter
 	CallID   string                // default: a fresh one
 	Context  envelope.Context      // trace, run, role, lane, scope, …; what is empty is filled in
-	// Accepted, if not nil, is told when the call has become durable.
+	// Accepted, if not nil, is told when the call has become durable. Call returns after this
+	// function does, and Chunk: one that blocks keeps the answer from being in time.
 	Accepted func(envelope.Accepted)
 	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks

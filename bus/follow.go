@@ -25,9 +25,10 @@ type Observed struct {
 	Time    time.Time
 }
 
-// ErrLostTail means that the call log does not hold any more what was read from it: the server
-// has lost what it had not synced. Positions are used again then, so whoever follows has to start anew.
-var ErrLostTail = errors.New("the call log has lost its end: the server had not synced it")
+// ErrLostTail means that the call log does not hold any more what was read from it, or the record
+// what was written to it: the server has lost what it had not synced. Positions are used again
+// then, so whoever follows has to start anew.
+var ErrLostTail = errors.New("the server has lost the end of a stream, which it had not synced")
 
 // Follower reads the call log in order, every event of it, from a position on: of an attempt whose
 // admission has expired, only a claim or a join may be left. It resumes by itself after any

@@ -140,7 +140,11 @@ func (f *fixture) project(ctx context.Context) {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { p.Run(ctx) })
+	wg.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
 	if err := bus.NewFollower(f.js).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
 		f.t.Error(err)
 	}

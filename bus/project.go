@@ -92,8 +92,9 @@ func (p *Projector) Lag(now time.Time) time.Duration {
 	return now.Sub(p.pending[0].Timestamp)
 }
 
-// Run projects until ctx ends.
-func (p *Projector) Run(ctx context.Context) {
+// Run projects until ctx ends, which is no error, or the record is found to have lost its end
+// ([ErrLostTail]).
+func (p *Projector) Run(ctx context.Context) error {
 	for size := batchSize; p.awaitPending(ctx); {
 		err := p.project(ctx, size)
 		if err == nil {
@@ -103,11 +104,14 @@ func (p *Projector) Run(ctx context.Context) {
 		size = max(1, size/2) // a smaller batch may pass where a large one does not
 		for err != nil {
 			if !sleep(ctx, standBy) {
-				return
+				return nil
 			}
-			_, err = p.resume(ctx)
+			if _, err = p.resume(ctx); errors.Is(err, ErrLostTail) {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // awaitPending waits until there is something to project; it reports false when ctx ended first.

@@ -104,6 +104,9 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if done < p.done { // what is missing has to be read again
+		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", ErrLostTail, done, p.done)
+	}
 	p.last, p.done = msg.Sequence, done
 	drop := 0
 	for drop < len(p.pending) && p.pending[drop].LogSeq <= done {

@@ -89,7 +89,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	defer stop()
 	g, background := errgroup.WithContext(background)
 	g.Go(func() error { return d.Run(background) })
-	g.Go(func() error { projector.Run(background); return nil })
+	g.Go(func() error { return projector.Run(background) })
 	g.Go(func() error {
 		return follower.Run(background, from, func(o bus.Observed) {
 			d.Observe(background, o.Kind, o.Attempt, o.State)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,47 @@ func TestLostTail(t *testing.T) {
 	records := d.records(3)
 	if got := records[last.CallID]; len(got) != 2 || got[0] != audit.ToolRequested || got[1] != audit.ToolExecuted {
 		t.Errorf("on record is %v", got)
+	}
+}
+
+// Only the record has lost its end. The log still holds what is missing from it, and it is recorded
+// again.
+func TestLostRecord(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	call := func(key string) string {
+		r := mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 20 * time.Second})
+		wantStatus(t, r, envelope.Success, "")
+		return r.CallID
+	}
+	ids := []string{call("kept")}
+	d.records(1)
+	record := filepath.Join(d.srv.Dir(), "jetstream", "$G", "streams", "AUDIT")
+	d.srv.Stop()
+	synced := t.TempDir()
+	if err := os.CopyFS(synced, os.DirFS(record)); err != nil {
+		t.Fatal(err)
+	}
+	d.srv.Restart()
+	ids = append(ids, call("1"), call("2"))
+	d.records(3)
+	d.srv.Stop()
+	if err := os.RemoveAll(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(record, os.DirFS(synced)); err != nil {
+		t.Fatal(err)
+	}
+	d.srv.Restart()
+	ids = append(ids, call("new"))
+	records := d.records(4)
+	for _, id := range ids {
+		if got := records[id]; len(got) != 2 || got[0] != audit.ToolRequested || got[1] != audit.ToolExecuted {
+			t.Errorf("%s: on record is %v", id, got)
+		}
 	}
 }
 
