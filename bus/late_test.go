@@ -40,46 +40,68 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 	}
 }
 
-// Somebody deletes the consumer while a message is worked on. Workers make it anew, it delivers
-// everything as if for the first time, and they do not believe it. What is younger than it, they do.
+// A consumer that is made anew delivers everything as if for the first time, also what somebody has
+// in hand. That is not believed of what is older than it.
 func TestWorkersOfANewConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
-	release := make(chan struct{})
+	work := func() (stop func()) {
+		w, err := bus.NewWorkers(t.Context(), f.js, "default", 8, time.Minute, func(_ context.Context, w bus.Work) {
+			got <- w.Deliveries // and no ack
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.Run(ctx, ctx, f.nc) }()
+		return func() { cancel(); <-done }
+	}
+	stop := work()
+	f.admit(1, envelope.PriorityNormal)
+	if n := next(t, got); n != 1 {
+		t.Errorf("delivery %d, want the first", n)
+	}
+	stop()
+	if err := f.js.DeleteConsumer(t.Context(), subjects.CallsStream, subjects.Worker("default", "normal")); err != nil {
+		t.Fatal(err)
+	}
+	defer work()()
+	if n := next(t, got); n == 1 {
+		t.Error("a new consumer was believed to have counted what is older than it")
+	}
+	f.admit(2, envelope.PriorityNormal)
+	if n := next(t, got); n != 1 {
+		t.Errorf("delivery %d of what is younger than the consumer, want the first", n)
+	}
+}
+
+// Somebody deletes the consumer under running workers: they make it anew.
+func TestWorkersOfADeletedConsumer(t *testing.T) {
+	f := setup(t)
+	got := make(chan int, 10)
 	w, err := bus.NewWorkers(t.Context(), f.js, "default", 8, time.Minute, func(_ context.Context, w bus.Work) {
-		got <- w.Deliveries
-		<-release
 		w.Ack()
+		got <- w.Deliveries
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	start(t, func(ctx context.Context) { w.Run(ctx, ctx, f.nc) })
-	next := func() int {
-		select {
-		case n := <-got:
-			return n
-		case <-time.After(20 * time.Second):
-			t.Fatal("no work")
-			return 0
-		}
-	}
-	f.admit(1, envelope.PriorityNormal)
-	if n := next(); n != 1 {
-		t.Fatalf("delivery %d, want the first", n)
-	}
 	if err := f.js.DeleteConsumer(t.Context(), subjects.CallsStream, subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
-	if n := next(); n == 1 {
-		t.Error("a new consumer was believed to count what is older than it")
-	}
-	close(release)
-	for n := 2; ; n++ { // it is looked at now and then; until then nothing it says is believed
-		f.admit(n, envelope.PriorityNormal)
-		if next() == 1 {
-			return
-		}
-		<-time.After(50 * time.Millisecond)
+	f.admit(1, envelope.PriorityNormal)
+	next(t, got)
+}
+
+func next(t *testing.T, got <-chan int) int {
+	t.Helper()
+	select {
+	case n := <-got:
+		return n
+	case <-time.After(20 * time.Second):
+		t.Fatal("no work")
+		return 0
 	}
 }
