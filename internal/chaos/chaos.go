@@ -113,6 +113,12 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 		defer close(reported)
 		progress(background, o, d, h)
 	}()
+	kept := archive{}
+	archived := make(chan struct{})
+	go func() { // waited for below
+		defer close(archived)
+		kept.run(background, "nats://"+c.server)
+	}()
 	d.run(ctx, calls)
 	<-ended
 	o.Tell("the trouble is over; waiting for every call to end")
@@ -121,11 +127,12 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	stop()
 	<-reported
 	<-beating
+	<-archived
 	err = errors.Join(ctx.Err(), d.close())
 	if err != nil {
 		return Report{}, err
 	}
-	return judge(ctx, o, c, d, h)
+	return judge(ctx, o, c, d, h, kept)
 }
 
 func progress(ctx context.Context, o Options, d *driver, h *havoc) {
@@ -142,9 +149,9 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 }
 
 // judge reads what is kept and holds it against what was seen.
-func judge(ctx context.Context, o Options, c *cluster, d *driver, h *havoc) (Report, error) {
+func judge(ctx context.Context, o Options, c *cluster, d *driver, h *havoc, kept archive) (Report, error) {
 	history := check.History{Asks: d.asks, Cancels: d.cancels}
-	if err := gather(ctx, "nats://"+c.server, &history); err != nil {
+	if err := gather(ctx, "nats://"+c.server, &history, kept); err != nil {
 		return Report{}, err
 	}
 	var err error

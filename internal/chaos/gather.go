@@ -26,9 +26,9 @@ const settled = 45 * time.Second
 // doubled record. It is longer than any retry of those who might write it.
 const late = 3 * time.Second
 
-// gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once every
-// attempt has an outcome and its records.
-func gather(ctx context.Context, url string, h *check.History) error {
+// gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
+// every attempt has an outcome and its records. What has expired from the log is in kept.
+func gather(ctx context.Context, url string, h *check.History, kept archive) error {
 	nc, err := bus.Dial(url, "chaos-checker")
 	if err != nil {
 		return err
@@ -40,9 +40,10 @@ func gather(ctx context.Context, url string, h *check.History) error {
 	}
 	wait, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	log, err := readLog(wait, js)
+	entries, err := readLog(wait, js, false)
+	kept.add(entries)
 	if err == nil {
-		_, err = readAudit(wait, js, log)
+		_, err = readAudit(wait, js, kept.log())
 	}
 	if err != nil {
 		return err
@@ -52,9 +53,12 @@ func gather(ctx context.Context, url string, h *check.History) error {
 	}
 	again, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	if h.Log, err = readLog(again, js); err != nil {
+	entries, err = readLog(again, js, false)
+	if err != nil {
 		return err
 	}
+	kept.add(entries)
+	h.Log = kept.log()
 	if h.Audit, err = readAudit(again, js, h.Log); err != nil {
 		return err
 	}
@@ -65,9 +69,9 @@ func gather(ctx context.Context, url string, h *check.History) error {
 	return err
 }
 
-// readLog reads events until none is left to come: all that is stored, and an outcome for every
-// attempt. When ctx ends first it returns what there is.
-func readLog(ctx context.Context, js jetstream.JetStream) ([]call.Entry, error) {
+// readLog reads events until none is left to come: all that is stored and, but for a copy in between,
+// an outcome for every attempt. When ctx ends first it returns what there is.
+func readLog(ctx context.Context, js jetstream.JetStream, between bool) ([]call.Entry, error) {
 	var entries []call.Entry
 	open := map[string]bool{}
 	err := read(ctx, js, subjects.CallsStream, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
@@ -82,7 +86,7 @@ func readLog(ctx context.Context, js jetstream.JetStream) ([]call.Entry, error) 
 		} else if a, ok := s.Attempt(e.Attempt); ok && a.Open() {
 			open[id] = true
 		}
-		return meta.NumPending == 0 && len(open) == 0, nil
+		return meta.NumPending == 0 && (between || len(open) == 0), nil
 	})
 	return entries, err
 }

@@ -1,0 +1,63 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+)
+
+// archive keeps the events of the call log beyond their expiry: requests outlive their deadlines by
+// ten minutes, and a run may be longer.
+type archive map[uint64]call.Entry // by sequence
+
+// How often the log is copied, and how soon again when the server is not there.
+const (
+	copyEvery = 4 * time.Minute
+	copyAgain = 5 * time.Second
+	copyTime  = time.Minute
+)
+
+// run copies the log now and then until ctx ends.
+func (a archive) run(ctx context.Context, url string) {
+	for wait := copyEvery; pause(ctx, wait); {
+		wait = copyEvery
+		if a.copy(ctx, url) != nil {
+			wait = copyAgain
+		}
+	}
+}
+
+func (a archive) copy(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, copyTime)
+	defer cancel()
+	nc, err := bus.Dial(url, "chaos-archive")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	entries, err := readLog(ctx, js, true)
+	a.add(entries)
+	return err
+}
+
+func (a archive) add(entries []call.Entry) {
+	for _, e := range entries {
+		a[e.State.Seq] = e
+	}
+}
+
+// log returns all events, oldest first.
+func (a archive) log() []call.Entry {
+	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int { return cmp.Compare(x.State.Seq, y.State.Seq) })
+}
