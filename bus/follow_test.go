@@ -134,7 +134,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 
 // project projects the log until ctx ends.
 func (f *fixture) project(ctx context.Context) {
-	p, from, err := bus.NewProjector(ctx, f.nc, f.js, func() uint64 { return 0 })
+	p, from, err := bus.NewProjector(ctx, f.js, func() uint64 { return 0 })
 	if err != nil {
 		f.t.Error(err)
 		return

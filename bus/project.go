@@ -28,7 +28,6 @@ const (
 // projection's own last record. Several may run: one of them wins each batch, the others read on
 // from what it wrote. Nothing is doubled and nothing forgotten.
 type Projector struct {
-	nc   *nats.Conn
 	js   jetstream.JetStream
 	open func() uint64 // log position of the oldest open attempt; 0 when none is open
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
@@ -16,8 +15,8 @@ import (
 )
 
 // NewProjector reads from AUDIT how far projection has come.
-func NewProjector(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, open func() uint64) (p *Projector, from uint64, err error) {
-	p = &Projector{nc: nc, js: js, open: open, more: make(chan struct{}, 1)}
+func NewProjector(ctx context.Context, js jetstream.JetStream, open func() uint64) (p *Projector, from uint64, err error) {
+	p = &Projector{js: js, open: open, more: make(chan struct{}, 1)}
 	oldest, err := p.resume(ctx)
 	if err != nil {
 		return nil, 0, err

@@ -72,7 +72,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	killer := &killer{nc: c.NC}
 	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.
 	var d *dispatcher.Dispatcher
-	projector, from, err := bus.NewProjector(ctx, c.NC, c.JS, func() uint64 { _, oldest := d.Watching(); return oldest })
+	projector, from, err := bus.NewProjector(ctx, c.JS, func() uint64 { _, oldest := d.Watching(); return oldest })
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 )
 
@@ -37,15 +34,11 @@ func (a archive) run(ctx context.Context, url string) {
 func (a archive) copy(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
-	nc, err := bus.Dial(url, "chaos-archive")
+	js, done, err := direct(url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer done()
 	entries, err := readLog(ctx, js, true)
 	a.add(entries)
 	return err

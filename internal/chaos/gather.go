@@ -29,15 +29,11 @@ const late = 3 * time.Second
 // gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
 // every attempt has an outcome and its records. What has expired from the log is in kept.
 func gather(ctx context.Context, url string, h *check.History, kept archive) error {
-	nc, err := bus.Dial(url, "chaos-checker")
+	js, done, err := direct(url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer done()
 	wait, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
 	entries, err := readLog(wait, js, false)
@@ -67,6 +63,19 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}
 	return err
+}
+
+// direct connects to the server itself, without a proxy.
+func direct(url string) (js jetstream.JetStream, done func(), err error) {
+	nc, err := bus.Dial(url, "chaos-checker")
+	if err != nil {
+		return nil, nil, err
+	}
+	if js, err = jetstream.New(nc); err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return js, nc.Close, nil
 }
 
 // readLog reads events until none is left to come: all that is stored and, but for a copy in between,

@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +17,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
+
+// synced says that all that is in a folder of the server now is on the disk. When the power goes, all
+// that came later is lost from it.
+func (d *deployment) synced(folder string) (lose func()) {
+	d.t.Helper()
+	disk := d.t.TempDir()
+	move := func(from, to string) {
+		d.t.Helper()
+		d.srv.Stop()
+		if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+			d.t.Fatal(err)
+		}
+		d.srv.Restart()
+	}
+	move(folder, disk)
+	return func() { move(disk, folder) }
+}
 
 // The power goes under a server that had not synced, and comes back: the end of the log is lost,
 // and its positions are used again. Dispatchers and executors elsewhere have lived on. What they
@@ -33,24 +51,12 @@ func TestLostTail(t *testing.T) {
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
-	d.srv.Stop()
-	synced := t.TempDir()
-	if err := os.CopyFS(synced, os.DirFS(d.srv.Dir())); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose := d.synced(d.srv.Dir())
 	for _, key := range []string{"lost 1", "lost 2", "lost 3"} {
 		wantStatus(t, call(key), envelope.Success, "")
 	}
 	d.records(4)
-	d.srv.Stop()
-	if err := os.RemoveAll(d.srv.Dir()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(d.srv.Dir(), os.DirFS(synced)); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose()
 
 	wantStatus(t, call("lost 1"), envelope.Success, "") // runs again: nothing is known of it
 	last := call("new")
@@ -80,22 +86,10 @@ func TestLostRecord(t *testing.T) {
 	ids := []string{call("kept")}
 	d.records(1)
 	record := filepath.Join(d.srv.Dir(), "jetstream", "$G", "streams", "AUDIT")
-	d.srv.Stop()
-	synced := t.TempDir()
-	if err := os.CopyFS(synced, os.DirFS(record)); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose := d.synced(record)
 	ids = append(ids, call("1"), call("2"))
 	d.records(3)
-	d.srv.Stop()
-	if err := os.RemoveAll(record); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(record, os.DirFS(synced)); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose()
 	ids = append(ids, call("new"))
 	records := d.records(4)
 	for _, id := range ids {
@@ -122,22 +116,10 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
-	d.srv.Stop()
-	synced := t.TempDir()
-	if err := os.CopyFS(synced, os.DirFS(d.srv.Dir())); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose := d.synced(d.srv.Dir())
 	wantStatus(t, call("lost"), envelope.Success, "")
 	d.records(2)
-	d.srv.Stop()
-	if err := os.RemoveAll(d.srv.Dir()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(d.srv.Dir(), os.DirFS(synced)); err != nil {
-		t.Fatal(err)
-	}
-	d.srv.Restart()
+	lose()
 	<-over
 	d.srv.Stop()
 	close(goOn)
