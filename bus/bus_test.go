@@ -107,6 +107,32 @@ func TestTopology(t *testing.T) {
 	}
 }
 
+// A call log of a version that had no batches learns to take them.
+func TestOlderLog(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	batches := func() *jetstream.StreamConfig {
+		stream, err := js.Stream(t.Context(), subjects.CallsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &stream.CachedInfo().Config
+	}
+	older := *batches()
+	older.AllowAtomicPublish = false
+	if _, err := js.UpdateStream(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !batches().AllowAtomicPublish {
+		t.Error("the log takes no batches")
+	}
+}
+
 // The bucket is readable with the stock KV API.
 func TestStockKV(t *testing.T) {
 	f := setup(t)

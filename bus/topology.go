@@ -62,20 +62,21 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 	const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
 	return []jetstream.StreamConfig{
 		{
-			Name:              subjects.CallsStream,
-			Description:       "Toolbus call log: one log per idempotency id",
-			Subjects:          []string{subjects.CallsAll},
-			Retention:         jetstream.LimitsPolicy,
-			Storage:           jetstream.FileStorage,
-			Discard:           jetstream.DiscardNew, // full must be an answer, not a loss
-			AllowMsgTTL:       true,
-			AllowDirect:       false, // reads must come from the leader
-			DenyPurge:         true,
-			MaxBytes:          o.CallsBytes,
-			MaxMsgsPerSubject: 64, // the stock KV tools want a history; events repeat a key only when they contain the older one
-			MaxMsgSize:        -1,
-			Duplicates:        dedup,
-			Replicas:          o.Replicas,
+			Name:               subjects.CallsStream,
+			Description:        "Toolbus call log: one log per idempotency id",
+			Subjects:           []string{subjects.CallsAll},
+			Retention:          jetstream.LimitsPolicy,
+			Storage:            jetstream.FileStorage,
+			Discard:            jetstream.DiscardNew, // full must be an answer, not a loss
+			AllowMsgTTL:        true,
+			AllowDirect:        false, // reads must come from the leader
+			DenyPurge:          true,
+			AllowAtomicPublish: true, // events that wait for a sync are stored by one
+			MaxBytes:           o.CallsBytes,
+			MaxMsgsPerSubject:  64, // the stock KV tools want a history; events repeat a key only when they contain the older one
+			MaxMsgSize:         -1,
+			Duplicates:         dedup,
+			Replicas:           o.Replicas,
 		},
 		{
 			Name:               subjects.AuditStream,
@@ -181,7 +182,14 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
-	return compatible(have.CachedInfo().Config, want)
+	found := have.CachedInfo().Config
+	if want.AllowAtomicPublish && !found.AllowAtomicPublish { // made by a version that did not need it yet
+		found.AllowAtomicPublish = true
+		if _, err := js.UpdateStream(ctx, found); err != nil {
+			return fmt.Errorf("stream %s: %w", want.Name, err)
+		}
+	}
+	return compatible(found, want)
 }
 
 // compatible reports settings of an existing stream that break a promise.

@@ -20,12 +20,17 @@ type Log struct {
 	stream jetstream.Stream
 	expiry call.Expiry
 	answer time.Duration
+	group  *group // nil: every event is sent as it comes
 }
 
 // LogOptions tune a Log; the zero value is the default.
 type LogOptions struct {
 	Expiry call.Expiry   // default call.DefaultExpiry
 	Answer time.Duration // how long to wait for one answer of the server; default 2 s
+	// Group is how many events must wait at the same time to be written together; 0 writes each as
+	// it comes. It is for servers that sync every write, see [DefaultGroup]. Replicas share syncs by
+	// themselves, so that a log with replicas does without.
+	Group int
 }
 
 // OpenLog binds to the calls bucket, which must exist (see bus.Topology).
@@ -40,7 +45,11 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	if o.Answer <= 0 {
 		o.Answer = 2 * time.Second
 	}
-	return &Log{js: js, stream: stream, expiry: o.Expiry, answer: o.Answer}, nil
+	l := &Log{js: js, stream: stream, expiry: o.Expiry, answer: o.Answer}
+	if o.Group > 0 && stream.CachedInfo().Config.Replicas == 1 {
+		l.group = &group{js: js, answer: o.Answer, least: o.Group}
+	}
+	return l, nil
 }
 
 // Write appends e if the log has not moved since the state that e was derived from, and returns
@@ -77,7 +86,14 @@ var errTooLarge = errors.New("event is larger than the server takes")
 func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	ack, err := l.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if l.group != nil {
+		return l.group.publish(ctx, msg)
+	}
+	return publish(ctx, l.js, msg)
+}
+
+func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg) (uint64, error) {
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
 	switch {
 	case err == nil:
 		return ack.Sequence, nil

@@ -57,6 +57,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 		return err
 	}
 	defer stop()
+	n.Fsync = true
 	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 	defer end()
 	o.Connect = append(o.Connect, srv.InProcess())
 	return serveBoth(ctx, o,
-		app.DispatcherOptions{Registry: registry, Fsync: true, Version: cli.Release},
+		app.DispatcherOptions{Registry: registry, Version: cli.Release},
 		app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots},
 		func() error { return announce(g, n, srv.URL(), registry.Len()) })
 }

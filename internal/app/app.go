@@ -25,6 +25,7 @@ type Options struct {
 	Topology bus.TopologyOptions
 	KV       kv.LogOptions
 	Lease    time.Duration // default bus.DefaultLease
+	Fsync    bool          // the server syncs every write before it acknowledges it
 	Skew     time.Duration // added to the local clock; for tests
 	Logger   *slog.Logger  // nil discards
 	Trace    Tracer        // zero observes nothing
@@ -70,6 +71,9 @@ func open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	}
 	if err := bus.Ensure(ctx, js, o.Topology); err != nil {
 		return nil, err
+	}
+	if o.Fsync && o.KV.Group == 0 {
+		o.KV.Group = kv.DefaultGroup
 	}
 	log, err := kv.OpenLog(ctx, js, o.KV)
 	if err != nil {

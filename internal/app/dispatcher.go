@@ -26,7 +26,6 @@ import (
 // DispatcherOptions tune a dispatcher process.
 type DispatcherOptions struct {
 	Registry *tool.Registry
-	Fsync    bool          // the server syncs before it acknowledges
 	AuditLag time.Duration // see dispatcher.Options
 	Version  string        // of the product, for service discovery
 	Ready    func()        // called once it serves; may be nil
@@ -81,7 +80,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c}, Killer: killer, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: o.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
+		Fsync: c.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.

@@ -41,7 +41,7 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*p
 	p := &product{tools: r.Len()}
 	var opened []*app.Conn
 	for _, name := range []string{"bench-dispatcher", "bench-executor"} {
-		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Topology: topology(), Connect: h.connect})
+		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(), Connect: h.connect})
 		if err != nil {
 			return nil, errors.Join(err, closeAll(opened))
 		}
@@ -66,7 +66,7 @@ func serve(ctx context.Context, p *product, opened []*app.Conn, slots int, r *to
 	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return app.RunDispatcher(ctx, opened[0], app.DispatcherOptions{Registry: r, Fsync: true, Version: "0.1.0"})
+		return app.RunDispatcher(ctx, opened[0], app.DispatcherOptions{Registry: r, Version: "0.1.0"})
 	})
 	g.Go(func() error {
 		return app.RunExecutor(ctx, opened[1], app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots})

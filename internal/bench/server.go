@@ -21,7 +21,8 @@ type host struct {
 	url     string
 	dir     string
 	connect []nats.Option
-	pid     int // of the server's process; 0 when it is in this one
+	always  bool // it syncs every write
+	pid     int  // of the server's process; 0 when it is in this one
 	stop    func()
 }
 
@@ -38,7 +39,7 @@ func (o Options) startHost(ctx context.Context, name, mode, sync string) (*host,
 	if err != nil {
 		return nil, err
 	}
-	return &host{url: srv.URL(), dir: dir, connect: []nats.Option{srv.InProcess()}, stop: srv.Stop}, nil
+	return &host{url: srv.URL(), dir: dir, always: sync == Always, connect: []nats.Option{srv.InProcess()}, stop: srv.Stop}, nil
 }
 
 func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*host, error) {
@@ -50,7 +51,7 @@ func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*hos
 	if err != nil {
 		return nil, err
 	}
-	return &host{url: c.said, dir: dir, pid: c.pid, stop: c.stop}, nil
+	return &host{url: c.said, dir: dir, always: sync == Always, pid: c.pid, stop: c.stop}, nil
 }
 
 // close stops the server and removes its files.

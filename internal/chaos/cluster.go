@@ -26,6 +26,9 @@ const ToolCommand = "chaos-tool"
 // lease is short, so that takeovers happen often.
 const lease = 2 * time.Second
 
+// group is how many events make a batch: few, so that there are batches.
+const group = "2"
+
 // cluster is the processes of a run and what stands between them.
 type cluster struct {
 	binary, dir string
@@ -77,10 +80,10 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	}
 	c.add(server, nats, nil)
 	for _, name := range dispatchers {
-		c.add(name, []string{"dispatcher", "--fsync", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, []string{"dispatcher", "--fsync", "--group", group, "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
 	}
 	for _, name := range executors {
-		c.add(name, []string{"executor", "--slots", "8", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, []string{"executor", "--fsync", "--group", group, "--slots", "8", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
@@ -31,9 +32,11 @@ type Env struct {
 // Node is the flags that all processes have which serve a part of the bus.
 type Node struct {
 	Tools string // folder of tool manifests
+	Fsync bool   // the server syncs every write
 
 	lease     time.Duration
 	skew      time.Duration
+	group     int
 	readyFile string
 	otlp      string
 	verbose   bool
@@ -51,6 +54,14 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	_ = f.MarkHidden("clock-skew") // exists
 }
 
+// ServerFlags adds the flags that say what the server does, to a process that does not start it.
+func (n *Node) ServerFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be called, and what waits for a sync shares it")
+	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
+	_ = f.MarkHidden("group") // exists
+}
+
 // Options are how the process connects to the bus at url; it logs to stderr. end is to be called
 // when it has ended: it sends the traces that are left.
 func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
@@ -59,7 +70,7 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 		level = slog.LevelDebug
 	}
 	o = app.Options{
-		URL: url, Lease: n.lease, Skew: n.skew,
+		URL: url, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, KV: kv.LogOptions{Group: n.group},
 		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	}
 	if n.otlp == "" {

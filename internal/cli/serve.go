@@ -15,7 +15,6 @@ import (
 // Dispatcher returns the command that runs a dispatcher against the bus at url().
 func Dispatcher(env Env, url func() string) *cobra.Command {
 	n := &Node{}
-	var fsync bool
 	cmd := &cobra.Command{
 		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: noArgs,
 		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
@@ -23,15 +22,15 @@ projects the audit record. Any number may run side by side. SIGTERM stops the in
 is in hand and ends.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dispatch(cmd.Context(), env, n, url(), fsync)
+			return dispatch(cmd.Context(), env, n, url())
 		},
 	}
 	n.Flags(cmd)
-	cmd.Flags().BoolVar(&fsync, "fsync", false, "the server runs with sync_interval: always, so side-effectful tools may be called")
+	n.ServerFlags(cmd)
 	return cmd
 }
 
-func dispatch(ctx context.Context, env Env, n *Node, url string, fsync bool) error {
+func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 	registry, err := tool.Load(n.Tools)
 	if err != nil {
 		return err
@@ -47,7 +46,7 @@ func dispatch(ctx context.Context, env Env, n *Node, url string, fsync bool) err
 	}
 	defer c.Close()
 	var failed error
-	err = app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Fsync: fsync, Version: Release, Ready: func() {
+	err = app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
 		failed = n.Ready(url)
 		fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), url)
 	}})
@@ -62,12 +61,13 @@ func Executor(env Env, url func() string) *cobra.Command {
 		Long: `Runs an executor: it pulls admitted calls of its pool, never more than it has free slots, and runs
 their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
 after ten seconds, are handed back.`,
-		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --pool default --slots 32",
+		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return execute(cmd.Context(), env, n, p, url())
 		},
 	}
 	n.Flags(cmd)
+	n.ServerFlags(cmd)
 	p.Flags(cmd)
 	return cmd
 }

@@ -100,7 +100,7 @@ func (s *stage) dispatch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
 	}
-	c, err := app.Connect(ctx, "toolbus-dispatcher", app.Options{URL: s.url, Lease: lease})
+	c, err := app.Connect(ctx, "toolbus-dispatcher", app.Options{URL: s.url, Lease: lease, Fsync: true})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *stage) dispatch(ctx context.Context) error {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { // waited for when the stage is closed
 		ended <- app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: registry, Fsync: true, Version: s.Version, Ready: func() { close(ready) },
+			Registry: registry, Version: s.Version, Ready: func() { close(ready) },
 		})
 	}()
 	select {

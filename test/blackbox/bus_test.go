@@ -76,7 +76,7 @@ func deploy(t *testing.T, tools map[string]spec) *deployment {
 
 func (d *deployment) connect(name string) *app.Conn {
 	d.t.Helper()
-	c, err := app.Connect(d.t.Context(), name, app.Options{URL: d.srv.URL, Lease: d.lease, KV: d.kv, Topology: d.topology})
+	c, err := app.Connect(d.t.Context(), name, app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, r
 
 func (d *deployment) dispatcher() *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Fsync: true, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
 }
 
