@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -116,4 +116,6 @@ func ending(d *call.Decision) (Event, string) {
 }
 
 // ID is the message id of a projected record: the same for everyone who projects the same event.
-func (r Record) ID() string { return fmt.Sprintf("calls.%d.%s", r.LogSeq, r.Event) }
+func (r Record) ID() string {
+	return "calls." + strconv.FormatUint(r.LogSeq, 10) + "." + string(r.Event)
+}

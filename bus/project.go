@@ -227,10 +227,8 @@ func (p *Projector) message(r audit.Record, first bool) (*nats.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit record: %w", err)
 	}
-	header := nats.Header{
-		jetstream.MsgIDHeader: {r.ID()},
-		headerLogSeq:          {strconv.FormatUint(r.LogSeq, 10)},
-	}
+	values := [...]string{r.ID(), strconv.FormatUint(r.LogSeq, 10)}
+	header := nats.Header{jetstream.MsgIDHeader: values[:1:1], headerLogSeq: values[1:]}
 	if first {
 		p.mu.Lock()
 		last := p.last

@@ -88,7 +88,7 @@ type Options struct {
 type Dispatcher struct {
 	Options
 	mu    sync.Mutex
-	lines map[string]*line
+	lines map[lineKey]*line
 	guard *guard
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
@@ -107,7 +107,7 @@ func New(o Options) *Dispatcher {
 		o.Backup = 20 * time.Millisecond
 	}
 	return &Dispatcher{
-		Options: o, lines: map[string]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256),
+		Options: o, lines: map[lineKey]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256),
 		acceptances: acceptances{first: make(chan struct{}, 1)},
 	}
 }

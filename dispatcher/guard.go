@@ -6,7 +6,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,10 +22,10 @@ type guard struct {
 
 	mu    sync.Mutex
 	due   dues
-	byKey map[string]*due // undecided attempts, by id and number
-	order []*due          // the same as the log has them, and decided ones behind the first
-	over  int             // how many in order are decided
-	seen  uint64          // position in the log up to which they are known
+	byKey map[attemptKey]*due // undecided attempts
+	order []*due              // the same as the log has them, and decided ones behind the first
+	over  int                 // how many in order are decided
+	seen  uint64              // position in the log up to which they are known
 }
 
 // due is an open attempt and when to end it.
@@ -62,10 +61,14 @@ func (h *dues) Pop() any {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[string]*due{}}
+	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}}
 }
 
-func dueKey(id string, attempt int) string { return id + "." + strconv.Itoa(attempt) }
+// attemptKey names an attempt.
+type attemptKey struct {
+	id string
+	n  int
+}
 
 // open watches an attempt; if it is watched already, the earlier time counts. A log that was lost
 // or has expired may have been opened again: then the later admission counts.
@@ -73,8 +76,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k := dueKey(id, a.N)
-	have := g.byKey[k]
+	have := g.byKey[attemptKey{id, a.N}]
 	if have != nil && have.admitted != a.Admitted {
 		g.remove(have)
 		have = nil
@@ -88,7 +90,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	}
 	// The names are parts of a whole message, which must not be kept for them.
 	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
-	g.byKey[k] = d
+	g.byKey[attemptKey{d.id, a.N}] = d
 	g.line(d)
 	heap.Push(&g.due, d)
 	if d.index == 0 {
@@ -110,7 +112,7 @@ func (g *guard) line(d *due) {
 func (g *guard) close(id string, attempt int, admitted uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d := g.byKey[dueKey(id, attempt)]; d != nil && d.admitted == admitted {
+	if d := g.byKey[attemptKey{id, attempt}]; d != nil && d.admitted == admitted {
 		g.remove(d)
 	}
 }
@@ -118,7 +120,7 @@ func (g *guard) close(id string, attempt int, admitted uint64) {
 // remove forgets d. Callers hold g.mu.
 func (g *guard) remove(d *due) {
 	d.done = true
-	delete(g.byKey, dueKey(d.id, d.attempt))
+	delete(g.byKey, attemptKey{d.id, d.attempt})
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
@@ -146,7 +148,7 @@ func (g *guard) saw(seq uint64) {
 func (g *guard) decided(id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.byKey[dueKey(id, attempt)]
+	d := g.byKey[attemptKey{id, attempt}]
 	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
@@ -268,7 +270,7 @@ func (d *Dispatcher) expire(ctx context.Context, job *due) {
 // nothing to tell, and their libraries say so.
 func (d *Dispatcher) dismiss(job *due) {
 	d.mu.Lock()
-	l := d.lines[job.tool+"."+job.id]
+	l := d.lines[lineKey{job.tool, job.id}]
 	d.mu.Unlock()
 	if l == nil {
 		return

@@ -10,13 +10,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
+// lineKey names a log.
+type lineKey struct{ tool, id string }
+
 // line is the queue of one key in this dispatcher: requests that wait for their turn at the
 // log, and callers that wait for an outcome. Whoever finds it idle serves it, so a dispatcher
 // has at most one write in flight per key.
 type line struct {
-	key   string
-	tool  string
-	id    string
+	lineKey
 	joins int // join events written, for the linger
 
 	mu       sync.Mutex
@@ -48,12 +49,12 @@ func (d *Dispatcher) admit(ctx context.Context, a *asker) {
 }
 
 func (d *Dispatcher) line(tool, id string) *line {
-	key := tool + "." + id
+	key := lineKey{tool, id}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.lines[key]
 	if l == nil {
-		l = &line{key: key, tool: tool, id: id}
+		l = &line{lineKey: key}
 		d.lines[key] = l
 	}
 	return l
@@ -115,7 +116,7 @@ func (d *Dispatcher) retire(l *line) {
 	defer l.mu.Unlock()
 	if !l.busy && len(l.arrivals) == 0 && len(l.waiting) == 0 && !l.gone {
 		l.gone = true
-		delete(d.lines, l.key)
+		delete(d.lines, l.lineKey)
 	}
 }
 

@@ -123,7 +123,7 @@ func unsettled(err error) *envelope.Error {
 // detach forgets a caller that waits here.
 func (d *Dispatcher) detach(s call.State, n int, callID string) {
 	d.mu.Lock()
-	l := d.lines[s.Tool+"."+s.ID]
+	l := d.lines[lineKey{s.Tool, s.ID}]
 	d.mu.Unlock()
 	if l == nil {
 		return

@@ -87,7 +87,7 @@ type telling struct {
 // tell lets everyone who waits here for attempt n be answered.
 func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
 	d.mu.Lock()
-	l := d.lines[s.Tool+"."+s.ID]
+	l := d.lines[lineKey{s.Tool, s.ID}]
 	d.mu.Unlock()
 	if l == nil {
 		return

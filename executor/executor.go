@@ -92,10 +92,10 @@ type Options struct {
 type Executor struct {
 	Options
 	mu      sync.Mutex
-	running map[string]*job      // by call id of the log and attempt
-	busy    map[string]int       // runs per tool
-	killed  map[string]time.Time // kills heard since listening, until their deadline
-	since   time.Time            // no kill was missed since then; zero: all may have been
+	running map[attemptKey]*job
+	busy    map[string]int           // runs per tool
+	killed  map[attemptKey]time.Time // kills heard since listening, until their deadline
+	since   time.Time                // no kill was missed since then; zero: all may have been
 }
 
 // New returns an Executor.
@@ -103,7 +103,7 @@ func New(o Options) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Executor{Options: o, running: map[string]*job{}, busy: map[string]int{}, killed: map[string]time.Time{}}
+	return &Executor{Options: o, running: map[attemptKey]*job{}, busy: map[string]int{}, killed: map[attemptKey]time.Time{}}
 }
 
 // Message is a work message: the request event as stored, and the hold on it.

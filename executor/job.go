@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -43,8 +42,13 @@ func (j *job) setRunning() {
 	j.running = true
 }
 
-// key names an attempt among those of this executor.
-func key(id string, attempt int) string { return id + "." + strconv.Itoa(attempt) }
+// attemptKey names an attempt.
+type attemptKey struct {
+	id string
+	n  int
+}
+
+func (j *job) key() attemptKey { return attemptKey{j.state.ID, j.attempt} }
 
 // begin registers the message. It returns no job when the same attempt is in hand here already,
 // or when its tool has all the runs it may have; again says when to look at it next.
@@ -70,7 +74,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	j.started = j.enqueued
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	k := key(j.state.ID, j.attempt)
+	k := j.key()
 	if e.running[k] != nil {
 		return nil, e.Lease
 	}
@@ -89,7 +93,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 func (e *Executor) end(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.running, key(j.state.ID, j.attempt))
+	delete(e.running, j.key())
 	if e.busy[j.state.Tool]--; e.busy[j.state.Tool] == 0 {
 		delete(e.busy, j.state.Tool)
 	}
@@ -118,9 +122,10 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 		clear(e.killed)
 		e.since = now
 	}
-	maps.DeleteFunc(e.killed, func(_ string, due time.Time) bool { return due.Before(now) })
-	e.killed[key(id, attempt)] = due
-	j := e.running[key(id, attempt)]
+	maps.DeleteFunc(e.killed, func(_ attemptKey, due time.Time) bool { return due.Before(now) })
+	k := attemptKey{id, attempt}
+	e.killed[k] = due
+	j := e.running[k]
 	e.mu.Unlock()
 	if j == nil {
 		return false
@@ -145,7 +150,7 @@ func (e *Executor) before(j *job) bool {
 func (e *Executor) heard(j *job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, heard := e.killed[key(j.state.ID, j.attempt)]
+	_, heard := e.killed[j.key()]
 	return heard
 }
 

@@ -25,7 +25,7 @@ func (k Key) Ref() string { return k.Prefix() }
 
 // Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
 // and it must be the same string in each.
-func (k Key) Filter() string { return callsPrefix + k.Prefix() + ".>" }
+func (k Key) Filter() string { return callsPrefix + k.tool() + "." + Token(k.ID) + ".>" }
 
 // Request returns the subject of the event that admits attempt n; executors pull it.
 func (k Key) Request(n int, version, prio, pool string) string {
@@ -45,7 +45,7 @@ func (k Key) Outcome(n int) string { return k.event(n, decisions) + "." + KindOu
 const decisions = "x"
 
 func (k Key) event(n int, kind string) string {
-	return callsPrefix + k.Prefix() + "." + strconv.Itoa(n) + "." + kind
+	return callsPrefix + k.tool() + "." + Token(k.ID) + "." + strconv.Itoa(n) + "." + kind
 }
 
 func (k Key) tool() string {

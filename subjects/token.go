@@ -84,15 +84,16 @@ func escape(s string, mark byte) string {
 	if special == 0 {
 		return s
 	}
-	out := make([]byte, 0, len(s)+2*special)
+	var out strings.Builder
+	out.Grow(len(s) + 2*special)
 	for i := range len(s) {
 		if c := s[i]; kept(c, mark) {
-			out = append(out, c)
+			out.WriteByte(c)
 		} else {
-			out = append(out, mark, hexDigits[c>>4], hexDigits[c&15])
+			out.Write([]byte{mark, hexDigits[c>>4], hexDigits[c&15]})
 		}
 	}
-	return string(out)
+	return out.String()
 }
 
 // unescape is the inverse of escape; ok is false for anything that escape does not produce.
