@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -122,7 +123,7 @@ func (c *Client) describe(ctx context.Context, tool string) (Description, error)
 	for {
 		d, err := c.describeOnce(ctx, tool)
 		lost := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
-		if !lost || !sleep(ctx, describePause) {
+		if !lost || !wait.For(ctx, describePause) {
 			return d, err
 		}
 	}

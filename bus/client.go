@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -174,11 +175,8 @@ func (c *Client) attempts(ctx context.Context, call Call, req *envelope.Request,
 		if err != nil || n >= policy.MaxAttempts || !retryable(resp, policy) {
 			return resp, err
 		}
-		wait := backoff(policy, n, resp)
-		if time.Until(deadline) <= wait {
-			return resp, nil
-		}
-		if !sleep(ctx, wait) {
+		pause := backoff(policy, n, resp)
+		if time.Until(deadline) <= pause || !wait.For(ctx, pause) {
 			return resp, nil
 		}
 		again := *req

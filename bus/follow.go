@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -139,7 +140,7 @@ func (f *Follower) check(ctx context.Context, p place) error {
 		if err == nil {
 			return lost
 		}
-		if !sleep(ctx, time.Second) {
+		if !wait.For(ctx, time.Second) {
 			break
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,12 +56,7 @@ func (p *Projector) Observe(ctx context.Context, o Observed) {
 	if !ok {
 		return
 	}
-	for !p.add(r) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(stageEvery):
-		}
+	for !p.add(r) && wait.For(ctx, stageEvery) {
 	}
 }
 
@@ -102,7 +98,7 @@ func (p *Projector) Run(ctx context.Context) error {
 		}
 		size = max(1, size/2) // a smaller batch may pass where a large one does not
 		for err != nil {
-			if !sleep(ctx, standBy) {
+			if !wait.For(ctx, standBy) {
 				return nil
 			}
 			if _, err = p.resume(ctx); errors.Is(err, ErrLostTail) {
@@ -155,7 +151,7 @@ func (p *Projector) project(ctx context.Context, size int) error {
 			}
 			staged += n
 		}
-		if !sleep(ctx, stageEvery) {
+		if !wait.For(ctx, stageEvery) {
 			return ctx.Err()
 		}
 	}

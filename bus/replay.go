@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -78,7 +79,7 @@ func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
 		if _, err := p.resume(ctx); err != nil || p.done >= end {
 			return err
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !wait.For(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("await the record: %w", ctx.Err())
 		}
 	}

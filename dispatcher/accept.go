@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // patience is how long a patient caller waits for its acceptance: most calls have an outcome
@@ -59,9 +60,9 @@ func (h *acceptances) hold(a acceptance) {
 	}
 }
 
-// due removes and returns what is due, and says how long to wait for the next; 0 means that
+// due removes and returns what is due, and says how long it is to the next; 0 means that
 // none is held.
-func (h *acceptances) due(now time.Time) (due []acceptance, wait time.Duration) {
+func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
@@ -79,14 +80,14 @@ func (h *acceptances) due(now time.Time) (due []acceptance, wait time.Duration) 
 // acceptLate sends the acceptances of calls that are not decided in time, until ctx ends.
 func (d *Dispatcher) acceptLate(ctx context.Context) {
 	for {
-		due, wait := d.acceptances.due(time.Now())
+		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
 			if !d.guard.decided(a.id, a.message.Attempt, a.admitted) {
 				d.Replies.Accepted(a.to, a.message)
 			}
 		}
-		if wait > 0 {
-			if !linger(ctx, wait) {
+		if next > 0 {
+			if !wait.For(ctx, next) {
 				return
 			}
 			continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
@@ -19,7 +20,7 @@ const (
 // join binds everyone waiting to the open attempt with one event, after giving others the
 // chance to arrive. Who cannot be bound because the log moved is placed anew.
 func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
-	if !linger(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+	if !wait.For(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
 		return
 	}
 	s = l.learn(s)
@@ -84,18 +85,6 @@ func (l *line) again(as []*asker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arrivals = append(as, l.arrivals...)
-}
-
-// linger waits for d; it reports false when ctx ended first.
-func linger(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // late takes who arrived during the linger.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -260,10 +261,8 @@ func (e *Executor) decide(ctx context.Context, j *job, end call.Ending, d settle
 			return o, err
 		}
 		e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
-		select {
-		case <-ctx.Done():
+		if !wait.For(ctx, retryDelay) {
 			return o, err
-		case <-time.After(retryDelay):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -73,7 +74,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if !pause(ctx, backoff) {
+		if !wait.For(ctx, backoff) {
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
 		}
 	}
@@ -228,15 +229,4 @@ func eventSubject(key subjects.Key, e call.Event) string {
 		return key.Outcome(e.Attempt)
 	}
 	return key.Join(e.Attempt)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

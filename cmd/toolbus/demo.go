@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/demo"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 func demoCmd(g *global) *cobra.Command {
@@ -59,7 +60,7 @@ func demoToolCmd(g *global) *cobra.Command {
 		Use: "tool [child]", Short: "Be the demo's own tool", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == demo.Child {
-				demo.Sleep(context.WithoutCancel(cmd.Context()), time.Hour)
+				wait.For(context.WithoutCancel(cmd.Context()), time.Hour)
 				return nil
 			}
 			self, err := os.Executable()

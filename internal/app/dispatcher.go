@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -47,22 +48,13 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		}
 		c.Logger.Error("starting over", "err", err)
 		if !lost {
-			pause(ctx, restartDelay)
+			wait.For(ctx, restartDelay)
 		}
 	}
 }
 
 // restartDelay is how long after a failed start the next one is tried.
 const restartDelay = time.Second
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
 
 // runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
 // guardian and projector stop, the connection is flushed by its owner.

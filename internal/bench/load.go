@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // caller makes one call; n is unique in the process.
@@ -85,18 +87,7 @@ func open(ctx context.Context, ids *numbers, rate int, d time.Duration, call cal
 
 // until waits for a point in time; it reports false when ctx ended first.
 func until(ctx context.Context, due time.Time) bool {
-	wait := time.Until(due)
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return wait.For(ctx, time.Until(due))
 }
 
 func gather(ctx context.Context, parts [][]time.Duration, took time.Duration) (load, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // archive keeps the events of the call log beyond their expiry: requests outlive their deadlines by
@@ -23,10 +24,10 @@ const (
 
 // run copies the log now and then until ctx ends.
 func (a archive) run(ctx context.Context, url string) {
-	for wait := copyEvery; pause(ctx, wait); {
-		wait = copyEvery
+	for next := copyEvery; wait.For(ctx, next); {
+		next = copyEvery
 		if a.copy(ctx, url) != nil {
-			wait = copyAgain
+			next = copyAgain
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
@@ -247,9 +248,9 @@ func (n *node) keep(ctx context.Context) {
 		}
 		pending = n.attend(ctx, p)
 		if pending == nil {
-			pause(ctx, restartDelay)
+			wait.For(ctx, restartDelay)
 		} else {
-			pause(ctx, pending.wait)
+			wait.For(ctx, pending.wait)
 		}
 	}
 	if pending != nil {
@@ -325,7 +326,7 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 	switch o.what {
 	case Freeze:
 		if p.cmd.Process.Signal(sigStop) == nil {
-			pause(ctx, o.wait)
+			wait.For(ctx, o.wait)
 			_ = p.cmd.Process.Signal(sigCont) // it may have been killed meanwhile
 		}
 		return false
@@ -373,16 +374,4 @@ func (n *node) crash(how string) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %s (see %s)", n.name, how, n.logFile()))
-}
-
-// pause waits for d; it reports false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

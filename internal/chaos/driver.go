@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -87,7 +88,7 @@ func (d *driver) close() error {
 func (d *driver) run(ctx context.Context, plan []play) {
 	defer d.wg.Wait()
 	for _, p := range plan {
-		if !pause(ctx, time.Until(d.begun.Add(p.at))) {
+		if !wait.For(ctx, time.Until(d.begun.Add(p.at))) {
 			return
 		}
 		d.wg.Go(func() { d.play(ctx, &p) })
@@ -100,18 +101,18 @@ func (d *driver) play(ctx context.Context, p *play) {
 	results := make([]*envelope.Response, len(p.asks))
 	for i, a := range p.asks {
 		first.Go(func() {
-			if pause(ctx, a.after) {
+			if wait.For(ctx, a.after) {
 				results[i] = d.ask(ctx, p, a, p.scene, false)
 			}
 		})
 	}
-	if p.cancel > 0 && pause(ctx, p.cancel) {
+	if p.cancel > 0 && wait.For(ctx, p.cancel) {
 		d.cancel(ctx, p, p.asks[0])
 	}
 	first.Wait()
 	d.retry(ctx, p, results[0])
 	for _, g := range p.again {
-		if pause(ctx, g.after) {
+		if wait.For(ctx, g.after) {
 			a := p.asks[g.of]
 			d.ask(ctx, p, ask{caller: a.caller, callID: a.callID, timeout: 3 * time.Second}, "again", false)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // Action is one kind of trouble.
@@ -146,7 +147,7 @@ func (h *havoc) run(ctx context.Context, plan []fault) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, f := range plan {
-		if !pause(ctx, time.Until(h.begun.Add(f.at))) {
+		if !wait.For(ctx, time.Until(h.begun.Add(f.at))) {
 			return
 		}
 		wg.Go(func() {
@@ -164,7 +165,7 @@ func (h *havoc) cause(ctx context.Context, f fault) bool {
 	case Storm:
 		h.tell(f.String())
 		h.storm(f, 1)
-		pause(ctx, f.lasts)
+		wait.For(ctx, f.lasts)
 		h.storm(f, -1)
 	default:
 		h.tell(f.String())

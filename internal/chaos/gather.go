@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -34,17 +35,17 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 		return err
 	}
 	defer done()
-	wait, cancel := context.WithTimeout(ctx, settled)
+	first, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	entries, err := readLog(wait, js, false)
+	entries, err := readLog(first, js, false)
 	kept.add(entries)
 	if err == nil {
-		_, err = readAudit(wait, js, kept.log())
+		_, err = readAudit(first, js, kept.log())
 	}
 	if err != nil {
 		return err
 	}
-	if !pause(ctx, late) {
+	if !wait.For(ctx, late) {
 		return ctx.Err()
 	}
 	again, cancel := context.WithTimeout(ctx, settled)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // executorVariable tells the demo's tool which executor runs it; its manifest lets it through.
@@ -57,7 +59,7 @@ func (p Program) Run(ctx context.Context) error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid()}}); err != nil {
 		return err
 	}
-	if !Sleep(ctx, time.Duration(call.Input.MS)*time.Millisecond) {
+	if !wait.For(ctx, time.Duration(call.Input.MS)*time.Millisecond) {
 		return errors.New("woken up")
 	}
 	return p.say("output", "output", napped{p.executor(), rand.Text()})
@@ -82,7 +84,7 @@ func (p Program) orphan() error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid(), child}}); err != nil {
 		return err
 	}
-	Sleep(context.Background(), time.Hour) // whoever asked it to end: no
+	wait.For(context.Background(), time.Hour) // whoever asked it to end: no
 	return nil
 }
 
@@ -93,16 +95,4 @@ func (p Program) say(kind, name string, v any) error {
 	}
 	_, err = p.Stdout.Write(append(line, '\n'))
 	return err
-}
-
-// Sleep waits for d; it reports false when ctx ended first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

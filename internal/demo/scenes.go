@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // scene is one line of the demo. play returns an error when it did not go as it should.
@@ -326,7 +327,7 @@ func survivors(ctx context.Context, pids []int) (left []int) {
 				left = append(left, pid)
 			}
 		}
-		if len(left) == 0 || !Sleep(ctx, 10*time.Millisecond) {
+		if len(left) == 0 || !wait.For(ctx, 10*time.Millisecond) {
 			break
 		}
 	}

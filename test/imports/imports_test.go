@@ -28,6 +28,7 @@ var layers = []layer{
 	// What travels, and where.
 	{"envelope", ""},
 	{"subjects", ""},
+	{"internal/wait", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
@@ -35,12 +36,12 @@ var layers = []layer{
 	{"tool", "envelope subjects"},
 	{"audit", "call envelope subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope settle subjects tool"},
-	{"executor", "call envelope settle subjects tool"},
+	{"dispatcher", "call envelope internal/wait settle subjects tool"},
+	{"executor", "call envelope internal/wait settle subjects tool"},
 	// NATS.
-	{"kv", "call envelope subjects"},
+	{"kv", "call envelope internal/wait subjects"},
 	{"streaming", "envelope subjects"},
-	{"bus", "audit call envelope kv streaming subjects"},
+	{"bus", "audit call envelope internal/wait kv streaming subjects"},
 	// What runs tools.
 	{"tool/process/supervisor", ""},
 	{"tool/process", "envelope tool tool/process/supervisor"},

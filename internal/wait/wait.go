@@ -1,0 +1,22 @@
+// Package wait waits for a time to pass, unless what it is for ends first.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d, not at all where d is not positive. It reports false when ctx ended first.
+func For(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
