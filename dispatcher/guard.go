@@ -25,6 +25,7 @@ type guard struct {
 	byKey map[attemptKey]*due // undecided attempts
 	order []*due              // the same as the log has them, and decided ones behind the first
 	over  int                 // how many in order are decided
+	armed time.Time           // until then nobody looks for what is due
 	seen  uint64              // position in the log up to which they are known
 }
 
@@ -85,6 +86,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		if at.Before(have.at) && have.index >= 0 {
 			have.at = at
 			heap.Fix(&g.due, have.index)
+			g.look(at)
 		}
 		return
 	}
@@ -93,9 +95,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	g.byKey[attemptKey{d.id, a.N}] = d
 	g.line(d)
 	heap.Push(&g.due, d)
-	if d.index == 0 {
-		g.poke()
-	}
+	g.look(at)
 }
 
 // line puts d in its place in the log: who asks for an attempt may come before the follower does.
@@ -169,7 +169,13 @@ func (g *guard) oldest() uint64 {
 	return g.order[0].admitted
 }
 
-func (g *guard) poke() {
+// look lets somebody look for what is due at a time, unless somebody does before it anyway: calls
+// that come one after another wake nobody up. Callers hold g.mu.
+func (g *guard) look(at time.Time) {
+	if !at.Before(g.armed) {
+		return
+	}
+	g.armed = at
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -182,13 +188,15 @@ func (g *guard) next() (now []*due, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.now()
+	g.armed = t.Add(time.Hour)
 	for len(g.due) > 0 {
-		if wait = g.due[0].at.Sub(t); wait > 0 {
-			return now, wait
+		if next := g.due[0].at; next.After(t) {
+			g.armed = next
+			break
 		}
 		now = append(now, heap.Pop(&g.due).(*due))
 	}
-	return now, time.Hour
+	return now, g.armed.Sub(t)
 }
 
 // backup is how long after its deadline this dispatcher ends an attempt. Those that it admitted
@@ -305,7 +313,7 @@ func (g *guard) retry(job *due) {
 	}
 	job.at = g.now().Add(retryExpiry)
 	heap.Push(&g.due, job)
-	g.poke()
+	g.look(job.at)
 }
 
 // Watching returns how many open attempts this dispatcher guards, and the log position from
