@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -19,7 +23,7 @@ type ChunksQuery struct {
 	Ref      string `json:"ref"`
 	CallID   string `json:"call_id"`
 	Attempt  int    `json:"attempt"`
-	Fence    uint64 `json:"fence"`
+	Fence    uint64 `json:"fence"` // 0: of the newest run of the attempt
 	Index    int64  `json:"index"`
 	After    uint64 `json:"after,omitzero"`
 	MaxBytes int    `json:"max_bytes"`
@@ -30,6 +34,7 @@ type ChunksQuery struct {
 type ChunksAnswer struct {
 	Header  map[string][]string `json:"header,omitzero"`
 	Body    []byte              `json:"body,omitzero"`
+	Fence   uint64              `json:"fence"` // of the run that they are of
 	Expired bool                `json:"expired,omitzero"`
 }
 
@@ -42,6 +47,12 @@ type remote struct {
 
 // Fetch implements streaming.Source.
 func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) (streaming.Frame, error) {
+	f, _, err := r.fetch(ctx, at, maxBytes)
+	return f, err
+}
+
+// fetch returns stored chunks and the run that they are of: the newest one, if at names none.
+func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
 	var a ChunksAnswer
 	refusal, err := r.client.ask(ctx, subjects.OpChunks, ChunksQuery{
 		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
@@ -49,23 +60,28 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 	}, &a)
 	switch {
 	case err != nil:
-		return streaming.Frame{}, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
+		return f, run, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
 	case refusal != nil && refusal.Code.Retryable():
-		return streaming.Frame{}, fmt.Errorf("%w: %s", streaming.ErrUnavailable, refusal.String())
+		return f, run, fmt.Errorf("%w: %s", streaming.ErrUnavailable, refusal.String())
 	case refusal != nil:
-		return streaming.Frame{}, fmt.Errorf("chunks: %s", refusal.String())
+		return f, run, fmt.Errorf("chunks: %s", refusal.String())
 	case a.Expired:
-		return streaming.Frame{}, streaming.ErrExpired
+		return f, run, streaming.ErrExpired
 	}
-	return streaming.ParseFrame(a.Header, a.Body)
+	f, err = streaming.ParseFrame(a.Header, a.Body)
+	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
 }
 
 // chunkStream hands the chunks of one call to its caller while the call runs.
 type chunkStream struct {
-	reader *streaming.Reader
+	source remote
+	reader *streaming.Reader // nil without streaming
 	sub    *nats.Subscription
 	cancel context.CancelFunc
-	done   chan error // the result of delivering all chunks; nil channel without streaming
+	done   chan error        // the result of delivering all chunks
+	live   atomic.Bool       // chunks come by themselves
+	join   func(attempt int) // asks for chunks; nil when somebody does
+	asking sync.WaitGroup
 }
 
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
@@ -75,19 +91,62 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	}
 	id := envelope.CallKeyID(c.Tenant, req)
 	key := subjects.Key{Tool: req.ToolID, ID: id}
-	reader := streaming.NewReader(remote{client: c, ref: key.Ref(), callID: req.CallID}, streaming.ReaderOptions{CallID: req.CallID})
+	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
+	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID})
 	sub, err := c.nc.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, id), func(msg *nats.Msg) {
 		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
-			reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
+			s.live.Store(true)
+			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow chunks: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	s := &chunkStream{reader: reader, sub: sub, cancel: cancel, done: make(chan error, 1)}
-	go func() { s.done <- deliver(ctx, reader, call.Chunk) }() // finish or stop waits for it
+	s.sub = sub
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.join = func(attempt int) { s.asking.Go(func() { s.ask(ctx, attempt) }) }
+	go func() { s.done <- deliver(ctx, s.reader, call.Chunk) }() // finish or stop waits for it
 	return s, nil
+}
+
+// How often a joiner asks for chunks, and how many bytes for at once: soon again while there are new
+// ones, and less and less often while there are none.
+const (
+	firstAsk = 200 * time.Millisecond
+	lastAsk  = 2 * time.Second
+	maxAsked = 512 << 10
+)
+
+// accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
+// who did, and may not come here.
+func (s *chunkStream) accepted(a *envelope.Accepted) {
+	if s.join != nil && a.Joined {
+		s.join(a.Attempt)
+		s.join = nil
+	}
+}
+
+func (s *chunkStream) ask(ctx context.Context, attempt int) {
+	at := streaming.Position{Run: streaming.Run{Attempt: attempt}}
+	known := at.Run
+	for pause := firstAsk; wait.For(ctx, pause) && !s.live.Load(); {
+		f, run, err := s.source.fetch(ctx, at, maxAsked)
+		pause = min(max(2*pause, firstAsk), lastAsk)
+		if err != nil {
+			continue // what is wrong with the chunks, the reader finds
+		}
+		if run != known {
+			known, at.Index = run, 0
+		}
+		if f.Len() == 0 {
+			continue
+		}
+		s.reader.Offer(run, f.Header(), f.Body())
+		at.Index, pause = f.First()+f.Len(), firstAsk
+		if len(f.Body()) >= maxAsked/2 { // there is more
+			pause = 0
+		}
+	}
 }
 
 func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.Chunk) error) error {
@@ -130,6 +189,7 @@ func (s *chunkStream) stop() {
 	_ = s.sub.Unsubscribe() // gone with the connection otherwise
 	s.cancel()
 	<-s.done
+	s.asking.Wait()
 }
 
 // ErrStopped ends the delivery of chunks without making the call an error.

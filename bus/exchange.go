@@ -107,7 +107,7 @@ func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, dea
 	}
 	var sent copies
 	sent.add(err)
-	resp := c.wait(ctx, call, x, msg, sent, deadline)
+	resp := c.wait(ctx, call, x, stream, msg, sent, deadline)
 	if resp == nil {
 		return c.unanswered(req, deadline), ctx.Err()
 	}
@@ -130,7 +130,7 @@ func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) 
 }
 
 // wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.
-func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg, sent copies, deadline time.Time) *envelope.Response {
+func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunkStream, msg *nats.Msg, sent copies, deadline time.Time) *envelope.Response {
 	end := time.NewTimer(time.Until(deadline) + ownGrace)
 	defer end.Stop()
 	again := time.NewTimer(nextResend(deadline, 0, false))
@@ -148,6 +148,7 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, msg *nats.Msg
 				call.Accepted(*a)
 			}
 			accepted = true
+			stream.accepted(a)
 			again.Reset(nextResend(deadline, n, accepted))
 		case <-reconnected:
 			reconnected = c.reconnected()

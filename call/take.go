@@ -72,3 +72,11 @@ func Fence(s State, p Pickup) uint64 {
 	}
 	return p.Admitted
 }
+
+// Fence returns the fence of the newest run of a that the log knows of.
+func (a Attempt) Fence() uint64 {
+	if a.Claim != nil {
+		return a.Claim.Fence
+	}
+	return a.Admitted
+}

@@ -60,15 +60,18 @@ func chunks(ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Stor
 	if refusal != nil {
 		return nil, refusal
 	}
+	if a, ok := s.Attempt(q.Attempt); ok && q.Fence == 0 {
+		q.Fence = a.Fence()
+	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
 	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), maxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):
-		return bus.ChunksAnswer{Expired: true}, nil
+		return bus.ChunksAnswer{Fence: q.Fence, Expired: true}, nil
 	case err != nil:
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read").WithCause(err.Error())
 	}
-	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body()}, nil
+	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
 }
 
 // describe lists the tools; with an id, that one with its schemas.

@@ -129,14 +129,16 @@ func (d *deployment) executor(slots int) *process {
 	})
 }
 
-func (d *deployment) client() *bus.Client {
+func (d *deployment) client() *bus.Client { return d.clientOf("") }
+
+func (d *deployment) clientOf(actor string) *bus.Client {
 	d.t.Helper()
 	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := bus.NewClient(nc, bus.ClientOptions{Payloads: app.OpenPayloads(js)})
+	c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

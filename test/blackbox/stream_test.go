@@ -121,3 +121,33 @@ func TestJoinerStreams(t *testing.T) {
 		}
 	}
 }
+
+// A joiner who is another actor gets chunks while the call runs, though live ones go to its owner's actor.
+func TestOtherActorStreams(t *testing.T) {
+	paused, resume := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
+	d.dispatcher()
+	d.executor(4)
+	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal}
+	owner, joiner := d.client(), d.clientOf("agent://other")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if r, err := owner.Call(context.WithoutCancel(t.Context()), shared); err != nil || r.Status != envelope.Success {
+			t.Errorf("owner: %+v, %v", r, err)
+		}
+	}()
+	<-paused
+	n := 0
+	shared.Chunk = func(envelope.Chunk) error {
+		if n++; n == 50 { // the tool waits for this reader
+			close(resume)
+		}
+		return nil
+	}
+	r, err := joiner.Call(t.Context(), shared)
+	if err != nil || r.Status != envelope.Success || n != 100 {
+		t.Errorf("%d chunks, %+v, %v", n, r, err)
+	}
+	<-done
+}
