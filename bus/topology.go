@@ -21,7 +21,7 @@ const (
 
 // TopologyOptions size the streams; the zero value is the default.
 type TopologyOptions struct {
-	Replicas     int           // default 1
+	Replicas     int           // servers that hold each stream; default 1, and more are fine
 	CallsBytes   int64         // default 4 GiB
 	AuditAge     time.Duration // default 30 days
 	AuditBytes   int64         // default 4 GiB
@@ -208,6 +208,7 @@ func compatible(have, want jetstream.StreamConfig) error {
 		{"deny_purge", have.DenyPurge, want.DenyPurge},
 		{"deny_delete", have.DenyDelete, want.DenyDelete},
 		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},
+		{"num_replicas", min(have.Replicas, want.Replicas), want.Replicas},
 		{"max_msgs_per_subject", max(have.MaxMsgsPerSubject, 0), max(want.MaxMsgsPerSubject, 0)}, // 0 is stored as -1
 	} {
 		if c.have != c.want {

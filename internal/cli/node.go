@@ -34,6 +34,7 @@ type Node struct {
 	Tools string // folder of tool manifests
 	Fsync bool   // the server syncs every write
 
+	replicas  int // 0 is the default
 	lease     time.Duration
 	skew      time.Duration
 	group     int
@@ -58,20 +59,27 @@ func (n *Node) Flags(cmd *cobra.Command) {
 func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be called, and what waits for a sync shares it")
+	f.IntVar(&n.replicas, "replicas", 1, "servers that hold each stream; 3 in a cluster of three")
 	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
 	_ = f.MarkHidden("group") // exists
 }
 
+const maxReplicas = 5 // that a server allows
+
 // Options are how the process connects to the bus at url; it logs to stderr. end is to be called
 // when it has ended: it sends the traces that are left.
 func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
+	if n.replicas < 0 || n.replicas > maxReplicas {
+		return o, nil, fmt.Errorf("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
+	}
 	level := slog.LevelWarn
 	if n.verbose {
 		level = slog.LevelDebug
 	}
 	o = app.Options{
 		URL: url, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, KV: kv.LogOptions{Group: n.group},
-		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+		Topology: bus.TopologyOptions{Replicas: n.replicas},
+		Logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil

@@ -40,6 +40,15 @@ func SyncAlways() Option {
 // on the loopback interface.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
+	s := prepare(t, options)
+	s.start()
+	s.URL = s.srv.ClientURL()
+	return s
+}
+
+// prepare configures a server, which is stopped when t ends.
+func prepare(t testing.TB, options []Option) *Server {
+	t.Helper()
 	s := &Server{
 		t:   t,
 		log: &logBuffer{},
@@ -62,8 +71,6 @@ func Start(t testing.TB, options ...Option) *Server {
 			t.Logf("nats-server log:\n%s", s.log)
 		}
 	})
-	s.start()
-	s.URL = s.srv.ClientURL()
 	return s
 }
 

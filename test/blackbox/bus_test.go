@@ -47,8 +47,13 @@ type spec struct {
 // deploy starts a server and loads the tools; start adds processes.
 func deploy(t *testing.T, tools map[string]spec) *deployment {
 	t.Helper()
+	return deployOn(t, natstest.Start(t), tools)
+}
+
+func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deployment {
+	t.Helper()
 	dir := t.TempDir()
-	d := &deployment{t: t, srv: natstest.Start(t), funcs: map[string]native.Func{}, lease: 2 * time.Second}
+	d := &deployment{t: t, srv: srv, funcs: map[string]native.Func{}, lease: 2 * time.Second}
 	for id, s := range tools {
 		d.funcs[id] = s.run
 		folder := filepath.Join(dir, subjects.Token(id))

@@ -1,0 +1,75 @@
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// StartCluster runs n servers that replicate streams among each other, and returns when they have
+// agreed on a leader. The URL of each names all of them.
+func StartCluster(t testing.TB, n int, options ...Option) []*Server {
+	t.Helper()
+	ports := freePorts(t, n)
+	var routes []*url.URL
+	for _, port := range ports {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	var servers []*Server
+	var urls []string
+	for i, port := range ports {
+		s := prepare(t, append(slices.Clone(options), func(o *server.Options) {
+			o.ServerName = fmt.Sprint("natstest-", i+1)
+			o.Cluster = server.ClusterOpts{Name: "natstest", Host: "127.0.0.1", Port: port}
+			o.Routes = routes
+		}))
+		s.start()
+		servers, urls = append(servers, s), append(urls, s.srv.ClientURL())
+	}
+	for _, s := range servers {
+		s.URL = strings.Join(urls, ",")
+	}
+	awaitLeader(t, servers)
+	return servers
+}
+
+// Name is that of the server in its cluster.
+func (s *Server) Name() string { return s.opts.ServerName }
+
+// freePorts finds ports that are free all at once.
+func freePorts(t testing.TB, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("natstest: %v", err)
+		}
+		defer func() { _ = l.Close() }() // nothing was sent
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func awaitLeader(t testing.TB, servers []*Server) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(startTimeout); ; {
+		for _, s := range servers {
+			if s.srv.JetStreamIsLeader() && len(s.srv.JetStreamClusterPeers()) == len(servers) {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("natstest: %d servers have no leader within %v", len(servers), startTimeout)
+		}
+	}
+}
