@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"sync"
 	"testing"
@@ -134,7 +135,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 
 // project projects the log until ctx ends.
 func (f *fixture) project(ctx context.Context) {
-	p, from, err := bus.NewProjector(ctx, f.js, func() uint64 { return 0 })
+	p, from, err := bus.NewProjector(ctx, f.js, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 	if err != nil {
 		f.t.Error(err)
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,10 +13,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// encodeRecord encodes a record. What is no text in it is replaced: one record that could not be
+// written would keep all others waiting behind it.
+func encodeRecord(r audit.Record) ([]byte, error) {
+	return json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+}
+
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
 // record is stored, with its message id.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
-	data, err := json.Marshal(r)
+	data, err := encodeRecord(r)
 	if err != nil {
 		return fmt.Errorf("audit record: %w", err)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
@@ -30,6 +30,7 @@ const (
 // from what it wrote. Nothing is doubled and nothing forgotten.
 type Projector struct {
 	js   jetstream.JetStream
+	log  *slog.Logger
 	open func() uint64 // log position of the oldest open attempt; 0 when none is open
 
 	mu      sync.Mutex
@@ -96,6 +97,9 @@ func (p *Projector) Run(ctx context.Context) error {
 			size = min(2*size, batchSize)
 			continue
 		}
+		if ctx.Err() == nil && !overtaken(err) {
+			p.log.Warn("audit record not written yet", "err", err)
+		}
 		size = max(1, size/2) // a smaller batch may pass where a large one does not
 		for err != nil {
 			if !wait.For(ctx, standBy) {
@@ -107,6 +111,12 @@ func (p *Projector) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// overtaken reports whether err says that another projector was there first.
+func overtaken(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
 }
 
 // awaitPending waits until there is something to project; it reports false when ctx ended first.
@@ -219,7 +229,7 @@ func (p *Projector) store(ctx context.Context, batch jetstreamext.BatchPublisher
 
 // message makes the message of a record; the first of a batch says what it follows on.
 func (p *Projector) message(r audit.Record, first bool) (*nats.Msg, error) {
-	data, err := json.Marshal(r)
+	data, err := encodeRecord(r)
 	if err != nil {
 		return nil, fmt.Errorf("audit record: %w", err)
 	}

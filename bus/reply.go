@@ -35,6 +35,10 @@ func (r *Replies) Accepted(inbox, contentType string, a *envelope.Accepted) {
 // Outcome tells a caller the outcome of its call.
 func (r *Replies) Outcome(inbox, contentType string, resp *envelope.Response) {
 	data, err := envelope.EncodeResponse(contentType, resp)
+	if err != nil { // the request was refused because nobody knows its content type
+		contentType = envelope.ContentJSON
+		data, err = envelope.EncodeResponse(contentType, resp)
+	}
 	r.send(inbox, contentType, kindOutcome, data, err)
 }
 

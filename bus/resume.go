@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// NewProjector reads from AUDIT how far projection has come.
-func NewProjector(ctx context.Context, js jetstream.JetStream, open func() uint64) (p *Projector, from uint64, err error) {
-	p = &Projector{js: js, open: open, more: make(chan struct{}, 1)}
+// NewProjector reads from AUDIT how far projection has come. It logs what keeps it from going on.
+func NewProjector(ctx context.Context, js jetstream.JetStream, log *slog.Logger, open func() uint64) (p *Projector, from uint64, err error) {
+	p = &Projector{js: js, log: log, open: open, more: make(chan struct{}, 1)}
 	oldest, err := p.resume(ctx)
 	if err != nil {
 		return nil, 0, err

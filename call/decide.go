@@ -117,7 +117,7 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 		return code
 	case !safe:
 		return envelope.CodeToolUnknownState
-	case code == envelope.CodeToolFault && faultedBefore(s, a.N):
+	case toolFault(code) && faultedBefore(s, a.N):
 		return envelope.CodeToolFaultAgain
 	}
 	return code
@@ -125,7 +125,13 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 
 func faultedBefore(s State, n int) bool {
 	before, ok := s.Attempt(n - 1)
-	return ok && before.Decision != nil && before.Decision.Code == envelope.CodeToolFault
+	return ok && before.Decision != nil && toolFault(before.Decision.Code)
+}
+
+// toolFault reports whether code is a fault of the tool's own, by whatever name the tool gives it;
+// that there is no executor which could run it, or that all were lost, is none.
+func toolFault(code envelope.Code) bool {
+	return code.Class() == envelope.ClassTool && code != envelope.CodeUnavailable && code != envelope.CodeLost
 }
 
 func pick(safe bool, retryable, terminal envelope.Code) envelope.Code {

@@ -105,11 +105,11 @@ func TestDecideJudges(t *testing.T) {
 func TestToolFaultIsRetryableOnce(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
-	for n, want := range []envelope.Code{envelope.CodeToolFault, envelope.CodeUpstream, envelope.CodeToolFault, envelope.CodeToolFaultAgain} {
+	for n, want := range []envelope.Code{envelope.CodeToolFault, envelope.CodeUpstream, "S-TOOL-ITS_OWN", envelope.CodeToolFaultAgain} {
 		j.admit(call.Idempotent, string(rune('A'+n)))
 		code := want
 		if want == envelope.CodeToolFaultAgain {
-			code = envelope.CodeToolFault
+			code = "S-TOOL-ANOTHER"
 		}
 		j.decide(tool(code, envelope.EffectNone))
 		if got := j.state.Last().Decision.Code; got != want {

@@ -3,7 +3,9 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,13 +25,29 @@ type asker struct {
 	known   call.State     // of its log, if that has been read
 }
 
+// legible makes the names of the subject fit to be put on record, and reports whether they were.
+func (in *Incoming) legible() bool {
+	legible := true
+	for _, name := range []*string{&in.Tenant, &in.Actor, &in.Tool} {
+		if !utf8.ValidString(*name) {
+			*name, legible = strings.ToValidUTF8(*name, "\uFFFD"), false
+		}
+	}
+	return legible
+}
+
 // read decodes the request and proves that it is who its subject says.
 func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
+	legible := in.legible()
 	req, refusal := envelope.DecodeRequest(in.ContentType, in.Body)
 	if refusal != nil {
 		return req, refusal
 	}
 	switch {
+	case !legible:
+		return req, envelope.NewError(envelope.CodeMalformed, "the tenant, the actor or the tool in the subject is not valid UTF-8")
+	case in.Tenant == "" && in.Subject != subjects.Call("", req.Context.ActorID, req.ToolID):
+		return req, envelope.NewError(envelope.CodeLimit, "the name of the tenant is longer than 100 bytes as a token of the subject")
 	case in.Subject == subjects.Call(in.Tenant, req.Context.ActorID, req.ToolID):
 		in.Actor, in.Tool = req.Context.ActorID, req.ToolID
 	case req.Context.ActorID != in.Actor:

@@ -54,6 +54,11 @@ type Killer interface {
 	Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool)
 }
 
+// Peers are all dispatchers of the deployment, this one included: nobody knows where a caller waits.
+type Peers interface {
+	Left(l Leave) // lets each of them Forget; best effort
+}
+
 // Hooks observe; any may be nil.
 type Hooks struct {
 	// Admit is told when an attempt is about to be written, and returns the traceparent that
@@ -72,6 +77,7 @@ type Options struct {
 	Health   Health
 	Gate     Gate
 	Killer   Killer
+	Peers    Peers
 	Now      func() time.Time // bus time
 	Instance string           // unique per start of a process; every nonce begins with it
 	NewNonce func() string

@@ -77,7 +77,7 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Now: time.Now,
+		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Now: time.Now,
 		Instance: instance, Fsync: fsync,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
@@ -124,6 +124,8 @@ func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Re
 	w.denied = append(w.denied, e.Code)
 	return "gate.1", w.gateErr
 }
+
+func (w *world) Left(l dispatcher.Leave) { w.d.Forget(l) }
 
 func (w *world) Kill(context.Context, string, int, time.Time) bool { w.kills++; return w.running }
 

@@ -500,7 +500,8 @@ func TestJoinerCancels(t *testing.T) {
 			t.Fatalf("%+v, %v", c, refusal)
 		}
 		w.decide("")
-		if got := w.outcomes["inbox2"]; len(got) != 0 {
+		got := w.outcomes["inbox2"]
+		if len(got) != 1 || got[0].Provenance.Final || got[0].Error.Code != envelope.CodeCancelled {
 			t.Errorf("a detached joiner was told %+v", got)
 		}
 	})
@@ -527,6 +528,7 @@ func TestResultAndWhy(t *testing.T) {
 		}{
 			{"other", "agent", w.query(1)},
 			{"t", "stranger", dispatcher.Query{Ref: w.state().Ref()}},
+			{"t", "agent", w.query(7)},
 			{"t", "agent", dispatcher.Query{Ref: "nonsense"}},
 			{"t", "agent", dispatcher.Query{Ref: "echo.0123456789"}},
 		} {

@@ -53,11 +53,17 @@ func concerns(s call.State, actor, callID string) bool {
 	return false
 }
 
-func attemptFor(s call.State, callID string) call.Attempt {
-	if a, ok := s.AttemptOf(callID); ok {
-		return a
+// attempt finds the attempt that q asks for: that of its call id, or the newest.
+func (q Query) attempt(s call.State) (call.Attempt, *envelope.Error) {
+	if q.CallID == "" {
+		return s.Last(), nil
 	}
-	return s.Last()
+	a, ok := s.AttemptOf(q.CallID)
+	if !ok {
+		return a, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call id %q is bound to this call", q.CallID)).
+			WithFix("leave the call id out for the newest attempt, or give the one that the request had")
+	}
+	return a, nil
 }
 
 // Result returns the outcome of a call, or its acceptance while it has none.
@@ -66,7 +72,10 @@ func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) 
 	if refusal != nil {
 		return nil, nil, refusal
 	}
-	a := attemptFor(s, q.CallID)
+	a, refusal := q.attempt(s)
+	if refusal != nil {
+		return nil, nil, refusal
+	}
 	if a.Open() {
 		return nil, &envelope.Accepted{
 			CallID: a.Owner.CallID, Ref: s.Ref(), Attempt: a.N, DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
@@ -90,9 +99,12 @@ func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) 
 	if refusal != nil {
 		return Cancellation{}, refusal
 	}
-	a := attemptFor(s, q.CallID)
+	a, refusal := q.attempt(s)
+	if refusal != nil {
+		return Cancellation{}, refusal
+	}
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != actor {
-		d.detach(s, a.N, q.CallID)
+		d.Peers.Left(Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		return Cancellation{Told: "detached"}, nil
 	}
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
@@ -120,34 +132,15 @@ func unsettled(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
 
-// detach forgets a caller that waits here.
-func (d *Dispatcher) detach(s call.State, n int, callID string) {
-	d.mu.Lock()
-	l := d.lines[lineKey{s.Tool, s.ID}]
-	d.mu.Unlock()
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kept := l.waiting[n][:0]
-	for _, w := range l.waiting[n] {
-		if w.callID != callID {
-			kept = append(kept, w)
-		}
-	}
-	if len(kept) == 0 {
-		delete(l.waiting, n)
-		return
-	}
-	l.waiting[n] = kept
-}
-
 // Why says in one sentence what a call is waiting for, or why it ended as it did (promise P8).
 func (d *Dispatcher) Why(ctx context.Context, tenant, actor string, q Query) (string, *envelope.Error) {
 	s, refusal := d.State(ctx, tenant, actor, q)
 	if refusal != nil {
 		return "", refusal
 	}
-	return call.Explain(s, attemptFor(s, q.CallID).N, d.Now()), nil
+	a, refusal := q.attempt(s)
+	if refusal != nil {
+		return "", refusal
+	}
+	return call.Explain(s, a.N, d.Now()), nil
 }

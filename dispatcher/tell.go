@@ -2,8 +2,10 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
@@ -50,6 +52,46 @@ func (l *line) wait(n int, w waiter) {
 	if len(l.waiting[n]) < maxWaiting {
 		l.waiting[n] = append(l.waiting[n], w)
 	}
+}
+
+// Leave says that a joiner does not wait any more for the outcome of an attempt.
+type Leave struct {
+	Tool    string `json:"tool"`
+	ID      string `json:"id"`
+	Attempt int    `json:"attempt"`
+	CallID  string `json:"call_id"`
+}
+
+// Forget takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
+func (d *Dispatcher) Forget(l Leave) {
+	gone, version := d.leave(l)
+	for _, w := range gone {
+		e := envelope.NewError(envelope.CodeCancelled, "this caller does not wait any more; the call goes on for the others").
+			WithEffect(envelope.EffectUnknown)
+		p := envelope.Provenance{ToolID: l.Tool, ToolVersion: version, Attempt: l.Attempt}
+		d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
+	}
+}
+
+func (d *Dispatcher) leave(l Leave) (gone []waiter, version string) {
+	d.mu.Lock()
+	line := d.lines[lineKey{l.Tool, l.ID}]
+	d.mu.Unlock()
+	if line == nil {
+		return nil, ""
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	kept := slices.DeleteFunc(slices.Clone(line.waiting[l.Attempt]), func(w waiter) bool {
+		if w.callID == l.CallID {
+			gone = append(gone, w)
+		}
+		return w.callID == l.CallID
+	})
+	if line.waiting[l.Attempt] = kept; len(kept) == 0 {
+		delete(line.waiting, l.Attempt)
+	}
+	return gone, line.state.Version
 }
 
 // replay answers with the stored outcome of attempt n.

@@ -16,7 +16,8 @@ const (
 )
 
 // DecodeRequest decodes a request of any size up to MaxDocument and checks all of its rules. The
-// request shares the memory of body, which must not be changed afterwards.
+// request shares the memory of body, which must not be changed afterwards. With an error comes what
+// the body says of whose request it is, for the answer and the record; nil where it names no call.
 func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	var q Request
 	size, input, e := asRequest.decode(contentType, body, func(r *reader) { q = Request{}; q.read(r) })
@@ -26,7 +27,10 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	if e == nil {
 		e = asRequest.sizes(size, len(q.Input), MaxPayload)
 	}
-	return orNil(&q, e)
+	if e != nil {
+		return q.remains(), e
+	}
+	return &q, nil
 }
 
 // DecodeResponse decodes a response; see [DecodeRequest]. The response is coherent, too (see

@@ -37,6 +37,32 @@ func (q *Request) read(r *reader) {
 	}
 }
 
+// remains is what a refused request says of whose it is, as far as each name is well formed; nil where
+// it does not say which call it is. Neither its input nor its constraints are in it.
+func (q *Request) remains() *Request {
+	if !isUUID(q.CallID) {
+		return nil
+	}
+	kept := &Request{CallID: q.CallID}
+	said, keep := &q.Context, &kept.Context
+	for _, name := range []struct {
+		to   *string
+		said string
+		most int
+	}{
+		{&kept.ToolVersion, q.ToolVersion, MaxLabel}, {&kept.Fn, q.Fn, MaxID}, {&keep.RunID, said.RunID, MaxID},
+		{&keep.RoleID, said.RoleID, MaxID}, {&keep.LaneID, said.LaneID, MaxID},
+	} {
+		if textWithin(name.said, 0, name.most) {
+			*name.to = name.said
+		}
+	}
+	if isUUID(said.TraceID) {
+		keep.TraceID = said.TraceID
+	}
+	return kept
+}
+
 // absent marks the one required field whose zero is a valid value.
 const absent = -1
 

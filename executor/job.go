@@ -12,18 +12,19 @@ import (
 
 // job is one work message in progress. Handle owns it; only kill is shared.
 type job struct {
-	ctx      context.Context // ends when the executor gives up, not at the deadline
-	message  Message
-	state    call.State
-	attempt  int
-	pickup   call.Pickup
-	claim    string // nonce of our claim; "" without one
-	fence    uint64
-	req      *envelope.Request
-	inputRef *envelope.PayloadRef
-	earlier  []call.Outcome
-	enqueued time.Time // bus time of admission
-	started  time.Time // bus time the tool was started
+	ctx        context.Context // ends when the executor gives up, not at the deadline
+	message    Message
+	state      call.State
+	attempt    int
+	pickup     call.Pickup
+	claim      string // nonce of our claim; "" without one
+	fence      uint64
+	req        *envelope.Request
+	unreadable error // why req is empty
+	inputRef   *envelope.PayloadRef
+	earlier    []call.Outcome
+	enqueued   time.Time // bus time of admission
+	started    time.Time // bus time the tool was started
 
 	mu      sync.Mutex
 	kill    context.CancelCauseFunc
@@ -54,12 +55,12 @@ func (j *job) key() attemptKey { return attemptKey{j.state.ID, j.attempt} }
 // or when its tool has all the runs it may have; again says when to look at it next.
 func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Duration) {
 	body, req, err := parse(m.Entry)
-	if err != nil { // cannot be: only admission writes these, and it wrote valid JSON
+	if err != nil { // a build that admits more than this one reads
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
-		return nil, e.Lease
+		req = new(envelope.Request)
 	}
 	j = &job{
-		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, req: req,
+		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, req: req, unreadable: err,
 		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
 		pickup: call.Pickup{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,

@@ -140,6 +140,9 @@ func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, re
 
 // find returns the tool of the admitted version and its adapter.
 func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
+	if j.unreadable != nil {
+		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").WithCause(j.unreadable.Error())
+	}
 	m, ok := e.Catalog.Get(j.state.Tool)
 	if !ok {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
@@ -210,12 +213,15 @@ func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
 	if err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
 	}
-	if len(body.Request) >= largeRequest {
-		if req, unknown := envelope.DecodeRequest(envelope.ContentJSON, body.Request); unknown == nil {
-			return body, req, nil
-		}
-	}
 	req := new(envelope.Request)
+	if len(body.Request) < largeRequest && json.Unmarshal(body.Request, req) == nil {
+		return body, req, nil
+	}
+	req, fault := envelope.DecodeRequest(envelope.ContentJSON, body.Request) // reads 3.0 for 3, too
+	if fault == nil {
+		return body, req, nil
+	}
+	req = new(envelope.Request)
 	if err := json.Unmarshal(body.Request, req); err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
 	}

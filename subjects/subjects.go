@@ -135,6 +135,9 @@ func ParseDead(subject string) (tenant, tool string, err error) {
 	return tenant, tool, err
 }
 
+// Left is where dispatchers hear of joiners that do not wait any more.
+const Left = "tb.ctl.left"
+
 // Kill returns the subject that tells the executor of a call to end it.
 func Kill(id string) string { return killPrefix + Token(id) }
 

@@ -63,7 +63,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	killer := &killer{nc: c.NC}
 	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.
 	var d *dispatcher.Dispatcher
-	projector, from, err := bus.NewProjector(ctx, c.JS, func() uint64 { _, oldest := d.Watching(); return oldest })
+	projector, from, err := bus.NewProjector(ctx, c.JS, c.Logger, func() uint64 { _, oldest := d.Watching(); return oldest })
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	health := &health{projector: projector, follower: follower, store: store, now: c.Clock.Now}
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
-		Health: health, Gate: gate{c}, Killer: killer, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
 	})
 
@@ -115,6 +115,16 @@ func serve(ctx, background context.Context, c *Conn, d *dispatcher.Dispatcher, o
 	if err != nil {
 		return err
 	}
+	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
+		var l dispatcher.Leave
+		if json.Unmarshal(msg.Data, &l, json.RejectUnknownMembers(true)) == nil {
+			d.Forget(l)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listen for joiners that leave: %w", err)
+	}
+	defer func() { _ = leaves.Unsubscribe() }() // gone with the connection otherwise
 	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -194,10 +204,24 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
 		r.ArgumentsHash = envelope.ArgumentsHash(req.Input)
-	} else {
+	}
+	if req == nil || req.Input == nil {
 		r.ArgumentsHash = envelope.ArgumentsHash(in.Body)
 	}
 	return id, bus.Gate(ctx, g.c.JS, id, r)
+}
+
+// peers tells dispatchers of joiners that leave.
+type peers struct{ c *Conn }
+
+func (p peers) Left(l dispatcher.Leave) {
+	data, err := json.Marshal(l)
+	if err == nil {
+		err = p.c.NC.Publish(subjects.Left, data)
+	}
+	if err != nil {
+		p.c.Logger.Warn("a joiner waits on", "call", l.ID, "err", err)
+	}
 }
 
 // killer tells executors of cancels.

@@ -170,12 +170,17 @@ func (w *world) dispatcher(name string, s *stop, log settle.Log) *dispatcher.Dis
 	return w.dispatcherAt(name, s, log, time.Now)
 }
 
+// alone is a dispatcher without peers.
+type alone struct{}
+
+func (alone) Left(dispatcher.Leave) {}
+
 func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
 	if log == nil {
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w},
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w}, Peers: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Hooks: dispatcher.Hooks{Pause: s.hook},
 	})
 }

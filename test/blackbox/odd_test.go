@@ -1,0 +1,143 @@
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// written is a request as a library of another language may write it; edit changes it.
+func written(key string, edit ...string) (callID string, body []byte) {
+	callID = uuid.NewString()
+	return callID, []byte(strings.NewReplacer(edit...).Replace(fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"*","fn":"run",
+		"input":{"a":1},"context":{"actor_id":"agent://local","scopes":[],"trace_id":%q,"timezone":"UTC","env":"dev"},
+		"constraints":{"timeout_ms":5000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)))
+}
+
+// sent sends a request by hand and returns the outcome that comes back.
+func sent(t *testing.T, nc *nats.Conn, subject, contentType string, body []byte) *envelope.Response {
+	t.Helper()
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := nats.Header{subjects.HeaderContentType: {contentType}, subjects.HeaderPatient: {"1"}}
+	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Data: body, Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		msg, err := sub.NextMsg(time.Until(end))
+		if err != nil {
+			t.Fatalf("no answer to %q: %v", subject, err)
+		}
+		if r, bad := envelope.DecodeResponse(envelope.ContentJSON, msg.Data); bad == nil {
+			return r
+		}
+	}
+}
+
+// What other libraries may send is answered, each with its own call id, and harms nobody else.
+func TestOddRequests(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	nc := d.srv.Connect(t)
+	plain := subjects.Call("default", "agent://local", "echo")
+	for name, c := range map[string]struct {
+		subject, contentType string
+		edit                 []string
+		status               envelope.Status
+		code                 envelope.Code
+	}{
+		"plain":                   {plain, "", nil, envelope.Success, ""},
+		"integers with fractions": {plain, "", []string{"5000", "5e3", `"deadline_unix_ms":0`, `"deadline_unix_ms":0.0`}, envelope.Success, ""},
+		"a type nobody knows":     {plain, "text/plain", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"too long a timeout":      {plain, "", []string{"5000", "999999999"}, envelope.InvalidRequest, envelope.CodeSchema},
+		"no text for a tenant":    {subjects.Call("a\xff", "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"no text for an actor":    {subjects.Call("default", "a\xff", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"no text for a tool":      {subjects.Call("default", "agent://local", "a\xff"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"a very long tenant":      {subjects.Call(strings.Repeat("ä", 60), "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeLimit},
+	} {
+		callID, body := written("odd-"+strings.ReplaceAll(name, " ", "-")+"-0123456789", c.edit...)
+		r := sent(t, nc, c.subject, c.contentType, body)
+		if r.Status != c.status || r.Error != nil && r.Error.Code != c.code {
+			t.Errorf("%s: %s %+v", name, r.Status, r.Error)
+		}
+		if c.contentType == "" && r.CallID != callID {
+			t.Errorf("%s: the answer is to %s, the request was %s", name, r.CallID, callID)
+		}
+	}
+	if runs.Load() != 2 {
+		t.Errorf("%d runs", runs.Load())
+	}
+	d.recorded(t, audit.ToolDenied, 6)
+	wantStatus(t, mustCall(t, d.client(), bus.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
+	d.recorded(t, audit.ToolExecuted, 3)
+}
+
+// recorded waits until so many records of an event are in the audit stream.
+func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(t), bus.AuditFilter{Follow: true}) {
+		if err != nil {
+			t.Fatalf("%d records of %s are missing: %v", n, event, err)
+		}
+		if r.Event == event {
+			n--
+		}
+		if n == 0 {
+			return
+		}
+	}
+	t.Fatalf("%d records of %s are missing", n, event)
+}
+
+// A joiner that leaves stops waiting, whichever dispatcher it asked and whichever hears of it; the
+// call goes on for its owner.
+func TestJoinerLeaves(t *testing.T) {
+	started, resume := make(chan struct{}), make(chan struct{})
+	d := deploy(t, map[string]spec{"slow": {class: tool.Pure, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		close(started)
+		select {
+		case <-resume:
+		case <-ctx.Done():
+		}
+		return tool.Result{Output: []byte(`{}`)}, ctx.Err()
+	}}})
+	d.dispatcher()
+	d.dispatcher()
+	d.executor(4)
+	owned, left := make(chan *envelope.Response, 1), make(chan *envelope.Response, 1)
+	joined := make(chan envelope.Accepted, 1)
+	call := bus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
+	go func() { owned <- mustCall(t, d.client(), call) }()
+	<-started
+	call.CallID, call.Accepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }
+	go func() { left <- mustCall(t, d.client(), call) }()
+	a := <-joined
+	told, err := d.client().Cancel(t.Context(), bus.CallQuery{Ref: a.Ref, CallID: call.CallID})
+	if err != nil || told.Told != "detached" {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	if r := <-left; r.Provenance.Final || r.CallID != call.CallID || r.Error.Code != envelope.CodeCancelled {
+		t.Errorf("the joiner was told %+v", r)
+	}
+	close(resume)
+	wantStatus(t, <-owned, envelope.Success, "")
+}
