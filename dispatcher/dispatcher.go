@@ -59,6 +59,11 @@ type Peers interface {
 	Left(l Leave) // lets each of them Forget; best effort
 }
 
+// Pools knows how many executors of a pool live.
+type Pools interface {
+	Alive(ctx context.Context, pool string) (int, error)
+}
+
 // Hooks observe; any may be nil.
 type Hooks struct {
 	// Admit is told when an attempt is about to be written, and returns the traceparent that
@@ -78,6 +83,7 @@ type Options struct {
 	Gate     Gate
 	Killer   Killer
 	Peers    Peers
+	Pools    Pools
 	Now      func() time.Time // bus time
 	Instance string           // unique per start of a process; every nonce begins with it
 	NewNonce func() string

@@ -19,16 +19,17 @@ import (
 
 // world is everything a dispatcher touches, in memory.
 type world struct {
-	t        *testing.T
-	log      *calltest.Log
-	manifest *tool.Manifest
-	d        *dispatcher.Dispatcher
-	payloads map[string][]byte
-	silent   bool // the payload store does not answer
-	lag      time.Duration
-	full     bool
-	gateErr  error
-	running  bool // what executors answer to a kill
+	t         *testing.T
+	log       *calltest.Log
+	manifest  *tool.Manifest
+	d         *dispatcher.Dispatcher
+	payloads  map[string][]byte
+	silent    bool // the payload store does not answer
+	lag       time.Duration
+	full      bool
+	gateErr   error
+	running   bool // what executors answer to a kill
+	executors int
 
 	mu       sync.Mutex
 	accepted map[string][]*envelope.Accepted // by inbox
@@ -77,7 +78,7 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Now: time.Now,
+		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
@@ -124,6 +125,8 @@ func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Re
 	w.denied = append(w.denied, e.Code)
 	return "gate.1", w.gateErr
 }
+
+func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
 func (w *world) Left(l dispatcher.Leave) { w.d.Forget(l) }
 

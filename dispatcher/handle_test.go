@@ -517,6 +517,13 @@ func TestResultAndWhy(t *testing.T) {
 		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "deadline") {
 			t.Error(why)
 		}
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
+		w.executors = 1
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
 		w.decide("")
 		r, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
 		if refusal != nil || r.Status != envelope.Success {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -142,5 +143,9 @@ func (d *Dispatcher) Why(ctx context.Context, tenant, actor string, q Query) (st
 	if refusal != nil {
 		return "", refusal
 	}
-	return call.Explain(s, a.N, d.Now()), nil
+	sentence := call.Explain(s, a.N, d.Now())
+	if alive, err := d.Pools.Alive(ctx, s.Pool); a.Open() && err == nil && alive == 0 {
+		sentence = strings.TrimSuffix(sentence, ".") + fmt.Sprintf(", but no executor of pool %s is alive.", s.Pool)
+	}
+	return sentence, nil
 }

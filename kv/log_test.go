@@ -365,6 +365,11 @@ func TestPools(t *testing.T) {
 	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 		t.Fatal(err)
 	}
+	for pool, want := range map[string]int{"default": 1, "gpu": 0} {
+		if n, err := pools.Alive(t.Context(), pool); err != nil || n != want {
+			t.Errorf("%d executors of pool %s, %v", n, pool, err)
+		}
+	}
 	if pools.Gone(t.Context(), ghost) {
 		t.Error("said gone before others had the time to beat")
 	}

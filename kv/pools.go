@@ -100,5 +100,14 @@ func (p *Pools) look(ctx context.Context, instance string) bool {
 	return errors.Is(err, jetstream.ErrMsgNotFound)
 }
 
+// Alive returns how many executors of pool beat.
+func (p *Pools) Alive(ctx context.Context, pool string) (int, error) {
+	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolFilter(pool)))
+	if err != nil {
+		return 0, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	return len(info.State.Subjects), nil
+}
+
 // Instance names an executor of a pool.
 func Instance(pool, name string) string { return pool + "/" + name }

@@ -171,6 +171,9 @@ func Pool(pool, executor string) string { return Token(pool) + "." + Token(execu
 // PoolSubject returns the subject of the key that [Pool] returns.
 func PoolSubject(pool, executor string) string { return poolsPrefix + Pool(pool, executor) }
 
+// PoolFilter matches the subjects of all executors of a pool.
+func PoolFilter(pool string) string { return poolsPrefix + Token(pool) + ".*" }
+
 // ParsePool is the inverse of [Pool]; it also takes the subject of the key.
 func ParsePool(key string) (pool, executor string, err error) {
 	err = parse(strings.TrimPrefix(key, poolsPrefix), "", &pool, &executor)

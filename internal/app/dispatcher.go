@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -59,6 +60,10 @@ const restartDelay = time.Second
 // runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
 // guardian and projector stop, the connection is flushed by its owner.
 func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
+	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
+	if err != nil {
+		return err
+	}
 	store := &storeGauge{}
 	killer := &killer{nc: c.NC}
 	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.
@@ -71,7 +76,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	health := &health{projector: projector, follower: follower, store: store, now: c.Clock.Now}
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
-		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
 	})
 

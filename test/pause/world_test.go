@@ -173,14 +173,15 @@ func (w *world) dispatcher(name string, s *stop, log settle.Log) *dispatcher.Dis
 // alone is a dispatcher without peers.
 type alone struct{}
 
-func (alone) Left(dispatcher.Leave) {}
+func (alone) Left(dispatcher.Leave)                      {}
+func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
 
 func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
 	if log == nil {
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w}, Peers: alone{},
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w}, Peers: alone{}, Pools: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Hooks: dispatcher.Hooks{Pause: s.hook},
 	})
 }
