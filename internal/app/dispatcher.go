@@ -41,6 +41,9 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if o.Ready != nil {
 		o.Ready = sync.OnceFunc(o.Ready)
 	}
+	if err := warnOfRetention(ctx, c, o.Registry); err != nil {
+		return err
+	}
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o)
 		lost := errors.Is(err, bus.ErrLostTail)
@@ -52,6 +55,23 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 			wait.For(ctx, restartDelay)
 		}
 	}
+}
+
+// warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large
+// outputs that such outcomes name.
+func warnOfRetention(ctx context.Context, c *Conn, r *tool.Registry) error {
+	stream, err := c.JS.Stream(ctx, subjects.PayloadsStream)
+	if err != nil {
+		return fmt.Errorf("payload store: %w", err)
+	}
+	age := stream.CachedInfo().Config.MaxAge
+	for _, m := range r.List() {
+		if age > 0 && m.Retention > age {
+			c.Logger.Warn("outcomes outlive their large outputs: raise max_age of the stream, or lower retention_s of the tool",
+				"tool", m.ToolID, "retention", m.Retention, "stream", subjects.PayloadsStream, "max_age", age)
+		}
+	}
+	return nil
 }
 
 // restartDelay is how long after a failed start the next one is tried.
