@@ -29,7 +29,7 @@ const (
 )
 
 // Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
-// the programs of tools share. It reports everything that is wrong with all of them at once, as
+// the programs of tools share; what is no folder is no tool. It reports everything that is wrong with all of them at once, as
 // Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link.
 func Load(dir string) (*Registry, error) {
 	abs, err := filepath.Abs(dir)
@@ -42,6 +42,9 @@ func Load(dir string) (*Registry, error) {
 	}
 	defer root.Close()
 	open := func(name string) (fs.FS, func() error, error) {
+		if info, err := root.Stat(name); err == nil && !info.IsDir() { // a named pipe would block
+			return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errNotFolder}
+		}
 		sub, err := root.OpenRoot(name)
 		if err != nil {
 			return nil, nil, err
@@ -68,7 +71,8 @@ func load(fsys fs.FS, dir string, open func(name string) (fs.FS, func() error, e
 	var problems Problems
 	var manifests []*Manifest
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), ".") || entry.Name() == sharedFolder || entry.Type().IsRegular() {
+		mayBeTool := entry.IsDir() || entry.Type()&fs.ModeSymlink != 0
+		if !mayBeTool || strings.HasPrefix(entry.Name(), ".") || entry.Name() == sharedFolder {
 			continue
 		}
 		files, release, err := open(entry.Name())
@@ -266,6 +270,7 @@ func (l *toolLoader) digest() (string, error) {
 }
 
 var (
+	errNotFolder  = errors.New("not a folder")
 	errNotRegular = errors.New("not a regular file")
 	errTooLarge   = errors.New("larger than allowed")
 	errNotJSON    = errors.New("the manifest has no JSON form")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -557,4 +558,42 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Only folders are tools. What would block whoever opens it, such as a named pipe, is not opened.
+func TestWhatIsNoFolder(t *testing.T) {
+	dir := onDisk(t, folder("web.fetch", full, nil))
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := load(t, dir); err != nil || r.Len() != 1 {
+		t.Errorf("with a named pipe among the folders: %v", err)
+	}
+	if err := os.Symlink("pipe", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, dir); err == nil || !strings.Contains(err.Error(), "link: not a folder") {
+		t.Errorf("with a link to a named pipe: %v", err)
+	}
+}
+
+// load is tool.Load with a bound.
+func load(t *testing.T, dir string) (*tool.Registry, error) {
+	t.Helper()
+	type result struct {
+		registry *tool.Registry
+		err      error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := tool.Load(dir)
+		done <- result{r, err}
+	}()
+	select {
+	case r := <-done:
+		return r.registry, r.err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the tools folder is still being read")
+		return nil, nil
+	}
 }

@@ -3,16 +3,13 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
 	release := cli.Ballast()
 	code := cli.Run(ctx, env, cli.Dispatcher, os.Args[1:])

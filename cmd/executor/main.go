@@ -3,10 +3,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/tool/process"
@@ -14,7 +11,7 @@ import (
 
 func main() {
 	process.RunIfSupervisor()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
 	release := cli.Ballast()
 	code := cli.Run(ctx, env, cli.Executor, os.Args[1:])

@@ -84,7 +84,7 @@ call made twice runs once, and --key K uses yours.`,
 }
 
 func callTool(ctx context.Context, g *global, f *callFlags, args []string) error {
-	call, err := f.call(g, args)
+	call, err := f.call(ctx, g, args)
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func joined(a envelope.Accepted) string {
 }
 
 // call builds the call from arguments and flags.
-func (f *callFlags) call(g *global, args []string) (bus.Call, error) {
-	input, err := readInput(g, f.input)
+func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Call, error) {
+	input, err := readInput(ctx, g, f.input)
 	if err != nil {
 		return bus.Call{}, err
 	}
@@ -160,14 +160,17 @@ func (f *callFlags) call(g *global, args []string) (bus.Call, error) {
 }
 
 // readInput returns the JSON that --input names.
-func readInput(g *global, arg string) (jsontext.Value, error) {
+func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, error) {
 	data := []byte(arg)
 	var err error
 	switch {
 	case arg == "-":
-		data, err = io.ReadAll(io.LimitReader(g.env.stdin, envelope.MaxPayload+1))
+		data, err = readWhile(ctx, func() ([]byte, error) { return readAll(g.env.stdin) })
 	case strings.HasPrefix(arg, "@"):
-		data, err = readFile(arg[1:])
+		data, err = readWhile(ctx, func() ([]byte, error) { return readFile(arg[1:]) })
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("--input was not read to its end, nothing was sent: %w", ctx.Err())
 	}
 	if err != nil {
 		return nil, usagef("--input: %v", err)
@@ -188,7 +191,31 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, envelope.MaxPayload+1))
+	return readAll(f)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, envelope.MaxPayload+1))
+}
+
+// readWhile reads until ctx ends. A read of a terminal or a pipe, or the opening of one, cannot be
+// called off, so a read that is given up is left to end with the process.
+func readWhile(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		data, err := read()
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // completeTools completes tool ids, then functions.

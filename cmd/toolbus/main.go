@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,7 @@ import (
 
 func main() {
 	process.RunIfSupervisor()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), terminal: isTerminal(os.Stdout),

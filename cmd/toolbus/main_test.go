@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -284,4 +285,46 @@ func TestToolThatCannotRun(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "play") || !strings.Contains(stderr, "/nonexistent/program") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
+}
+
+// An input that never comes does not keep the command from ending.
+func TestSilentInput(t *testing.T) {
+	silent, speak := io.Pipe()
+	defer speak.Close() // lets go of the read that was given up
+	for _, input := range []string{"-", "@" + namedPipe(t)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		code := make(chan int, 1)
+		var stderr bytes.Buffer
+		go func() {
+			code <- run(ctx, environment{stdin: silent, stdout: io.Discard, stderr: &stderr}, []string{"call", "play", "--input", input})
+		}()
+		cancel()
+		select {
+		case got := <-code:
+			if got != 1 || !strings.Contains(stderr.String(), "nothing was sent") {
+				t.Errorf("--input %s: exit %d, %s", input, got, &stderr)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("--input %s: the command does not end", input)
+		}
+	}
+}
+
+// namedPipe returns one that nobody writes to until the test ends.
+func namedPipe(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what waits to open it may go on
+		file, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err == nil {
+			err = file.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return name
 }

@@ -20,6 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	process.RunIfSupervisor()
+	if len(os.Args) == 2 && os.Args[1] == "stubborn" {
+		stubborn()
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 
