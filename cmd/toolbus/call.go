@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // visit connects to the bus.
@@ -42,11 +45,17 @@ func (g *global) client() (c *bus.Client, done func(), err error) {
 }
 
 type callFlags struct {
-	input, version, key, scope, priority, callID string
-	timeout                                      time.Duration
-	stream, dryRun                               bool
-	retries                                      int
+	input, version, key, scope, session, priority, callID string
+	timeout                                               time.Duration
+	stream, dryRun                                        bool
+	attempts                                              int
 }
+
+// What the flags of these names take.
+var (
+	keyScopes  = []envelope.KeyScope{envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal}
+	priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh}
+)
 
 func callCmd(g *global) *cobra.Command {
 	f := &callFlags{}
@@ -56,7 +65,9 @@ func callCmd(g *global) *cobra.Command {
 envelope with --json. FN may be left out where the tool has one function.
 
 Each invocation takes a fresh idempotency key; --key auto computes the stable one, so that the same
-call made twice runs once, and --key K uses yours.`,
+call made twice runs once, and --key K uses yours.
+
+What asks about the call later takes its reference, which is printed to standard error.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
@@ -72,14 +83,15 @@ call made twice runs once, and --key K uses yours.`,
 	fl.StringVar(&f.version, "version", "*", "semver range of the tool")
 	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
 	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
+	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
-	completeWith(cmd, "key-scope", []envelope.KeyScope{envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal})
-	completeWith(cmd, "priority", []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh})
-	fl.IntVar(&f.retries, "attempts", 3, "how often to try when the outcome is a retryable_error")
+	completeWith(cmd, "key-scope", keyScopes)
+	completeWith(cmd, "priority", priorities)
+	fl.IntVar(&f.attempts, "attempts", 3, "how often to try when the outcome is a retryable_error")
 	return cmd
 }
 
@@ -93,14 +105,22 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 		return err
 	}
 	defer done()
+	return perform(ctx, g, c, call, f.stream)
+}
+
+// perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
+func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, stream bool) error {
 	var ref string
 	call.Accepted = func(a envelope.Accepted) {
-		ref = a.Ref
-		if !g.json {
+		switch {
+		case !g.json:
 			fmt.Fprintf(g.env.stderr, "accepted: %s (attempt %d%s)\n", a.Ref, a.Attempt, joined(a))
+		case ref == "":
+			fmt.Fprintln(g.env.stderr, "ref:", a.Ref)
 		}
+		ref = a.Ref
 	}
-	if f.stream {
+	if stream {
 		call.Chunk = func(chunk envelope.Chunk) error { return printChunk(g, chunk) }
 	}
 	resp, err := c.Call(ctx, call)
@@ -110,7 +130,45 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 		}
 		return err
 	}
+	if ref == "" && hasLog(resp) {
+		if ref, err = reference(ctx, c, call); err != nil {
+			fmt.Fprintln(g.env.stderr, "toolbus: the reference of this call is not known:", err) // its outcome is
+		} else if g.json {
+			fmt.Fprintln(g.env.stderr, "ref:", ref)
+		}
+	}
 	return printOutcome(g, resp, ref)
+}
+
+// hasLog reports whether there is, or may be, a log that the answer comes from: not where the
+// request was refused.
+func hasLog(r *envelope.Response) bool { return r.Provenance.Attempt > 0 || !r.Provenance.Final }
+
+// reference names a call that was not accepted just now, because its outcome was there already or
+// nobody answered. It is made of the same parts as the dispatcher makes it of.
+func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error) {
+	req := envelope.Request{
+		ToolID: call.Tool, Fn: call.Fn, DryRun: call.DryRun,
+		Context:     envelope.Context{ActorID: c.Actor, SessionID: call.Context.SessionID},
+		Constraints: envelope.Constraints{IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope},
+	}
+	if req.Fn == "" {
+		t, err := c.Tool(ctx, call.Tool)
+		if err != nil {
+			return "", err
+		}
+		for fn := range t.Functions { // it has one: the call was taken without
+			req.Fn = fn
+		}
+	}
+	if call.Key == "" {
+		key, err := envelope.StableKey(req.ToolID, req.Fn, cmp.Or(call.Version, "*"), call.Input)
+		if err != nil {
+			return "", err
+		}
+		req.Constraints.IdempotencyKey = key
+	}
+	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }
 
 func joined(a envelope.Accepted) string {
@@ -120,8 +178,30 @@ func joined(a envelope.Accepted) string {
 	return ""
 }
 
+// check refuses flags that no call can be made of.
+func (f *callFlags) check() error {
+	switch {
+	case f.callID != "" && uuid.Validate(f.callID) != nil:
+		return usagef("--call-id %q is not a UUID", f.callID)
+	case !slices.Contains(priorities, envelope.Priority(f.priority)):
+		return usagef("--priority is low, normal or high, not %q", f.priority)
+	case !slices.Contains(keyScopes, envelope.KeyScope(f.scope)):
+		return usagef("--key-scope is actor, session or global, not %q", f.scope)
+	case envelope.KeyScope(f.scope) == envelope.ScopeSession && f.session == "":
+		return usagef("--key-scope session needs --session ID: whoever names the same session shares the key")
+	case f.timeout < 0:
+		return usagef("--timeout must not be negative")
+	case f.attempts < 1:
+		return usagef("--attempts is 1 or more, not %d", f.attempts)
+	}
+	return nil
+}
+
 // call builds the call from arguments and flags.
 func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Call, error) {
+	if err := f.check(); err != nil {
+		return bus.Call{}, err
+	}
 	input, err := readInput(ctx, g, f.input)
 	if err != nil {
 		return bus.Call{}, err
@@ -129,7 +209,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Cal
 	call := bus.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
-		Retry: &envelope.RetryPolicy{MaxAttempts: max(f.retries, 1)},
+		Retry: &envelope.RetryPolicy{MaxAttempts: f.attempts}, Context: envelope.Context{SessionID: f.session},
 	}
 	if len(args) > 1 {
 		call.Fn = args[1]
@@ -139,22 +219,6 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Cal
 		call.Key = "cli-" + uuid.NewString()
 	case "auto":
 		call.Key = ""
-	}
-	if f.callID != "" && uuid.Validate(f.callID) != nil {
-		return call, usagef("--call-id %q is not a UUID", f.callID)
-	}
-	switch call.Priority {
-	case envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh:
-	default:
-		return call, usagef("--priority is low, normal or high, not %q", f.priority)
-	}
-	switch call.KeyScope {
-	case envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal:
-	default:
-		return call, usagef("--key-scope is actor, session or global, not %q", f.scope)
-	}
-	if f.timeout < 0 {
-		return call, usagef("--timeout must not be negative")
 	}
 	return call, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -164,6 +165,9 @@ func TestCall(t *testing.T) {
 		{`call play --input @/nonexistent`, exitUsage, "", "/nonexistent"},
 		{`call play --priority urgent`, exitUsage, "", "low, normal or high"},
 		{`call play --key-scope world`, exitUsage, "", "actor, session or global"},
+		{`call play --key-scope session`, exitUsage, "", "--session"},
+		{`call play --input {"say":"hi"} --key-scope session --session s1 --key auto`, 0, `"said": "hi"`, "success"},
+		{`call play --attempts 0`, exitUsage, "", "1 or more"},
 		{`call play --call-id x`, exitUsage, "", "UUID"},
 		{`call play --timeout -1s`, exitUsage, "", "negative"},
 		{`call play --nosuch`, exitUsage, "", "unknown flag"},
@@ -221,6 +225,38 @@ func TestReferences(t *testing.T) {
 		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%v: exit %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, stdout, stderr)
 		}
+	}
+}
+
+// A call names its reference whether it was accepted just now, replayed or never answered about, and
+// the JSON of its outcome has nothing else beside it.
+func TestReferenceOfEveryOutcome(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	const stable, mine, session = "--key auto", "--key mine-0123456789abcdef --key-scope global", "--key mine-0123456789abcdef --key-scope session --session s1"
+	for _, flags := range []string{stable, mine, session, "--key auto --actor agent://other", "--key auto --tenant acme"} {
+		args := strings.Fields(`call play --input {"say":"once"} ` + flags)
+		_, _, stderr := s.do(args...)
+		_, rest, _ := strings.Cut(stderr, "accepted: ")
+		ref, _, _ := strings.Cut(rest, " ")
+		if ref == "" {
+			t.Fatalf("%v: %s", args, stderr)
+		}
+		if _, _, stderr = s.do(args...); !strings.Contains(stderr, "replayed · ref "+ref) {
+			t.Errorf("%v, replayed: %s", args, stderr)
+		}
+		_, stdout, stderr := s.do(append(args, "--json")...)
+		if stderr != "ref: "+ref+"\n" || !jsontext.Value(stdout).IsValid() {
+			t.Errorf("%v, replayed: %s\n%s", args, stdout, stderr)
+		}
+	}
+	_, stdout, stderr := s.do("call", "play", "--json")
+	if ref, ok := strings.CutPrefix(stderr, "ref: "); !ok || !jsontext.Value(stdout).IsValid() {
+		t.Errorf("accepted: %s\n%s", stdout, stderr)
+	} else if code, _, stderr := s.do("result", strings.TrimSpace(ref)); code != 0 {
+		t.Errorf("result of %s: exit %d, %s", ref, code, stderr)
+	}
+	if _, _, stderr := s.do("call", "nosuch"); strings.Contains(stderr, "ref ") {
+		t.Errorf("a refused request has a reference: %s", stderr)
 	}
 }
 
