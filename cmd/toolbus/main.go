@@ -89,6 +89,19 @@ type global struct {
 	json   bool
 	tenant string
 	actor  string
+	// given reports whether a flag of these is on the command line.
+	given func(flag string) bool
+}
+
+// sees reports whether what is of a tenant is to be shown: of all tenants, unless one was named.
+func (g *global) sees(tenant string) bool { return !g.given("tenant") || tenant == g.tenant }
+
+// unusual is a tenant that is worth the room in a table.
+func unusual(tenant string) string {
+	if tenant == defaultTenant {
+		return ""
+	}
+	return plain(tenant)
 }
 
 func newRoot(env *environment) *cobra.Command {
@@ -110,9 +123,10 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 	family(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
+	g.given = f.Changed
 	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
-	f.StringVar(&g.tenant, "tenant", "default", "tenant to act in")
+	f.StringVar(&g.tenant, "tenant", defaultTenant, "tenant to act in; audit and dead show all tenants unless one is named")
 	f.StringVar(&g.actor, "actor", "agent://local", "actor to act as")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
@@ -130,6 +144,8 @@ func commands(g *global) []*cobra.Command {
 		auditCmd(g), deadCmd(g), doctorCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
+
+const defaultTenant = "default"
 
 // devURL is where `toolbus dev` listens unless told otherwise.
 const devURL = cli.DefaultURL

@@ -7,17 +7,13 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 )
 
@@ -161,94 +157,6 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-func deadCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
-	seqArg := func(_ *cobra.Command, args []string) error {
-		return argCount(args, 1, 1, "the number of a dead letter")
-	}
-	cmd.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the dead letters", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
-	}, &cobra.Command{
-		Use: "show N", Short: "Show one: what was asked, why it was given up, its history", Args: seqArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(d bus.DeadLetter) error { return printJSON(g.env.stdout, d) })
-		},
-	}, &cobra.Command{
-		Use: "replay N", Short: "Ask for it again, as a new request with a new key", Args: seqArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(d bus.DeadLetter) error { return replayDead(cmd.Context(), g, d) })
-		},
-	})
-	return cmd
-}
-
-func listDead(ctx context.Context, g *global) error {
-	guest, err := g.visit()
-	if err != nil {
-		return err
-	}
-	defer guest.Close()
-	letters, err := bus.DeadLetters(ctx, guest.JS)
-	if err != nil {
-		return err
-	}
-	if g.json {
-		return printJSON(g.env.stdout, letters)
-	}
-	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tREF")
-	for _, d := range letters {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", d.Seq, d.Time.Format(time.RFC3339), d.State.Tool, d.Attempt, d.Cause.Code, d.State.Ref())
-	}
-	return w.Flush()
-}
-
-func withDead(ctx context.Context, g *global, n string, do func(bus.DeadLetter) error) error {
-	var seq uint64
-	if _, err := fmt.Sscanf(n, "%d", &seq); err != nil {
-		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
-	}
-	guest, err := g.visit()
-	if err != nil {
-		return err
-	}
-	defer guest.Close()
-	d, err := bus.DeadLetterAt(ctx, guest.JS, seq)
-	if err != nil {
-		return err
-	}
-	return do(d)
-}
-
-func replayDead(ctx context.Context, g *global, d bus.DeadLetter) error {
-	var body call.RequestBody
-	if err := json.Unmarshal(d.Body, &body); err != nil {
-		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
-	}
-	var req envelope.Request
-	if err := json.Unmarshal(body.Request, &req); err != nil {
-		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
-	}
-	if body.InputRef != "" {
-		return fmt.Errorf("dead letter %d has a large input by reference: ask for it anew with `toolbus call --input @FILE`", d.Seq)
-	}
-	g.actor = req.Context.ActorID
-	c, done, err := g.client()
-	if err != nil {
-		return err
-	}
-	defer done()
-	resp, err := c.Call(ctx, bus.Call{
-		Tool: req.ToolID, Version: req.ToolVersion, Fn: req.Fn, Input: req.Input, DryRun: req.DryRun,
-		Timeout: time.Duration(req.Constraints.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
-	})
-	if err != nil {
-		return err
-	}
-	return printOutcome(g, resp, "")
 }
 
 func doctorCmd(g *global) *cobra.Command {

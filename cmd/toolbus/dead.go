@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+)
+
+func deadCmd(g *global) *cobra.Command {
+	cmd := family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
+	seqArg := func(_ *cobra.Command, args []string) error {
+		return argCount(args, 1, 1, "the number of a dead letter")
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: noArgs,
+		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
+	}, &cobra.Command{
+		Use: "show N", Short: "Show one: what was asked, why it was given up, its history", Args: seqArg,
+		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDead(cmd.Context(), g, args[0], func(_ *app.Guest, d bus.DeadLetter) error { return showDead(g, d) })
+		},
+	}, &cobra.Command{
+		Use: "replay N", Short: "Ask for it again, as a new request with a new key", Args: seqArg,
+		Long: `Asks again for what a dead letter asked for: with a key of its own, and else as it was. It acts as the
+actor who asked, in that tenant; --actor and --tenant name others.`,
+		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDead(cmd.Context(), g, args[0], func(guest *app.Guest, d bus.DeadLetter) error {
+				return replayDead(cmd.Context(), g, guest, d)
+			})
+		},
+	})
+	return cmd
+}
+
+func listDead(ctx context.Context, g *global) error {
+	guest, err := g.visit()
+	if err != nil {
+		return err
+	}
+	defer guest.Close()
+	letters, err := bus.DeadLetters(ctx, guest.JS)
+	if err != nil {
+		return err
+	}
+	letters = slices.DeleteFunc(letters, func(d bus.DeadLetter) bool { return !g.sees(d.State.Tenant) })
+	if g.json {
+		return printJSON(g.env.stdout, letters)
+	}
+	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tREF\tTENANT")
+	for _, d := range letters {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", d.Seq, d.Time.Format(time.RFC3339), plain(d.State.Tool), d.Attempt, d.Cause.Code,
+			d.State.Ref(), unusual(d.State.Tenant))
+	}
+	return w.Flush()
+}
+
+func showDead(g *global, d bus.DeadLetter) error {
+	if !g.sees(d.State.Tenant) {
+		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
+	}
+	return printJSON(g.env.stdout, d)
+}
+
+func withDead(ctx context.Context, g *global, n string, do func(*app.Guest, bus.DeadLetter) error) error {
+	seq, err := strconv.ParseUint(n, 10, 64)
+	if err != nil || seq == 0 {
+		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
+	}
+	guest, err := g.visit()
+	if err != nil {
+		return err
+	}
+	defer guest.Close()
+	d, err := bus.DeadLetterAt(ctx, guest.JS, seq)
+	if err != nil {
+		return err
+	}
+	return do(guest, d)
+}
+
+func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLetter) error {
+	req, err := buried(ctx, guest, d)
+	if err != nil {
+		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
+	}
+	tenant, actor := d.State.Tenant, req.Context.ActorID
+	if g.given("tenant") {
+		tenant = g.tenant
+	}
+	if g.given("actor") {
+		actor = g.actor
+	}
+	c, err := guest.Client(bus.ClientOptions{Tenant: tenant, Actor: actor})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // the connection ends next
+	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(actor), plain(tenant))
+	if lost := notCarried(req); len(lost) > 0 {
+		fmt.Fprintln(g.env.stderr, "without what the client library does not send:", strings.Join(lost, ", "))
+	}
+	return perform(ctx, g, c, anew(req), req.Constraints.PreferStreaming)
+}
+
+// fetchTime bounds the wait for a large input.
+const fetchTime = 30 * time.Second
+
+// buried returns the request of a dead letter, with its input, wherever that lies.
+func buried(ctx context.Context, guest *app.Guest, d bus.DeadLetter) (*envelope.Request, error) {
+	body, err := call.DecodeRequestBody(d.Body)
+	if err != nil {
+		return nil, err
+	}
+	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
+	if refusal != nil {
+		return nil, fmt.Errorf("%s", refusal)
+	}
+	if body.InputRef == "" {
+		return req, nil
+	}
+	ref := envelope.ParsePayloadRef(body.InputRef)
+	if ref == nil {
+		return nil, fmt.Errorf("%q is no reference to an input", body.InputRef)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	if req.Input, err = app.OpenPayloads(guest.JS).Get(ctx, *ref); err != nil {
+		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`", err, req.ToolID)
+	}
+	return req, nil
+}
+
+// anew is the call that a request asked for, with a key that nobody has used.
+func anew(r *envelope.Request) bus.Call {
+	return bus.Call{
+		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context,
+		Timeout: time.Duration(r.Constraints.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
+		KeyScope: r.Constraints.IdempotencyScope, Priority: r.Constraints.Priority, Retry: r.Constraints.RetryPolicy,
+	}
+}
+
+// notCarried names what the request has and a call of the client library cannot have.
+func notCarried(r *envelope.Request) []string {
+	var lost []string
+	for _, part := range []struct {
+		name string
+		has  bool
+	}{
+		{"provenance", r.Provenance != nil},
+		{"cache_key", r.Constraints.CacheKey != ""},
+		{"budget", r.Constraints.Budget != nil},
+		{"memory_mb_limit", r.Constraints.MemoryMBLimit != 0},
+		{"net_allowlist", r.Constraints.NetAllowlist != nil},
+	} {
+		if part.has {
+			lost = append(lost, part.name)
+		}
+	}
+	return lost
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+)
+
+// deadRequest is one that has everything that a replay keeps.
+func deadRequest(input string) envelope.Request {
+	return envelope.Request{
+		CallID: "00000000-0000-4000-8000-000000000001", ToolID: "play", ToolVersion: "^1", Fn: "play", Input: jsontext.Value(input),
+		Context: envelope.Context{
+			ActorID: "agent://original", TraceID: "4bf92f35-77b3-4da6-a3ce-929d0e0e4736", Timezone: "Europe/Vienna", Env: "staging",
+			SessionID: "s1", RoleID: "role1", RunID: "run1", LaneID: "lane1", Scope: map[string]string{"repo": "r"},
+		},
+		Constraints: envelope.Constraints{
+			TimeoutMS: 20_000, DeadlineUnixMS: 1, IdempotencyKey: "used-0123456789abcdef", IdempotencyScope: envelope.ScopeSession,
+			Priority: envelope.PriorityHigh, MemoryMBLimit: 64, RetryPolicy: &envelope.RetryPolicy{MaxAttempts: 1},
+		},
+	}
+}
+
+// bury buries the request as one of tenant acme.
+func bury(t *testing.T, guest *app.Guest, r envelope.Request, inputRef string) {
+	t.Helper()
+	raw, err := envelope.EncodeRequest(envelope.ContentJSON, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := call.RequestBody{Request: raw, InputRef: inputRef}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = bus.Bury(t.Context(), guest.JS, bus.DeadLetter{
+		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
+		State: call.State{
+			Facts:    call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r)},
+			Attempts: []call.Attempt{{N: 1}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requested returns the record of the last request in a tenant.
+func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
+	t.Helper()
+	_, stdout, stderr := s.do("audit", "replay", "--event", "tool_requested", "--json")
+	for line := range strings.Lines(stdout) {
+		var r audit.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Tenant == tenant {
+			last = r
+		}
+	}
+	if last.Ref == "" {
+		t.Fatalf("no request of tenant %s: %s%s", tenant, stdout, stderr)
+	}
+	return last
+}
+
+// A dead letter is asked for again as it was, in its tenant and as its actor unless others are named.
+func TestDeadReplay(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := app.Visit(s.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	bury(t, guest, deadRequest(`{"say":"again"}`), "")
+
+	code, stdout, stderr := s.do("dead", "replay", "1")
+	if code != 0 || !strings.Contains(stdout, `"said": "again"`) {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	for _, says := range []string{"as agent://original in tenant acme", "memory_mb_limit", "accepted: play."} {
+		if !strings.Contains(stderr, says) {
+			t.Errorf("it does not say %q: %s", says, stderr)
+		}
+	}
+	r := requested(t, s, "acme")
+	if r.Actor != "agent://original" || r.RunID != "run1" || r.RoleID != "role1" || r.LaneID != "lane1" || r.TraceID != deadRequest("{}").Context.TraceID {
+		t.Errorf("the new request is not as the old one: %+v", r)
+	}
+	if code, stdout, stderr := s.do("dead", "replay", "1", "--tenant", "beta", "--actor", "agent://operator"); code != 0 {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if r := requested(t, s, "beta"); r.Actor != "agent://operator" {
+		t.Errorf("it was asked as %s", r.Actor)
+	}
+	req := deadRequest(`{"say":"again"}`)
+	c := anew(&req)
+	if c.Priority != envelope.PriorityHigh || c.KeyScope != envelope.ScopeSession || c.Retry.MaxAttempts != 1 || c.Key == req.Constraints.IdempotencyKey ||
+		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" || c.Timeout != 20*time.Second {
+		t.Errorf("the call is not as the request: %+v", c)
+	}
+}
+
+// A large input is fetched from where it lies.
+func TestDeadReplayLargeInput(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := app.Visit(s.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	input := `{"say":"` + strings.Repeat("x", envelope.MaxInline) + `"}`
+	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(), []byte(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bury(t, guest, deadRequest("null"), ref.String())
+	code, stdout, stderr := s.do("dead", "replay", "1")
+	if code != 0 || !strings.Contains(stdout, "xxxxxxxx") {
+		t.Errorf("exit %d: %.300s%s", code, stdout, stderr)
+	}
+	gone := deadRequest("null")
+	gone.Context.SessionID = "s2"
+	ref.SHA256 = strings.Repeat("0", 64)
+	bury(t, guest, gone, ref.String())
+	if code, _, stderr := s.do("dead", "replay", "2"); code != 1 || !strings.Contains(stderr, "--input @FILE") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// Operators see the dead letters of all tenants, or those of the one that they name.
+func TestDeadOfTenants(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := app.Visit(s.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	bury(t, guest, deadRequest(`{}`), "")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"dead list", 0, "acme"},
+		{"dead list --tenant acme", 0, "acme"},
+		{"dead list --tenant default --json", 0, "[]"},
+		{"dead show 1", 0, "agent://original"},
+		{"dead show 1 --tenant acme", 0, "agent://original"},
+		{"dead show 1 --tenant default", 1, `of "acme"`},
+		{"dead show 1abc", exitUsage, "dead list"},
+		{"dead show 0", exitUsage, "dead list"},
+		{"dead show 2", 1, "dead list"},
+	} {
+		code, stdout, stderr := s.do(strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%s: exit %d, want %d with %q: %s%s", c.args, code, c.code, c.says, stdout, stderr)
+		}
+	}
+}
