@@ -272,9 +272,9 @@ func TestReplayFilters(t *testing.T) {
 	f := setup(t)
 	for i, r := range []audit.Record{
 		{Event: audit.ToolDenied, Actor: "a", ToolName: "x", CallID: "1", Tenant: "t"},
-		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "t", Ref: "y.ref"},
+		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref"},
 	} {
-		r.Timestamp = time.Now()
+		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
 		if err := bus.Gate(t.Context(), f.js, fmt.Sprint("id", i), r); err != nil {
 			t.Fatal(err)
 		}
@@ -283,18 +283,27 @@ func TestReplayFilters(t *testing.T) {
 		filter bus.AuditFilter
 		want   int
 	}{
-		"all":   {bus.AuditFilter{}, 2},
-		"tool":  {bus.AuditFilter{Tool: "x"}, 1},
-		"actor": {bus.AuditFilter{Actor: "b"}, 1},
-		"call":  {bus.AuditFilter{Call: "1"}, 1},
-		"ref":   {bus.AuditFilter{Call: "y.ref"}, 1},
-		"event": {bus.AuditFilter{Event: audit.ToolDenied}, 1},
-		"since": {bus.AuditFilter{Since: time.Now().Add(time.Hour)}, 0},
-		"until": {bus.AuditFilter{Until: time.Now().Add(-time.Hour)}, 0},
-		"none":  {bus.AuditFilter{Tool: "x", Actor: "b"}, 0},
+		"all":        {bus.AuditFilter{}, 2},
+		"tenant":     {bus.AuditFilter{Tenant: "u"}, 1},
+		"late":       {bus.AuditFilter{Since: time.Now().Add(-time.Minute)}, 1},
+		"early":      {bus.AuditFilter{Until: time.Now().Add(-time.Minute)}, 1},
+		"now on":     {bus.AuditFilter{FromNow: true}, 0},
+		"ended":      {bus.AuditFilter{Follow: true, Until: time.Now().Add(-time.Minute)}, 1},
+		"ends":       {bus.AuditFilter{Follow: true, Until: time.Now().Add(300 * time.Millisecond)}, 2},
+		"ends empty": {bus.AuditFilter{Follow: true, FromNow: true, Until: time.Now().Add(300 * time.Millisecond)}, 0},
+		"tool":       {bus.AuditFilter{Tool: "x"}, 1},
+		"actor":      {bus.AuditFilter{Actor: "b"}, 1},
+		"call":       {bus.AuditFilter{Call: "1"}, 1},
+		"ref":        {bus.AuditFilter{Call: "y.ref"}, 1},
+		"event":      {bus.AuditFilter{Event: audit.ToolDenied}, 1},
+		"since":      {bus.AuditFilter{Since: time.Now().Add(time.Hour)}, 0},
+		"until":      {bus.AuditFilter{Until: time.Now().Add(-2 * time.Hour)}, 0},
+		"none":       {bus.AuditFilter{Tool: "x", Actor: "b"}, 0},
 	} {
 		n := 0
-		for _, err := range bus.ReplayAudit(t.Context(), f.js, c.filter) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, err := range bus.ReplayAudit(ctx, f.js, c.filter) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,6 +312,29 @@ func TestReplayFilters(t *testing.T) {
 		if n != c.want {
 			t.Errorf("%s: %d records, want %d", name, n, c.want)
 		}
+	}
+}
+
+// Who follows the record until a time is told of all that had happened by then, also of what came to
+// the record afterwards.
+func TestFollowUntil(t *testing.T) {
+	f := setup(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	f.decide(f.admit(1, envelope.PriorityNormal))
+	until := time.Now()
+	start(t, f.project)
+	var n int
+	for _, err := range bus.ReplayAudit(ctx, f.js, bus.AuditFilter{Follow: true, Until: until, Since: until.Add(-time.Hour)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n > 2 {
+			break
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d records, want 2", n)
 	}
 }
 

@@ -16,46 +16,132 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// AuditFilter selects audit records; zero values select all.
+// AuditFilter selects audit records; zero values select all. Times are those of the records' own
+// events, in bus time.
 type AuditFilter struct {
 	Since, Until time.Time
+	Tenant       string
 	Tool, Actor  string
 	Call         string // reference or call id
 	Event        audit.Event
-	Follow       bool // go on with new records until ctx ends
+	FromNow      bool // only what is put on record after the start
+	Follow       bool // go on with new records until ctx ends, or Until has passed
 }
 
 func (f AuditFilter) has(r audit.Record) bool {
-	return (f.Tool == "" || r.ToolName == f.Tool) &&
+	return (f.Tenant == "" || r.Tenant == f.Tenant) &&
+		(f.Tool == "" || r.ToolName == f.Tool) &&
 		(f.Actor == "" || r.Actor == f.Actor) &&
 		(f.Event == "" || r.Event == f.Event) &&
 		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call) &&
+		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// ahead is how far a record's time may be ahead of the time at which it came into the stream. Events
+// of the log are recorded after they were written; what a dispatcher records of its own bears its
+// measure of bus time.
+const ahead = time.Minute
+
+// start is from where on the stream may hold records that fit.
+func (f AuditFilter) start(ctx context.Context, js jetstream.JetStream) (jetstream.OrderedConsumerConfig, error) {
+	switch {
+	case f.FromNow:
+		stream, err := js.Stream(ctx, subjects.AuditStream)
+		if err != nil {
+			return jetstream.OrderedConsumerConfig{}, fmt.Errorf("read %s: %w", subjects.AuditStream, err)
+		}
+		return after(stream.CachedInfo().State.LastSeq), nil
+	case f.Since.IsZero():
+		return jetstream.OrderedConsumerConfig{}, nil
+	}
+	from := f.Since.Add(-ahead)
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from}, nil
+}
+
+func after(seq uint64) jetstream.OrderedConsumerConfig {
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
 // ReplayAudit yields the records that fit, oldest first, as they stood when it was called; with
 // Follow also all that come after.
 func ReplayAudit(ctx context.Context, js jetstream.JetStream, f AuditFilter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
-		cfg := jetstream.OrderedConsumerConfig{}
-		if !f.Since.IsZero() {
-			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
+		from, err := f.start(ctx, js)
+		if err == nil {
+			r := &auditReader{js: js, filter: f, yield: yield}
+			if f.Follow && !f.Until.IsZero() {
+				err = r.followUntil(ctx, from)
+			} else {
+				err = r.read(ctx, from, f.Follow)
+			}
 		}
-		for msg, err := range messages(ctx, js, subjects.AuditStream, cfg, f.Follow) {
-			if err != nil {
-				yield(audit.Record{}, err)
-				return
-			}
-			var r audit.Record
-			if err := json.Unmarshal(msg.Data(), &r); err != nil {
-				yield(r, fmt.Errorf("audit record on %s: %w", msg.Subject(), err))
-				return
-			}
-			if f.has(r) && !yield(r, nil) {
-				return
-			}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(audit.Record{}, err)
 		}
 	}
+}
+
+// auditReader yields the records of the stream that fit.
+type auditReader struct {
+	js     jetstream.JetStream
+	filter AuditFilter
+	yield  func(audit.Record, error) bool
+	last   uint64 // sequence of the last record read
+}
+
+// errEnough ends a reader whose consumer wants no more.
+var errEnough = errors.New("enough")
+
+func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerConfig, follow bool) error {
+	for msg, err := range messages(ctx, a.js, subjects.AuditStream, from, follow) {
+		if err != nil {
+			return err
+		}
+		var r audit.Record
+		if err := json.Unmarshal(msg.Data(), &r); err != nil {
+			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
+		}
+		a.last = meta.Sequence.Stream
+		if a.filter.has(r) && !a.yield(r, nil) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+// recordTime bounds the wait for the record at the end of followUntil: dispatchers that are further
+// behind admit nothing.
+const recordTime = 10 * time.Second
+
+// followUntil follows the record until the filter's time has passed, and then reads what had happened
+// by then and was not on record yet.
+func (a *auditReader) followUntil(ctx context.Context, from jetstream.OrderedConsumerConfig) error {
+	clock, err := NewClock(ctx, a.js, nil)
+	if err != nil {
+		return err
+	}
+	following, cancel := context.WithTimeout(ctx, a.filter.Until.Sub(clock.Now()))
+	defer cancel()
+	if err := a.read(following, from, true); err != nil && following.Err() == nil || errors.Is(err, errEnough) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	if err := AwaitAudit(waiting, a.js); err != nil {
+		return err
+	}
+	if a.last > 0 {
+		from = after(a.last)
+	}
+	return a.read(ctx, from, false)
 }
 
 // AwaitAudit waits until the record holds every admission and decision that the call log holds now.
@@ -151,6 +237,9 @@ func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (Dead
 	stream, err := js.Stream(ctx, subjects.DeadStream)
 	if err != nil {
 		return DeadLetter{}, fmt.Errorf("dead letters: %w", err)
+	}
+	if seq == 0 { // the server takes it for a question without a number
+		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
 	}
 	msg, err := stream.GetMsg(ctx, seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -252,10 +341,10 @@ func diagnoseDispatchers(ctx context.Context, c *Client) []Check {
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
 	}
 	c.catalog.mu.Lock()
-	ahead := c.catalog.ahead
+	offset := c.catalog.ahead
 	c.catalog.mu.Unlock()
-	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", ahead.Round(time.Millisecond)), ""}
-	if ahead.Abs() > time.Second {
+	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
+	if offset.Abs() > time.Second {
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
 	}
 	return []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}

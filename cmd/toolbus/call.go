@@ -282,6 +282,16 @@ func readWhile(ctx context.Context, read func() ([]byte, error)) ([]byte, error)
 	}
 }
 
+// completeTool completes a flag with tool ids.
+func completeTool(g *global, cmd *cobra.Command, flag string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return completeTools(cmd.Context(), g, nil)
+	})
+	if err != nil {
+		panic(err) // there is no such flag: a mistake of ours
+	}
+}
+
 // completeTools completes tool ids, then functions.
 func completeTools(ctx context.Context, g *global, args []string) ([]string, cobra.ShellCompDirective) {
 	c, done, err := g.client()

@@ -184,6 +184,7 @@ func TestCall(t *testing.T) {
 		{`doctor`, 0, "dispatchers", ""},
 		{`version`, 0, "toolbus", ""},
 		{`__complete call pl`, 0, "play", ""},
+		{`__complete audit replay --tool pl`, 0, "play", ""},
 		{`__complete call play --priority h`, 0, "high", ""},
 	} {
 		code, stdout, stderr := s.do(strings.Fields(c.args)...)
@@ -257,6 +258,32 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 	if _, _, stderr := s.do("call", "nosuch"); strings.Contains(stderr, "ref ") {
 		t.Errorf("a refused request has a reference: %s", stderr)
+	}
+}
+
+// The record is of all tenants, or of the one that is named, and following it until a time ends.
+func TestAuditOfTenants(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	for _, tenant := range []string{"acme", "default"} {
+		if code, _, stderr := s.do("call", "play", "--tenant", tenant, "--input", `{"say":"hi"}`); code != 0 {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+	}
+	for _, c := range []struct {
+		args    string
+		records int
+		acme    int
+	}{
+		{"audit replay", 4, 2},
+		{"audit replay --tenant acme", 2, 2},
+		{"audit replay --tenant default", 2, 0},
+		{"audit replay --follow --until -200ms", 4, 2},
+		{"audit tail --until -200ms", 0, 0},
+	} {
+		code, stdout, stderr := s.do(strings.Fields(c.args)...)
+		if code != 0 || strings.Count(stdout, "tool_") != c.records || strings.Count(stdout, "  acme\n") != c.acme {
+			t.Errorf("%s: exit %d: %s\n%s", c.args, code, stdout, stderr)
+		}
 	}
 }
 

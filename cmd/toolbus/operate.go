@@ -27,28 +27,27 @@ func auditCmd(g *global) *cobra.Command {
   toolbus audit replay --event tool_denied --follow`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd.Context(), g) },
 	}
-	f.flags(replay)
+	f.flags(g, replay)
 	replay.Flags().StringVar(&f.since, "since", "", "from this time on: RFC 3339, or how long ago (1h)")
 	replay.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new records")
-	t := &auditFlags{follow: true}
+	t := &auditFlags{fromNow: true, follow: true}
 	tail := &cobra.Command{
 		Use: "tail", Short: "Follow the audit record from now on", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t.since = "0s"
-			return t.replay(cmd.Context(), g)
-		},
+		Example: `  toolbus audit tail --tool fs.write
+  toolbus audit tail --tenant acme --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.replay(cmd.Context(), g) },
 	}
-	t.flags(tail)
+	t.flags(g, tail)
 	cmd.AddCommand(replay, tail)
 	return cmd
 }
 
 type auditFlags struct {
 	since, until, tool, actor, call, event string
-	follow                                 bool
+	follow, fromNow                        bool
 }
 
-func (f *auditFlags) flags(cmd *cobra.Command) {
+func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
 	fl.StringVar(&f.tool, "tool", "", "only this tool")
@@ -56,31 +55,38 @@ func (f *auditFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.call, "call", "", "only this call: its reference or call id")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
 	completeWith(cmd, "event", audit.Events())
+	completeTool(g, cmd, "tool")
 }
 
-func (f *auditFlags) filter() (bus.AuditFilter, error) {
-	since, err := pointInTime(f.since)
+// filter is what the flags say at a point in bus time.
+func (f *auditFlags) filter(g *global, now time.Time) (bus.AuditFilter, error) {
+	since, err := pointInTime(f.since, now)
 	if err != nil {
 		return bus.AuditFilter{}, err
 	}
-	until, err := pointInTime(f.until)
+	until, err := pointInTime(f.until, now)
 	if err != nil {
 		return bus.AuditFilter{}, err
 	}
 	if f.event != "" && !slices.Contains(audit.Events(), audit.Event(f.event)) {
 		return bus.AuditFilter{}, usagef("there is no event %q; the events are %v", f.event, audit.Events())
 	}
-	return bus.AuditFilter{
-		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event), Follow: f.follow,
-	}, nil
+	filter := bus.AuditFilter{
+		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event),
+		FromNow: f.fromNow, Follow: f.follow,
+	}
+	if g.given("tenant") {
+		filter.Tenant = g.tenant
+	}
+	return filter, nil
 }
 
-func pointInTime(s string) (time.Time, error) {
+func pointInTime(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
 	if ago, err := time.ParseDuration(s); err == nil {
-		return time.Now().Add(-ago), nil
+		return now.Add(-ago), nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
@@ -90,8 +96,7 @@ func pointInTime(s string) (time.Time, error) {
 }
 
 func (f *auditFlags) replay(ctx context.Context, g *global) error {
-	filter, err := f.filter()
-	if err != nil {
+	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
 		return err
 	}
 	guest, err := g.visit()
@@ -99,6 +104,14 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 		return err
 	}
 	defer guest.Close()
+	clock, err := bus.NewClock(ctx, guest.JS, nil)
+	if err != nil {
+		return err
+	}
+	filter, err := f.filter(g, clock.Now())
+	if err != nil {
+		return err
+	}
 	if !filter.Follow {
 		if err := upToDate(ctx, g, guest); err != nil {
 			return err
@@ -110,7 +123,9 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 			return err
 		}
 		if header {
-			fmt.Fprintf(g.env.stdout, auditRow, "TIME", "EVENT", "TOOL", "ATT", "STATUS", "CODE", "EFFECT", "CALL")
+			if err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "STATUS", "CODE", "EFFECT", "CALL", "TENANT"); err != nil {
+				return err
+			}
 			header = false
 		}
 		if err := printRecord(g, r); err != nil {
@@ -136,7 +151,12 @@ func upToDate(ctx context.Context, g *global, guest *app.Guest) error {
 // catchUp bounds the wait for the record.
 const catchUp = 3 * time.Second
 
-const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %s\n"
+const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %-36s  %s"
+
+func printRow(w io.Writer, cells ...any) error {
+	_, err := fmt.Fprintln(w, strings.TrimRight(plain(fmt.Sprintf(auditRow, cells...)), " "))
+	return err
+}
 
 func printRecord(g *global, r audit.Record) error {
 	if g.json {
@@ -147,9 +167,8 @@ func printRecord(g *global, r audit.Record) error {
 		_, err = fmt.Fprintln(g.env.stdout, string(data))
 		return err
 	}
-	_, err := fmt.Fprintf(g.env.stdout, auditRow, r.Timestamp.Format("2006-01-02T15:04:05.000Z"), r.Event, r.ToolName,
-		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID)
-	return err
+	return printRow(g.env.stdout, r.Timestamp.Format("2006-01-02T15:04:05.000Z"), r.Event, r.ToolName,
+		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID, unusual(r.Tenant))
 }
 
 func dash(s string) string {
