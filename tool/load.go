@@ -22,6 +22,10 @@ import (
 // DefaultPool is the executor pool of tools that name none.
 const DefaultPool = "default"
 
+// ValidPool reports whether a manifest can name the pool: lower-case letters, digits and -, at most
+// 32 bytes.
+func ValidPool(name string) bool { return poolPattern.MatchString(name) }
+
 const (
 	manifestFile   = "tool.yaml"
 	sharedFolder   = "internal" // code that tools share, as Go knows it; never a tool

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ and one executor. All state lives under --state and survives a restart. Stop it 
 		Example: `  toolbus dev
   toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(g.isServer(cmd), n.Check(), p.Check(), checkState(state)); err != nil {
+				return err
+			}
 			return dev(cmd.Context(), g, n, p, state, port)
 		},
 	}
@@ -34,6 +38,13 @@ and one executor. All state lives under --state and survives a restart. Stop it 
 	n.Flags(cmd)
 	p.Flags(cmd)
 	return cmd
+}
+
+func checkState(dir string) error {
+	if dir == "" {
+		return usagef("--state is empty: it is a directory for everything that is kept")
+	}
+	return nil
 }
 
 func defaultState(env *environment) string {

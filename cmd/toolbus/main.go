@@ -55,7 +55,7 @@ func run(ctx context.Context, env environment, args []string) int {
 		return 0
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.Is(err, errUsage):
+	case errors.Is(err, cli.ErrUsage):
 		fmt.Fprintln(env.stderr, "toolbus:", err)
 		return exitUsage
 	}
@@ -76,11 +76,7 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-var errUsage = errors.New("usage")
-
-func usagef(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
-}
+func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
 // flags every command has.
 type global struct {
@@ -91,6 +87,26 @@ type global struct {
 	actor  string
 	// given reports whether a flag of these is on the command line.
 	given func(flag string) bool
+}
+
+// check refuses an identity that is empty, as an unset variable of a shell leaves it: it is not meant
+// to be the default.
+func (g *global) check() error {
+	switch {
+	case g.given("tenant") && g.tenant == "":
+		return usagef("--tenant is empty: name one, or leave the flag out for %s", defaultTenant)
+	case g.given("actor") && g.actor == "":
+		return usagef("--actor is empty: name one, or leave the flag out for %s", defaultActor)
+	}
+	return nil
+}
+
+// isServer refuses --server for a command that runs a server of its own.
+func (g *global) isServer(cmd *cobra.Command) error {
+	if g.given("server") {
+		return usagef("%s runs a server of its own and takes no --server; `toolbus dispatcher` and `toolbus executor` use another one", cmd.Name())
+	}
+	return nil
 }
 
 // sees reports whether what is of a tenant is to be shown: of all tenants, unless one was named.
@@ -121,13 +137,14 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 		Version: cli.Version(),
 	}
 	family(root)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.check() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
 	g.given = f.Changed
 	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", defaultTenant, "tenant to act in; audit and dead show all tenants unless one is named")
-	f.StringVar(&g.actor, "actor", "agent://local", "actor to act as")
+	f.StringVar(&g.actor, "actor", defaultActor, "actor to act as")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
 		&cobra.Group{ID: "use", Title: "Call tools:"},
@@ -145,7 +162,11 @@ func commands(g *global) []*cobra.Command {
 	}
 }
 
-const defaultTenant = "default"
+// Who calls, unless told otherwise.
+const (
+	defaultTenant = "default"
+	defaultActor  = "agent://local"
+)
 
 // devURL is where `toolbus dev` listens unless told otherwise.
 const devURL = cli.DefaultURL

@@ -287,6 +287,40 @@ func TestAuditOfTenants(t *testing.T) {
 	}
 }
 
+// No flag is taken and then ignored, or makes a process that harms others.
+func TestRefusedFlags(t *testing.T) {
+	s := shell{t, "nats://127.0.0.1:1"}
+	serve := "--tools " + t.TempDir()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{strings.Fields("dev --lease 99ms " + serve), "100ms or more"},
+		{strings.Fields("dev --lease 0 " + serve), "100ms or more"},
+		{strings.Fields("dispatcher --lease -5s " + serve), "100ms or more"},
+		{strings.Fields("executor --slots 0 " + serve), "1 or more"},
+		{strings.Fields("dev --slots -1 " + serve), "1 or more"},
+		{strings.Fields("dev --pool A.B " + serve), "lower-case"},
+		{strings.Fields("executor --pool A.B " + serve), "lower-case"},
+		{strings.Fields("dev --otlp garbage " + serve), "http or https"},
+		{strings.Fields("dispatcher --otlp ftp://x/y " + serve), "http or https"},
+		{strings.Fields("dispatcher --replicas 6 " + serve), "1 to 5"},
+		{strings.Fields("dev --server nats://bus " + serve), "server of its own"},
+		{strings.Fields("nats --server nats://bus"), "server of its own"},
+		{[]string{"dev", "--tools", ""}, "folder of tool manifests"},
+		{[]string{"executor", "--tools", ""}, "folder of tool manifests"},
+		{[]string{"dev", "--state", "", "--tools", t.TempDir()}, "--state is empty"},
+		{[]string{"nats", "--state", ""}, "--state is empty"},
+		{[]string{"call", "play", "--actor", ""}, "--actor is empty"},
+		{[]string{"dead", "list", "--tenant", ""}, "--tenant is empty"},
+		{strings.Fields("call play --attempts -1"), "1 or more"},
+	} {
+		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
+			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)
+		}
+	}
+}
+
 // What would spoil a store or let a person wait for nothing is said at once.
 func TestSecondServer(t *testing.T) {
 	state := t.TempDir()

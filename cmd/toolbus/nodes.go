@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -32,6 +33,9 @@ func natsCmd(g *global) *cobra.Command {
 		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: noArgs,
 		Example: "  toolbus nats --state ./nats --port 4280 --sync-always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(g.isServer(cmd), checkState(dir)); err != nil {
+				return err
+			}
 			srv, stop, err := startServer(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always})
 			if err != nil {
 				return err

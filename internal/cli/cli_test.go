@@ -42,6 +42,8 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 		{"flag", []string{"--nope"}, 2, "unknown flag: --nope"},
 		{"argument", []string{"extra"}, 2, "expected no arguments, got 1"},
 		{"duration", []string{"--lease", "soon"}, 2, "invalid argument"},
+		{"lease", []string{"--lease", "0", "--tools", t.TempDir()}, 2, "100ms or more"},
+		{"replicas", []string{"--replicas", "6", "--tools", t.TempDir()}, 2, "1 to 5"},
 		{"tools", []string{"--tools", "nowhere"}, 1, "nowhere"},
 		{"server", []string{"--tools", t.TempDir(), "--server", nobody}, 1, nobody},
 		{"version", []string{"--version"}, 0, cli.Version()},

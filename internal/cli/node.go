@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"time"
@@ -64,14 +65,36 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	_ = f.MarkHidden("group") // exists
 }
 
-const maxReplicas = 5 // that a server allows
+const (
+	maxReplicas = 5 // that a server allows
+	// minLease leaves room for a heartbeat, of which there are three in a lease, to be late: one that
+	// is shorter takes executors that are well for dead, and their work from them.
+	minLease = 100 * time.Millisecond
+)
+
+// Check refuses flags that no process can work with. The error is an [ErrUsage].
+func (n *Node) Check() error {
+	switch {
+	case n.Tools == "":
+		return Usagef("--tools is empty: it is a folder of tool manifests")
+	case n.lease < minLease:
+		return Usagef("--lease is %s: it is %s or more", n.lease, minLease)
+	case n.replicas < 0 || n.replicas > maxReplicas:
+		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
+	case n.otlp != "" && !httpURL(n.otlp):
+		return Usagef("--otlp %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
+	}
+	return nil
+}
+
+func httpURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
 
 // Options are how the process connects to the bus at url; it logs to stderr. end is to be called
 // when it has ended: it sends the traces that are left.
 func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
-	if n.replicas < 0 || n.replicas > maxReplicas {
-		return o, nil, fmt.Errorf("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
-	}
 	level := slog.LevelWarn
 	if n.verbose {
 		level = slog.LevelDebug
@@ -127,6 +150,17 @@ const defaultSlots = 16
 func (p *Pool) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.Name, "pool", tool.DefaultPool, "pool to work for")
 	cmd.Flags().IntVar(&p.Slots, "slots", defaultSlots, "calls that run at once")
+}
+
+// Check refuses flags that no executor can work with. The error is an [ErrUsage].
+func (p *Pool) Check() error {
+	switch {
+	case !tool.ValidPool(p.Name):
+		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes", p.Name)
+	case p.Slots < 1:
+		return Usagef("--slots is 1 or more, not %d", p.Slots)
+	}
+	return nil
 }
 
 // Adapters returns the adapters that run tools, which may be given variables of environ.

@@ -31,6 +31,9 @@ is in hand and ends.`,
 }
 
 func dispatch(ctx context.Context, env Env, n *Node, url string) error {
+	if err := n.Check(); err != nil {
+		return err
+	}
 	registry, err := tool.Load(n.Tools)
 	if err != nil {
 		return err
@@ -73,6 +76,9 @@ after ten seconds, are handed back.`,
 }
 
 func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
+	if err := cmp.Or(n.Check(), p.Check()); err != nil {
+		return err
+	}
 	registry, err := tool.Load(n.Tools)
 	if err != nil {
 		return err
@@ -101,8 +107,13 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 	return errors.Join(err, failed)
 }
 
-// errUsage marks a command line that cannot be run.
-var errUsage = errors.New("usage")
+// ErrUsage marks a command line that cannot be run.
+var ErrUsage = errors.New("usage")
+
+// Usagef returns an [ErrUsage] that says what is wrong with the command line.
+func Usagef(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
+}
 
 // Exit codes of a program of its own.
 const (
@@ -116,7 +127,7 @@ func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.C
 	cmd := command(env, func() string { return cmp.Or(server, env.URL, DefaultURL) })
 	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+DefaultURL+")")
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)
@@ -125,7 +136,7 @@ func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.C
 		return 0
 	}
 	fmt.Fprintf(env.Stderr, "%s: %v\n", cmd.Name(), err)
-	if errors.Is(err, errUsage) {
+	if errors.Is(err, ErrUsage) {
 		return exitUsage
 	}
 	return exitFailed
@@ -133,7 +144,7 @@ func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.C
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%w: expected no arguments, got %d", errUsage, len(args))
+		return Usagef("expected no arguments, got %d", len(args))
 	}
 	return nil
 }
