@@ -75,6 +75,8 @@ var told = map[string]string{
 func cancelCmd(g *global) *cobra.Command {
 	return about(g, &cobra.Command{
 		Use: "cancel REF", Short: "Cancel a call",
+		Example: `  toolbus cancel text_2esearch.0kd3…  # the reference that call printed
+  toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
 		Long: "Cancels a call: a queued one never starts, a running one is killed. The answer says which it was.",
 	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
 		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
@@ -91,7 +93,10 @@ func cancelCmd(g *global) *cobra.Command {
 }
 
 func whyCmd(g *global) *cobra.Command {
-	return about(g, &cobra.Command{Use: "why REF", Short: "Say in one sentence what a call waits for, or why it ended as it did"},
+	return about(g, &cobra.Command{
+		Use: "why REF", Short: "Say in one sentence what a call waits for, or why it ended as it did",
+		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
+	},
 		"explain the attempt of this call id (default: the newest)",
 		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
 			sentence, err := c.Why(ctx, q)
@@ -101,7 +106,7 @@ func whyCmd(g *global) *cobra.Command {
 			if g.json {
 				return printJSON(g.env.stdout, bus.WhyAnswer{Sentence: sentence})
 			}
-			_, err = fmt.Fprintln(g.env.stdout, sentence)
+			_, err = fmt.Fprintln(g.env.stdout, plain(sentence))
 			return err
 		})
 }

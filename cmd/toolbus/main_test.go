@@ -48,7 +48,12 @@ func play(in io.Reader, out io.Writer) int {
 		fmt.Fprintf(out, `{"type":"error","error":{"code":%q,"message":"as asked","effect":"none"}}`+"\n", r.Input.Fail)
 		return 0
 	}
-	fmt.Fprintf(out, `{"type":"output","output":{"said":%q}}`+"\n", r.Input.Say)
+	said, err := jsontext.AppendQuote(nil, r.Input.Say)
+	if err != nil {
+		return 1
+	}
+	fmt.Fprintf(out, `{"type":"chunk","data":%s}`+"\n", said)
+	fmt.Fprintf(out, `{"type":"output","output":{"said":%s}}`+"\n", said)
 	return 0
 }
 
@@ -184,6 +189,7 @@ func TestCall(t *testing.T) {
 		{`doctor`, 0, "dispatchers", ""},
 		{`version`, 0, "toolbus", ""},
 		{`__complete call pl`, 0, "play", ""},
+		{`__complete tools show pl`, 0, "play", ""},
 		{`__complete audit replay --tool pl`, 0, "play", ""},
 		{`__complete call play --priority h`, 0, "high", ""},
 	} {
@@ -317,6 +323,41 @@ func TestRefusedFlags(t *testing.T) {
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)
+		}
+	}
+}
+
+// What a tool says does not drive the terminal, in whatever form it is printed, and JSON says the same
+// as before.
+func TestOutputIsShownNotObeyed(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	const driving = "clear\u009b2J\u007f"
+	for _, flags := range []string{"", "--json", "--stream", "--stream --json"} {
+		_, stdout, stderr := s.do(append([]string{"call", "play", "--input", `{"say":"` + driving + `"}`}, strings.Fields(flags)...)...)
+		if strings.ContainsAny(stdout+stderr, "\u009b\u007f") || !strings.Contains(stdout, `clear\u009b2J\u007f`) {
+			t.Errorf("%s: %q", flags, stdout+stderr)
+		}
+		if flags == "" && !strings.Contains(string(unescaped(t, stdout)), driving) {
+			t.Errorf("the output says something else: %q", stdout)
+		}
+	}
+}
+
+// unescaped returns a JSON value with its characters as they are.
+func unescaped(t *testing.T, text string) jsontext.Value {
+	t.Helper()
+	v := jsontext.Value(text)
+	if err := v.Canonicalize(); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Every command of callers and operators says how it is used.
+func TestExamples(t *testing.T) {
+	for _, args := range []string{"call", "result", "cancel", "why", "tools list", "tools show", "audit replay", "audit tail", "dead list", "dead show", "dead replay", "doctor"} {
+		if _, stdout, _ := (shell{t: t}).do(append(strings.Fields(args), "--help")...); !strings.Contains(stdout, "Examples:\n  toolbus "+args) {
+			t.Errorf("the help of %s has no example: %s", args, stdout)
 		}
 	}
 }

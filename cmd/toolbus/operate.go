@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/audit"
@@ -160,12 +159,7 @@ func printRow(w io.Writer, cells ...any) error {
 
 func printRecord(g *global, r audit.Record) error {
 	if g.json {
-		data, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(g.env.stdout, string(data))
-		return err
+		return printLine(g.env.stdout, r)
 	}
 	return printRow(g.env.stdout, r.Timestamp.Format("2006-01-02T15:04:05.000Z"), r.Event, r.ToolName,
 		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID, unusual(r.Tenant))
@@ -181,6 +175,8 @@ func dash(s string) string {
 func doctorCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: noArgs,
+		Long:    "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check fails.",
+		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := bus.Diagnose(cmd.Context(), g.url(), bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
 			if g.json {
@@ -202,7 +198,7 @@ func doctorCmd(g *global) *cobra.Command {
 
 func printChecks(w io.Writer, checks []bus.Check) {
 	for _, c := range checks {
-		fmt.Fprintf(w, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, c.Says)
+		fmt.Fprintf(w, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain(c.Says))
 		if c.Fix != "" {
 			fmt.Fprintf(w, "%30s%s\n", "fix: ", c.Fix)
 		}

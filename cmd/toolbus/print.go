@@ -13,12 +13,37 @@ import (
 )
 
 func printJSON(w io.Writer, v any) error {
-	data, err := json.Marshal(v, jsontext.Multiline(true), jsontext.WithIndent("  "), json.Deterministic(true))
+	return writeJSON(w, v, jsontext.Multiline(true), jsontext.WithIndent("  "), json.Deterministic(true))
+}
+
+// printLine prints v as JSON on one line.
+func printLine(w io.Writer, v any) error { return writeJSON(w, v) }
+
+func writeJSON(w io.Writer, v any, options ...json.Options) error {
+	data, err := json.Marshal(v, options...)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(w, string(data))
+	_, err = fmt.Fprintln(w, escaped(string(data)))
 	return err
+}
+
+// escaped is plain for JSON, which says the same with an escape in place of a character. Those that
+// it may hold unescaped and that drive a terminal are only in its strings.
+func escaped(text string) string {
+	drives := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	if strings.IndexFunc(text, drives) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if drives(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
 }
 
 func exitCode(s envelope.Status) int {
@@ -81,10 +106,12 @@ func summary(r *envelope.Response, ref string) string {
 	if ref != "" {
 		parts = append(parts, "ref "+ref)
 	}
-	return strings.Join(parts, " · ")
+	return plain(strings.Join(parts, " · "))
 }
 
-func printError(w io.Writer, e *envelope.Error) {
+func printError(to io.Writer, e *envelope.Error) {
+	w := &strings.Builder{}
+	defer func() { fmt.Fprint(to, plain(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
 	for _, v := range e.Details.Violations {
 		fmt.Fprintf(w, "  %s: %s\n", pointer(v.Pointer), v.Message)
@@ -104,7 +131,7 @@ func printError(w io.Writer, e *envelope.Error) {
 	if e.Details.Stderr != "" {
 		fmt.Fprintln(w, "  stderr of the tool:")
 		for line := range strings.Lines(e.Details.Stderr) {
-			fmt.Fprint(w, "    ", plain(line))
+			fmt.Fprint(w, "    ", line)
 		}
 		fmt.Fprintln(w)
 	}
@@ -129,19 +156,14 @@ func pointer(p string) string {
 
 func printChunk(g *global, c envelope.Chunk) error {
 	if g.json {
-		data, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(g.env.stdout, string(data))
-		return err
+		return printLine(g.env.stdout, c)
 	}
 	switch c.Kind {
 	case envelope.ChunkData:
-		_, err := fmt.Fprintln(g.env.stdout, string(c.Data))
+		_, err := fmt.Fprintln(g.env.stdout, escaped(string(c.Data)))
 		return err
 	default:
-		_, err := fmt.Fprintf(g.env.stderr, "%s: %s\n", c.Kind, c.Data)
+		_, err := fmt.Fprintf(g.env.stderr, "%s: %s\n", c.Kind, escaped(string(c.Data)))
 		return err
 	}
 }

@@ -16,6 +16,7 @@ func toolsCmd(g *global) *cobra.Command {
 	cmd := family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the tools of the bus", Args: noArgs,
+		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, done, err := g.client()
 			if err != nil {
@@ -33,6 +34,13 @@ func toolsCmd(g *global) *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
+		Example: "  toolbus tools show text.search",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeTools(cmd.Context(), g, nil)
+		},
 		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one tool id") },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, done, err := g.client()
@@ -58,23 +66,23 @@ func listTools(g *global, tools []bus.ToolInfo) error {
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, t.Title)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, plain(t.Title))
 	}
 	return w.Flush()
 }
 
 func showTool(g *global, t bus.ToolInfo) error {
 	out := g.env.stdout
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, t.Title, strings.TrimSpace(t.Description))
+	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain(t.Title), plain(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry run\t%t\ntimeout\t%d ms, at most %d ms\ndigest\t%s\n",
-		t.Owner, t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.TimeoutDefaultMS, t.TimeoutMaxMS, t.Digest)
+		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.TimeoutDefaultMS, t.TimeoutMaxMS, t.Digest)
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
 		fn := t.Functions[name]
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, fn.Description)
+		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, plain(fn.Description))
 		if err := printJSON(out, fn.Request); err != nil {
 			return err
 		}
@@ -86,7 +94,7 @@ func showTool(g *global, t bus.ToolInfo) error {
 	if len(t.Errors) > 0 {
 		fmt.Fprintln(out, "\nerrors:")
 		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, e.Message, e.Fix)
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, plain(e.Message), plain(e.Fix))
 		}
 	}
 	return w.Flush()
