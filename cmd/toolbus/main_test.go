@@ -343,6 +343,20 @@ func TestOutputIsShownNotObeyed(t *testing.T) {
 	}
 }
 
+// A chunk is printed as a line of JSON, however the tool wrote it.
+func TestPrintChunk(t *testing.T) {
+	var out bytes.Buffer
+	g := &global{env: &environment{stdout: &out, stderr: &out}}
+	for kind, want := range map[envelope.ChunkKind]string{
+		envelope.ChunkData: `{"a":"\u009b"}` + "\n", envelope.ChunkProgress: `progress: {"a":"\u009b"}` + "\n",
+	} {
+		out.Reset()
+		if err := printChunk(g, envelope.Chunk{Kind: kind, Data: jsontext.Value("{\"a\":\r\"\u009b\"}")}); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v", kind, out.String(), err)
+		}
+	}
+}
+
 // unescaped returns a JSON value with its characters as they are.
 func unescaped(t *testing.T, text string) jsontext.Value {
 	t.Helper()

@@ -158,12 +158,10 @@ func printChunk(g *global, c envelope.Chunk) error {
 	if g.json {
 		return printLine(g.env.stdout, c)
 	}
-	switch c.Kind {
-	case envelope.ChunkData:
-		_, err := fmt.Fprintln(g.env.stdout, escaped(string(c.Data)))
-		return err
-	default:
-		_, err := fmt.Fprintf(g.env.stderr, "%s: %s\n", c.Kind, escaped(string(c.Data)))
-		return err
+	out := g.env.stdout
+	if c.Kind != envelope.ChunkData {
+		out = g.env.stderr
+		fmt.Fprintf(out, "%s: ", c.Kind)
 	}
+	return printLine(out, c.Data)
 }
