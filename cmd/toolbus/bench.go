@@ -26,6 +26,9 @@ messages per call with their ratios, and whether the targets are met. Needs no r
   toolbus bench --server-mode process --sync default --callers 16,128 --size 256
   toolbus bench --scenario drain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.isServer(cmd); err != nil {
+				return err
+			}
 			if err := o.Check(); err != nil {
 				return usagef("%v", err)
 			}

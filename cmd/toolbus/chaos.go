@@ -31,7 +31,12 @@ The seed fixes what is asked and which trouble is made when, not how processes a
 violation may need several runs of its seed to come again. Keep what was recorded with --keep.`,
 		Example: `  toolbus chaos --seed 7 --duration 1m
   toolbus chaos --duration 1h --rate 8 --keep ./chaos`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runChaos(cmd, g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.isServer(cmd); err != nil {
+				return err
+			}
+			return runChaos(cmd, g, o)
+		},
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", 1, "of the calls and of the trouble")

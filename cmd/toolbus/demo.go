@@ -22,7 +22,12 @@ web site, makes eight calls that go well and badly, and prints what became of ea
 record of one. Exits with 0 only if everything came out as it should. Needs neither a running bus
 nor a network, but the shipped tools, built: make build.`,
 		Example: "  toolbus demo\n  toolbus demo --tools ./tools --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.isServer(cmd); err != nil {
+				return err
+			}
+			return runDemo(cmd.Context(), g, o)
+		},
 	}
 	cmd.Flags().StringVar(&o.Tools, "tools", "tools", "folder of the shipped tools")
 	cmd.AddCommand(demoToolCmd(g))

@@ -104,7 +104,7 @@ func (g *global) check() error {
 // isServer refuses --server for a command that runs a server of its own.
 func (g *global) isServer(cmd *cobra.Command) error {
 	if g.given("server") {
-		return usagef("%s runs a server of its own and takes no --server; `toolbus dispatcher` and `toolbus executor` use another one", cmd.Name())
+		return usagef("%s runs a server of its own: leave --server out", cmd.Name())
 	}
 	return nil
 }
