@@ -39,6 +39,7 @@ type Follower struct {
 	behind atomic.Int64 // unix nanoseconds of the event it stands at; 0 when it is up to date
 
 	seeing sync.Mutex // one event at a time, also while one consumer takes over from another
+	over   bool       // nothing is observed any more
 
 	mu       sync.Mutex
 	last     place  // the newest event seen, or known to be there
@@ -78,8 +79,29 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed))
 	if err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
 	}
-	defer func() { running.Stop(); <-running.Closed() }()
+	defer f.stop(running)
 	return f.watch(ctx)
+}
+
+// stopTime is how long a follower takes to stop at the most.
+const stopTime = 2 * time.Second
+
+// stop ends the consumer. The client library does not let go of one that is looking for a server
+// which is not there; that ends with the connection then, and nothing of it is observed any more.
+func (f *Follower) stop(running jetstream.ConsumeContext) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running.Stop()
+		<-running.Closed()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stopTime):
+	}
+	f.seeing.Lock()
+	defer f.seeing.Unlock()
+	f.over = true
 }
 
 // begin notes the end of the log: it may be lost before anything has been read.
@@ -175,7 +197,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 	f.seeing.Lock()
 	defer f.seeing.Unlock()
 	meta, err := msg.Metadata()
-	if err != nil {
+	if err != nil || f.over {
 		return
 	}
 	f.passed(meta)

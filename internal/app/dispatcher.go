@@ -114,7 +114,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	})
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
 	g.Go(func() error { store.run(background, c.JS); return nil })
-	if err := serve(ctx, background, c, d, o); err != nil {
+	if err := serve(ctx, background, stop, c, d, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
 	}
@@ -125,8 +125,13 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	return nil
 }
 
-// serve answers requests until ctx ends, or something in the background fails.
-func serve(ctx, background context.Context, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
+// handTime is how long requests in hand may take when the dispatcher stops. Who has no answer by then
+// asks another one.
+const handTime = 5 * time.Second
+
+// serve answers requests until ctx ends, or something in the background fails; stop ends the
+// background, if what is in hand takes too long.
+func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
 	svc, err := bus.Serve(background, c.NC, o.Version, endpoints(c, d, o))
 	if err != nil {
 		return err
@@ -160,6 +165,8 @@ func serve(ctx, background context.Context, c *Conn, d *dispatcher.Dispatcher, o
 	case <-ctx.Done():
 	case <-background.Done():
 	}
+	limit := time.AfterFunc(handTime, stop)
+	defer limit.Stop()
 	intake.Stop()
 	return svc.Stop()
 }
