@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -37,14 +38,32 @@ type Refusal struct{ Reason *envelope.Error }
 
 func (r *Refusal) Error() string { return r.Reason.String() }
 
-// Result returns the outcome of a call, or its acceptance while it has none.
+// fetchTime is how long the output that an answer refers to is waited for, unless ctx ends earlier.
+const fetchTime = 30 * time.Second
+
+// Result returns the outcome of a call, or its acceptance while it has none. An output that can
+// not be had is what it is for [Client.Call]: a statement of the library, with final: false.
 func (c *Client) Result(ctx context.Context, q CallQuery) (ResultAnswer, error) {
-	return answer[ResultAnswer](ctx, c, subjects.OpResult, q)
+	a, err := answer[ResultAnswer](ctx, c, subjects.OpResult, q)
+	a.Response = c.told(ctx, a.Response)
+	return a, err
 }
 
 // Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
 func (c *Client) Cancel(ctx context.Context, q CallQuery) (CancelAnswer, error) {
-	return answer[CancelAnswer](ctx, c, subjects.OpCancel, q)
+	a, err := answer[CancelAnswer](ctx, c, subjects.OpCancel, q)
+	a.Response = c.told(ctx, a.Response)
+	return a, err
+}
+
+// told returns the outcome in an answer, if there is one, with its output.
+func (c *Client) told(ctx context.Context, r *envelope.Response) *envelope.Response {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	return c.whole(ctx, r)
 }
 
 // Why says in one sentence what a call waits for, or why it ended as it did.

@@ -235,27 +235,34 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 
 // complete fetches a large output and checks it against the tool's response schema (000 §4.5).
 func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
-	if r.Status != envelope.Success {
-		return r
-	}
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
 	defer cancel()
-	validate := (*envelope.Schema).ValidateChecked // it was decoded with its envelope
-	if ref := r.Provenance.OutputRef; ref != nil {
-		data, err := c.payload(ctx, *ref)
-		if err != nil {
-			return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
-		}
-		r.Output = data
-		validate = (*envelope.Schema).Validate
-	}
-	if fn == nil || fn.response == nil {
+	r = c.whole(ctx, r)
+	if r.Status != envelope.Success || fn == nil || fn.response == nil {
 		return r
+	}
+	validate := (*envelope.Schema).ValidateChecked // it was decoded with its envelope
+	if r.Provenance.OutputRef != nil {
+		validate = (*envelope.Schema).Validate
 	}
 	if bad := validate(fn.response, r.Output); len(bad) > 0 {
 		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
 	}
 	return r
+}
+
+// whole returns the response with its output, which is fetched if only a reference to it came.
+func (c *Client) whole(ctx context.Context, r *envelope.Response) *envelope.Response {
+	if r.Status != envelope.Success || r.Provenance.OutputRef == nil {
+		return r
+	}
+	data, err := c.payload(ctx, *r.Provenance.OutputRef)
+	if err != nil {
+		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+	}
+	fetched := *r
+	fetched.Output = data
+	return &fetched
 }
 
 // payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.

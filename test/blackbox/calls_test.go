@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -262,6 +263,48 @@ func TestClaimCheck(t *testing.T) {
 	wantStatus(t, r, envelope.Success, "")
 	if len(r.Output) != len(big) || r.Provenance.OutputRef == nil {
 		t.Errorf("%d bytes came back of %d", len(r.Output), len(big))
+	}
+}
+
+// Who asks for the outcome gets a large output as who called does, and what is gone is said to be.
+func TestResultOfLargeOutput(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
+	var ref string
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: big, Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
+	ask := func() map[string]*envelope.Response {
+		result, err := c.Result(t.Context(), bus.CallQuery{Ref: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel, err := c.Cancel(t.Context(), bus.CallQuery{Ref: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]*envelope.Response{"result": result.Response, "cancel": cancel.Response}
+	}
+	for name, r := range ask() {
+		wantStatus(t, r, envelope.Success, "")
+		if string(r.Output) != string(big) || !r.Provenance.Final {
+			t.Errorf("%s: %d bytes of %d, %+v", name, len(r.Output), len(big), r.Provenance)
+		}
+	}
+	stream, err := d.srv.JetStream(t).Stream(t.Context(), subjects.PayloadsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range ask() {
+		wantStatus(t, r, envelope.TerminalError, envelope.CodePayloadMissing)
+		if r.Provenance.Final || r.Error.Details.Effect != envelope.EffectApplied {
+			t.Errorf("%s: %+v, %+v", name, r.Provenance, r.Error.Details)
+		}
 	}
 }
 
