@@ -108,8 +108,9 @@ func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	return t.info, nil
 }
 
-// How long a description is waited for. A question or its answer may be lost, so it is asked
-// again; who has an old description does not wait for a new one.
+// How long a description is waited for, unless a call names a timeout of its own. A question or
+// its answer may be lost, so it is asked again; who has an old description does not wait for a new
+// one.
 const (
 	describeTime  = 5 * time.Second
 	describeAgain = 400 * time.Millisecond
@@ -122,11 +123,15 @@ const (
 func (c *Client) describe(ctx context.Context, tool string) (Description, error) {
 	for {
 		d, err := c.describeOnce(ctx, tool)
-		lost := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
-		if !lost || !wait.For(ctx, describePause) {
+		if !lost(err) || !wait.For(ctx, describePause) {
 			return d, err
 		}
 	}
+}
+
+// lost says whether a question or its answer may have been lost.
+func lost(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
 }
 
 func (c *Client) describeOnce(ctx context.Context, tool string) (Description, error) {
@@ -223,18 +228,31 @@ func compile(info ToolInfo) (*described, error) {
 	return d, nil
 }
 
+// known returns the description of a tool for a call, which has until then to be sent at all: a
+// dispatcher may be starting, so unlike elsewhere it is no answer that nobody listens.
+func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, *envelope.Error, error) {
+	for {
+		t, refusal, err := c.tool(ctx, id, time.Until(until))
+		if !silent(err) || !wait.For(ctx, min(describePause, time.Until(until))) || time.Until(until) <= 0 {
+			return t, refusal, err
+		}
+	}
+}
+
+// silent says whether err means that the bus gave no answer.
+func silent(err error) bool { return lost(err) || errors.Is(err, errNobody) }
+
 // prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
-func (c *Client) prepare(ctx context.Context, call Call) (*envelope.Request, *function, *envelope.Error, error) {
-	atMost := describeTime
-	if call.Timeout > 0 {
-		atMost = min(atMost, call.Timeout)
+func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*envelope.Request, *function, *envelope.Error, error) {
+	if call.Timeout != 0 && call.Timeout < time.Millisecond {
+		return c.request(call, nil), nil, tooShort(), nil
 	}
-	t, refusal, err := c.tool(ctx, call.Tool, atMost)
-	if err != nil {
-		return nil, nil, nil, err
-	}
+	t, refusal, err := c.known(ctx, call.Tool, until)
 	req := c.request(call, t)
+	if err != nil {
+		return req, nil, nil, err
+	}
 	if refusal != nil {
 		return req, nil, refusal, nil
 	}
@@ -263,6 +281,13 @@ func (c *Client) prepare(ctx context.Context, call Call) (*envelope.Request, *fu
 		req.Constraints.IdempotencyKey = key
 	}
 	return req, fn, nil, nil
+}
+
+// tooShort refuses a timeout that the unit of the wire cannot say.
+func tooShort() *envelope.Error {
+	return envelope.NewError(envelope.CodeSchema, "").WithViolations(envelope.Violation{
+		Pointer: "/constraints/timeout_ms", Rule: "minimum", Message: "the timeout must be at least 1 ms, or left out for the tool's own",
+	})
 }
 
 func (t *described) function(fn string) (*function, *envelope.Error) {
@@ -297,10 +322,12 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 	if req.CallID == "" {
 		req.CallID = uuid.NewString()
 	}
-	if req.Constraints.TimeoutMS <= 0 && t != nil {
-		req.Constraints.TimeoutMS = t.info.TimeoutDefaultMS
+	if call.Timeout == 0 {
+		req.Constraints.TimeoutMS = describeTime.Milliseconds()
+		if t != nil {
+			req.Constraints.TimeoutMS = max(t.info.TimeoutDefaultMS, 1)
+		}
 	}
-	req.Constraints.TimeoutMS = max(req.Constraints.TimeoutMS, 1)
 	c.catalog.mu.Lock()
 	now := c.Now().Add(c.catalog.ahead)
 	c.catalog.mu.Unlock()
@@ -315,6 +342,8 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 	return req
 }
 
+var errNobody = errors.New("no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
+
 // ask sends one request to the service and decodes the answer.
 func (c *Client) ask(ctx context.Context, op string, question, answer any) (*envelope.Error, error) {
 	data, err := json.Marshal(question)
@@ -328,7 +357,7 @@ func (c *Client) ask(ctx context.Context, op string, question, answer any) (*env
 	}
 	msg, err := c.requestMsg(ctx, subjects.Service(op, c.Tenant, c.Actor), data)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("%s: no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)", op)
+		return nil, fmt.Errorf("%s: %w", op, errNobody)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ type Call struct {
 	Version  string // semver range; default "*"
 	Fn       string // may be left out where the tool has one function
 	Input    jsontext.Value
-	Timeout  time.Duration // default: the tool's own
+	Timeout  time.Duration // at least 1 ms; default: the tool's own, and 5 s while nobody says what that is
 	Key      string        // idempotency key; default: stable over tool, fn, version and input
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
@@ -138,20 +139,25 @@ const (
 )
 
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
-// that are errors are responses, not Go errors; a Go error means that nothing was sent. When the
-// bus gives no answer at all, the response says final: false, and the same key may be asked again.
+// that are errors are responses, not Go errors; a Go error means that nothing was sent, and that
+// the caller or this client is why. When the bus gives no answer at all, the response says final:
+// false, and the same key may be asked again.
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
-	req, fn, refusal, err := c.prepare(ctx, call)
-	if err != nil {
-		return nil, err
-	}
+	until := started.Add(either(call.Timeout, describeTime))
+	req, fn, refusal, err := c.prepare(ctx, call, until)
 	if refusal != nil {
 		return c.refused(req, refusal), nil
 	}
-	deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
-	req.Constraints.DeadlineUnixMS -= time.Since(started).Milliseconds() // what the preparation took
-	resp, err := c.inTime(ctx, call, req, fn, deadline)
+	var resp *envelope.Response
+	switch {
+	case err == nil:
+		deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
+		req.Constraints.DeadlineUnixMS -= time.Since(started).Milliseconds() // what the preparation took
+		resp, err = c.inTime(ctx, call, req, fn, deadline)
+	case silent(err) && ctx.Err() == nil:
+		resp, err = c.unsent(req, until, err), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -168,25 +174,30 @@ func code(r *envelope.Response) envelope.Code {
 }
 
 // attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
-func (c *Client) attempts(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
-	policy := retries(call.Retry)
+func (c *Client) attempts(e errand) (*envelope.Response, error) {
+	policy := retries(e.call.Retry)
+	var before *envelope.Response // of the attempt before
 	for n := 1; ; n++ {
-		resp, err := c.once(ctx, call, req, deadline)
+		resp, err := c.once(e)
+		if resp == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
+			return cmp.Or(before, c.unsent(e.req, e.deadline, err)), nil
+		}
+		before = resp
 		if err != nil || n >= policy.MaxAttempts || !retryable(resp, policy) {
 			return resp, err
 		}
 		pause := backoff(policy, n, resp)
-		if time.Until(deadline) <= pause || !wait.For(ctx, pause) {
+		if time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
 			return resp, nil
 		}
-		again := *req
+		again := *e.req
 		again.CallID = uuid.NewString()
-		left := time.Until(deadline).Milliseconds()
+		left := time.Until(e.deadline).Milliseconds()
 		if left < 1 {
 			return resp, nil
 		}
 		again.Constraints.TimeoutMS = left
-		req = &again
+		e.req = &again
 	}
 }
 

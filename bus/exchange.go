@@ -84,34 +84,37 @@ const (
 
 // once sends the request, again and again if need be, until its outcome is here or the deadline
 // and its grace have passed. The same call id always gets the same outcome, so sending again is safe.
-func (c *Client) once(ctx context.Context, call Call, req *envelope.Request, deadline time.Time) (*envelope.Response, error) {
-	bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
+func (c *Client) once(e errand) (*envelope.Response, error) {
+	bounded, cancel := context.WithDeadline(e.ctx, e.deadline.Add(ownGrace))
 	defer cancel()
-	msg, err := c.message(bounded, req)
+	msg, err := c.message(bounded, e.req)
 	if err != nil {
 		return nil, err
 	}
-	if call.Accepted == nil {
+	if e.call.Accepted == nil {
 		msg.Header.Set(subjects.HeaderPatient, "1")
 	}
 	token, x := c.open()
 	defer c.drop(token)
 	msg.Reply = c.inbox + token
-	stream, err := c.follow(ctx, call, req)
+	stream, err := c.follow(e.ctx, e.call, e.req)
 	if err != nil {
 		return nil, err
 	}
 	defer stream.stop()
+	if !e.show.begin() {
+		return nil, errStopped
+	}
 	if err = c.nc.PublishMsg(msg); err != nil && c.nc.IsClosed() {
 		return nil, err
 	}
 	var sent copies
 	sent.add(err)
-	resp := c.wait(ctx, call, x, stream, msg, sent, deadline)
+	resp := c.wait(e.ctx, e.call, x, stream, msg, sent, e.deadline)
 	if resp == nil {
-		return c.unanswered(req, deadline), ctx.Err()
+		return c.unanswered(e.req, e.deadline), e.ctx.Err()
 	}
-	return c.streamed(ctx, resp, stream.finish(bounded, resp))
+	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
 }
 
 // streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
@@ -207,8 +210,17 @@ func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
 
 // unanswered is the statement the library makes when the bus is silent. It is no outcome.
 func (c *Client) unanswered(req *envelope.Request, deadline time.Time) *envelope.Response {
-	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call may still be running or have ended").
-		WithEffect(envelope.EffectUnknown)
+	return c.silence(req, deadline, envelope.NewError(envelope.CodeTimeout,
+		"no answer from the bus by the deadline; the call may still be running or have ended").WithEffect(envelope.EffectUnknown))
+}
+
+// unsent is that statement about a call that could not be sent by its deadline, and why.
+func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *envelope.Response {
+	return c.silence(req, deadline, envelope.NewError(envelope.CodeTimeout,
+		"no answer from the bus by the deadline; the call was not sent").WithEffect(envelope.EffectNone).WithCause(err.Error()))
+}
+
+func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: false}
 	return envelope.Failure(req.CallID, e, p, envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
 }

@@ -19,7 +19,7 @@ import (
 // deadline and its grace have passed. The functions of call are not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, fn *function, deadline time.Time) (*envelope.Response, error) {
 	show := &show{}
-	e := errand{ctx: ctx, call: show.of(call), req: req, fn: fn, deadline: deadline, done: make(chan made, 1)}
+	e := errand{ctx: ctx, call: show.of(call), show: show, req: req, fn: fn, deadline: deadline, done: make(chan made, 1)}
 	if !c.crew.start(e) {
 		return nil, errClosed
 	}
@@ -29,7 +29,9 @@ func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, f
 	case m := <-e.done:
 		return m.response, m.err
 	case <-end.C:
-		show.end()
+		if !show.end() {
+			return c.unsent(req, deadline, context.DeadlineExceeded), nil
+		}
 		return c.unanswered(req, deadline), nil
 	}
 }
@@ -40,6 +42,7 @@ var errClosed = errors.New("the client is closed")
 type errand struct {
 	ctx      context.Context // ends the errand early
 	call     Call
+	show     *show
 	req      *envelope.Request
 	fn       *function
 	deadline time.Time
@@ -48,7 +51,7 @@ type errand struct {
 
 // run ends soon after the deadline, when the connection lets go of it.
 func (c *Client) run(e errand) {
-	r, err := c.attempts(e.ctx, e.call, e.req, e.deadline)
+	r, err := c.attempts(e)
 	if err == nil {
 		r = c.complete(e.ctx, e.fn, r, e.deadline)
 	}
@@ -61,16 +64,27 @@ type made struct {
 	err      error
 }
 
-// show lets the functions of a call be called until it ends.
+// show lets a call be sent, and its functions be called, until it ends.
 type show struct {
-	mu   sync.Mutex
-	over bool
+	mu    sync.Mutex
+	begun bool
+	over  bool
 }
 
-func (s *show) end() {
+// begin must be asked before anything is sent: not at all once the caller was told that nothing was.
+func (s *show) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = s.begun || !s.over
+	return !s.over
+}
+
+// end ends the show and says whether it had begun.
+func (s *show) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
+	return s.begun
 }
 
 // of returns the call with its functions under the show's control.
