@@ -63,8 +63,8 @@ func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 		return f, run, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
 	case refusal != nil && refusal.Code.Retryable():
 		return f, run, fmt.Errorf("%w: %s", streaming.ErrUnavailable, refusal.String())
-	case refusal != nil:
-		return f, run, fmt.Errorf("chunks: %s", refusal.String())
+	case refusal != nil: // what may not be read is as good as gone
+		return f, run, fmt.Errorf("%w: %s", streaming.ErrExpired, refusal.String())
 	case a.Expired:
 		return f, run, streaming.ErrExpired
 	}
@@ -92,7 +92,7 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	id := envelope.CallKeyID(c.Tenant, req)
 	key := subjects.Key{Tool: req.ToolID, ID: id}
 	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
-	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID})
+	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
 	sub, err := c.nc.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, id), func(msg *nats.Msg) {
 		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
 			s.live.Store(true)
@@ -108,6 +108,14 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	go func() { s.done <- deliver(ctx, s.reader, call.Chunk) }() // finish or stop waits for it
 	return s, nil
 }
+
+// patience is how long chunks that must be stored may be missing: short enough that the call ends
+// by saying so, and not with its deadline.
+func patience(req *envelope.Request) time.Duration {
+	return min(maxPatience, time.Duration(req.Constraints.TimeoutMS)*time.Millisecond/2)
+}
+
+const maxPatience = 2 * time.Second
 
 // How often a joiner asks for chunks, and how many bytes for at once: soon again while there are new
 // ones, and less and less often while there are none.

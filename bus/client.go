@@ -127,7 +127,8 @@ type Call struct {
 	Accepted func(envelope.Accepted)
 	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
-	// begin anew with index 0: what came before is void.
+	// begin anew with index 0: what came before is void. A success without all of its chunks is an
+	// error, unless it is a stored one (replayed): then a warning says that they have expired.
 	Chunk func(envelope.Chunk) error
 }
 

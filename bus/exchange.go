@@ -119,17 +119,28 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 
 // streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
 // lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
-// no part. An error of the caller's own is returned as it is.
+// no part. A stored success outlives its chunks, and is one without them. An error of the caller's
+// own is returned as it is.
 func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) (*envelope.Response, error) {
+	expired := errors.Is(err, streaming.ErrExpired)
 	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	switch {
-	case late || errors.Is(err, streaming.ErrExpired) || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
+	case expired && r.Status == envelope.Success && r.Provenance.Replayed:
+		return warned(r, "the chunks of this stored outcome have expired or may not be read: "+err.Error()), nil
+	case late || expired || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
 		if r.Status == envelope.Success {
 			r = c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
 		}
 		return r, nil
 	}
 	return r, err
+}
+
+// warned returns the response with a further warning.
+func warned(r *envelope.Response, warning string) *envelope.Response {
+	w := *r
+	w.Warnings = append(slices.Clone(r.Warnings), warning)
+	return &w
 }
 
 // wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,6 +42,31 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *bus.Client {
 		}
 	})
 	return c
+}
+
+// answering gives every call the same outcome until the test ends. It counts them.
+func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
+	f.t.Helper()
+	var asked atomic.Int32
+	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
+	intake, err := bus.Listen(f.t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
+		asked.Add(1)
+		var req envelope.Request
+		if err := json.Unmarshal(in.Body, &req); err != nil {
+			f.t.Error(err)
+		}
+		answer := outcome
+		answer.CallID = req.CallID
+		replies.Outcome(in.Reply, in.ContentType, &answer)
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(intake.Stop)
+	if err := f.nc.Flush(); err != nil {
+		f.t.Fatal(err)
+	}
+	return &asked
 }
 
 // A cancel may take a while, because executors are asked. Others do not wait for it.
@@ -85,13 +112,7 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 	f := setup(t)
 	var asked atomic.Int32
 	c := f.serve(
-		bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-			schema := jsontext.Value(`{"type":"object"}`)
-			return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
-				ToolID: "count", Version: "1.0.0", TimeoutDefaultMS: 5000,
-				Functions: map[string]bus.FnInfo{"run": {Request: schema, Response: schema}},
-			}}}, nil
-		}},
+		describing("count"),
 		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
@@ -99,28 +120,11 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 			return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 		}},
 	)
-	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 1), '7'))
-	intake, err := bus.Listen(t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
-		var req envelope.Request
-		if err := json.Unmarshal(in.Body, &req); err != nil {
-			t.Error(err)
-		}
-		replies.Outcome(in.Reply, in.ContentType, &envelope.Response{
-			CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`),
-			Provenance: envelope.Provenance{
-				ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
-				Chunks: &envelope.Chunks{Count: 1, Digest: hex.EncodeToString(sum[:])},
-			},
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer intake.Stop()
-	if err := f.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
+		ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
+		Chunks: &envelope.Chunks{Count: 1, Digest: hex.EncodeToString(sum[:])},
+	}})
 	var chunks []string
 	r, err := c.Call(t.Context(), bus.Call{Tool: "count", Chunk: func(chunk envelope.Chunk) error {
 		chunks = append(chunks, string(chunk.Data))
@@ -128,5 +132,39 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 	}})
 	if err != nil || r.Status != envelope.Success || len(chunks) != 1 || chunks[0] != "7" {
 		t.Errorf("%+v, %v, chunks %v", r, err, chunks)
+	}
+}
+
+// Chunks that are not kept any more, or may not be read, spoil a fresh success; a stored one is
+// returned with a warning, in time also where the source only lacks them.
+func TestChunksOfStoredOutcome(t *testing.T) {
+	expired := func() (any, *envelope.Error) { return bus.ChunksAnswer{Expired: true}, nil }
+	lacking := func() (any, *envelope.Error) { return bus.ChunksAnswer{}, nil }
+	refused := func() (any, *envelope.Error) { return nil, envelope.NewError(envelope.CodeNotFound, "") }
+	for name, chunks := range map[string]func() (any, *envelope.Error){"expired": expired, "lacking": lacking, "refused": refused} {
+		for _, replayed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, replayed %t", name, replayed), func(t *testing.T) {
+				t.Parallel()
+				f := setup(t)
+				c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+					return chunks()
+				}})
+				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`), Provenance: envelope.Provenance{
+					ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Replayed: replayed,
+					Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
+				}})
+				r, err := c.Call(t.Context(), bus.Call{Tool: "count", Timeout: 1500 * time.Millisecond, Chunk: func(envelope.Chunk) error { return nil }})
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case replayed:
+					if r.Status != envelope.Success || string(r.Output) != `{"n":7}` || !r.Provenance.Final || len(r.Warnings) != 1 {
+						t.Errorf("%s %+v %s %v", r.Status, r.Error, r.Output, r.Warnings)
+					}
+				case r.Error == nil || r.Error.Code != envelope.CodePayloadMissing || r.Provenance.Final:
+					t.Errorf("%s %+v %+v", r.Status, r.Error, r.Provenance)
+				}
+			})
+		}
 	}
 }

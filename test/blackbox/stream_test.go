@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -150,4 +151,36 @@ func TestOtherActorStreams(t *testing.T) {
 		t.Errorf("%d chunks, %+v, %v", n, r, err)
 	}
 	<-done
+}
+
+// A stored outcome is returned to whoever shares its key, also when its chunks are not kept any more.
+func TestStoredOutcomeStreams(t *testing.T) {
+	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
+	d.dispatcher()
+	d.executor(4)
+	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal, Chunk: func(envelope.Chunk) error { return nil }}
+	owner, other := d.client(), d.clientOf("agent://other")
+	wantStatus(t, mustCall(t, owner, shared), envelope.Success, "")
+	wantStored := func(c *bus.Client) *envelope.Response {
+		t.Helper()
+		r := mustCall(t, c, shared)
+		wantStatus(t, r, envelope.Success, "")
+		if !r.Provenance.Replayed || !r.Provenance.Final {
+			t.Errorf("%+v", r.Provenance)
+		}
+		return r
+	}
+	wantStored(other)
+	stream, err := d.srv.JetStream(t).Stream(t.Context(), subjects.ChunksStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*bus.Client{owner, other} {
+		if r := wantStored(c); len(r.Warnings) != 1 {
+			t.Errorf("warnings %v", r.Warnings)
+		}
+	}
 }
