@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -154,6 +155,9 @@ func (c *Client) describeOnce(ctx context.Context, tool string) (Description, er
 // tool returns the description of a tool, from the cache while it is fresh, and waits for it for
 // a while at the most.
 func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, *envelope.Error, error) {
+	if !utf8.ValidString(id) {
+		return nil, noTool(id), nil // and it cannot be asked for
+	}
 	c.catalog.mu.Lock()
 	t := c.catalog.tools[id]
 	c.catalog.mu.Unlock()
@@ -170,9 +174,13 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 	case err != nil:
 		return nil, nil, err
 	case fresh == nil:
-		return nil, envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", id)), nil
+		return nil, noTool(id), nil
 	}
 	return fresh, nil, nil
+}
+
+func noTool(id string) *envelope.Error {
+	return envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", id))
 }
 
 // fetchOnce asks for the description of a tool; callers who want the same at the same time share
@@ -264,23 +272,54 @@ func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*enve
 	if req.Input == nil {
 		req.Input = jsontext.Value("{}")
 	}
+	return req, fn, check(req, fn.request), nil
+}
+
+// check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It
+// fills in the key, which depends on an input that is right.
+func check(req *envelope.Request, input *envelope.Schema) *envelope.Error {
 	if len(req.Input) > envelope.MaxPayload {
-		return req, fn, envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload)), nil
+		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
 	}
 	if bad := envelope.CheckIJSON(req.Input); len(bad) > 0 {
-		return req, fn, envelope.InputFault(prefixed("/input", bad)), nil
-	}
-	if bad := fn.request.ValidateChecked(req.Input); len(bad) > 0 {
-		return req, fn, envelope.NewError(envelope.CodeSchema, "").WithViolations(prefixed("/input", bad)...), nil
+		return envelope.InputFault(prefixed("/input", bad))
 	}
 	if req.Constraints.IdempotencyKey == "" {
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
 		if err != nil {
-			return req, fn, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error()), nil
+			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		}
 		req.Constraints.IdempotencyKey = key
 	}
-	return req, fn, nil, nil
+	refusal := checkHead(req)
+	if refusal != nil && refusal.Code != envelope.CodeSchema {
+		return refusal
+	}
+	bad := input.ValidateChecked(req.Input)
+	if len(bad) == 0 {
+		return refusal
+	}
+	bad = prefixed("/input", bad)
+	if refusal != nil {
+		bad = append(refusal.Details.Violations, bad...)
+	}
+	return envelope.NewError(envelope.CodeSchema, "").WithViolations(bad...)
+}
+
+// checkHead checks a request but for its input, which may be large.
+func checkHead(req *envelope.Request) *envelope.Error {
+	head := *req
+	head.Input = jsontext.Value("{}")
+	body, err := envelope.EncodeRequest(envelope.ContentJSON, &head)
+	if err != nil {
+		e := envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			e.WithViolations(envelope.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
+		}
+		return e
+	}
+	_, e := envelope.DecodeRequest(envelope.ContentJSON, body)
+	return e
 }
 
 // tooShort refuses a timeout that the unit of the wire cannot say.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
@@ -22,8 +23,8 @@ import (
 
 // ClientOptions say who calls. The zero value is a development client.
 type ClientOptions struct {
-	Tenant   string // default "default"
-	Actor    string // default "agent://local"
+	Tenant   string // default "default"; at most 100 characters as a token, see docs/limits.md
+	Actor    string // default "agent://local"; the same
 	Env      string // prod, staging or dev; default "dev"
 	Timezone string // default "UTC"
 	Scopes   []string
@@ -58,6 +59,9 @@ type Client struct {
 func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	o.Tenant, o.Actor = either(o.Tenant, "default"), either(o.Actor, "agent://local")
 	o.Env, o.Timezone = either(o.Env, "dev"), either(o.Timezone, "UTC")
+	if err := errors.Join(checkName("tenant", o.Tenant), checkName("actor", o.Actor)); err != nil {
+		return nil, err
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -81,6 +85,23 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	})
 	return c, nil
 }
+
+// checkName refuses the name of a tenant or an actor that no request could be proven to come from:
+// dispatchers compare the names in a request with those in its subject.
+func checkName(what, name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
+	}
+	if _, err := subjects.ParseToken(subjects.Token(name)); err != nil {
+		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, digits and - counting three times per byte",
+			what, name, maxName)
+	}
+	return nil
+}
+
+// maxName is how long the name of a tenant or an actor may be as a token of a subject, with which
+// identity is checked.
+const maxName = 100
 
 // Close ends the client; calls in flight get a local answer at their deadline. Closing it again
 // does nothing.

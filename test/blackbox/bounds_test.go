@@ -152,7 +152,7 @@ func TestOddNames(t *testing.T) {
 	d := deploy(t, map[string]spec{"local::fs.write": {class: tool.Idempotent, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(4)
-	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 200), "a.b.c"} {
+	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 100), "a.b.c"} {
 		nc := d.srv.Connect(t)
 		c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor})
 		if err != nil {

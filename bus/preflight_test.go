@@ -1,0 +1,86 @@
+package bus_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// The whole request is checked before it is sent: nobody listens here who would refuse it.
+func TestPreflight(t *testing.T) {
+	f := setup(t)
+	c := f.serve(describing("echo"))
+	sent := f.answering(envelope.Response{})
+	scopes := slices.Repeat([]string{"s"}, envelope.MaxScopes+1)
+	for name, test := range map[string]struct {
+		call bus.Call
+		code envelope.Code
+		at   []string
+	}{
+		"short key":         {bus.Call{Key: "short"}, envelope.CodeSchema, []string{"/constraints/idempotency_key"}},
+		"long timeout":      {bus.Call{Timeout: time.Hour}, envelope.CodeSchema, []string{"/constraints/timeout_ms"}},
+		"unknown key scope": {bus.Call{KeyScope: "tribe"}, envelope.CodeSchema, []string{"/constraints/idempotency_scope"}},
+		"all at once": {
+			bus.Call{Key: "short", Priority: "urgent", Input: jsontext.Value(`[]`), Context: envelope.Context{Scopes: scopes}},
+			envelope.CodeSchema, []string{"/constraints/idempotency_key", "/constraints/priority", "/context/scopes", "/input"},
+		},
+		"call id":      {bus.Call{CallID: "mine"}, envelope.CodeSchema, []string{"/call_id"}},
+		"large head":   {bus.Call{Context: envelope.Context{Evidence: slices.Repeat([]string{strings.Repeat("é", 2000)}, 65)}}, envelope.CodeSchema, []string{"/context/evidence"}},
+		"key UTF-8":    {bus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed, []string{"/constraints/idempotency_key"}},
+		"scope UTF-8":  {bus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed, []string{"/context/scopes/1"}},
+		"function":     {bus.Call{Fn: "\xff"}, envelope.CodeFnUnknown, nil},
+		"tool UTF-8":   {bus.Call{Tool: "echo\xff"}, envelope.CodeToolUnknown, nil},
+		"retry policy": {bus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, envelope.CodeSchema, []string{"/constraints/retry_policy/max_attempts"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.call.Tool == "" {
+				test.call.Tool = "echo"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			r, err := c.Call(ctx, test.call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Status != envelope.InvalidRequest || r.Error.Code != test.code || r.Error.Details.Effect != envelope.EffectNone ||
+				!slices.Equal(r.Provenance.PolicyApplied, []string{"client-preflight"}) {
+				t.Fatalf("%s %+v (cause %q) %+v", r.Status, r.Error, r.Error.Cause, r.Provenance)
+			}
+			var at []string
+			for _, v := range r.Error.Details.Violations {
+				at = append(at, v.Pointer)
+			}
+			if !slices.Equal(at, test.at) {
+				t.Errorf("violations at %q, want %q (cause %q)", at, test.at, r.Error.Cause)
+			}
+		})
+	}
+	if sent.Load() != 0 {
+		t.Errorf("%d requests were sent", sent.Load())
+	}
+}
+
+// A name that a subject can only hold a digest of proves nothing, so no client has one.
+func TestClientNames(t *testing.T) {
+	f := setup(t)
+	for name, wrong := range map[string]bool{
+		strings.Repeat("a", 100): false, strings.Repeat("a", 101): true, strings.Repeat("é", 16): false, strings.Repeat("é", 17): true, "a\xff": true,
+	} {
+		for what, o := range map[string]bus.ClientOptions{"actor": {Actor: name}, "tenant": {Tenant: name}} {
+			c, err := bus.NewClient(f.nc, o)
+			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), what) {
+				t.Errorf("%s %.20q…: %v", what, name, err)
+			}
+			if err == nil {
+				_ = c.Close()
+			}
+		}
+	}
+}
