@@ -140,9 +140,12 @@ type Call struct {
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
-	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter
-	CallID   string                // default: a fresh one
-	Context  envelope.Context      // trace, run, role, lane, scope, …; what is empty is filled in
+	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
+	// CallID names this asking; default: a fresh one. Asking again with the same id gives the same
+	// outcome, so a call that names one is made once, whatever Retry says: to try again is to ask
+	// under another id, and that is then up to the caller.
+	CallID  string
+	Context envelope.Context // trace, run, role, lane, scope, …; what is empty is filled in
 	// Accepted, if not nil, is told when the call has become durable. Call returns after this
 	// function does, and Chunk: one that blocks keeps the answer from being in time.
 	Accepted func(envelope.Accepted)
@@ -198,6 +201,9 @@ func code(r *envelope.Response) envelope.Code {
 // attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
 func (c *Client) attempts(e errand) (*envelope.Response, error) {
 	policy := retries(e.call.Retry)
+	if e.call.CallID != "" {
+		policy.MaxAttempts = 1 // a retry is another asking
+	}
 	var before *envelope.Response // of the attempt before
 	for n := 1; ; n++ {
 		resp, err := c.once(e)

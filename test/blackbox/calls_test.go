@@ -125,6 +125,25 @@ func TestClientRetries(t *testing.T) {
 	}
 }
 
+// A caller who names the call id gets the outcome of that id, and always the same one.
+func TestNamedCallIsNotRetried(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"flaky": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+		runs.Add(1)
+		return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+	}}})
+	d.dispatcher()
+	d.executor(4)
+	ask := bus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
+	for range 2 {
+		r := mustCall(t, d.client(), ask)
+		wantStatus(t, r, envelope.RetryableError, envelope.CodeToolFault)
+		if r.CallID != ask.CallID || r.Provenance.Attempt != 1 || runs.Load() != 1 {
+			t.Errorf("call %s, attempt %d, %d runs", r.CallID, r.Provenance.Attempt, runs.Load())
+		}
+	}
+}
+
 // After a restart of everything the stored outcome is returned.
 func TestRestart(t *testing.T) {
 	var runs atomic.Int64
