@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -154,6 +155,23 @@ func TestStockKV(t *testing.T) {
 func TestNoJetStream(t *testing.T) {
 	if _, err := bus.Dial("nats://127.0.0.1:1", "x"); err == nil {
 		t.Error("connected to nothing")
+	}
+}
+
+// A server that does not take the largest message is refused at the start: calls would hang on it.
+func TestSmallMessages(t *testing.T) {
+	for most, enough := range map[int32]bool{64 << 10: false, 768<<10 - 1: false, 768 << 10: true, 1 << 20: true} {
+		srv := natstest.Start(t, func(o *server.Options) { o.MaxPayload = most })
+		nc, err := bus.Dial(srv.URL, "x")
+		if enough {
+			if err != nil {
+				t.Errorf("%d bytes: %v", most, err)
+				continue
+			}
+			nc.Close()
+		} else if err == nil || !strings.Contains(err.Error(), "max_payload") {
+			t.Errorf("%d bytes: %v", most, err)
+		}
 	}
 }
 

@@ -218,8 +218,18 @@ func compatible(have, want jetstream.StreamConfig) error {
 	return errors.Join(bad...)
 }
 
-// Dial connects to the servers at url and refuses servers that are too old. Reconnection is
-// unlimited: whoever waits for an answer has a deadline of its own.
+// minPayload is what a server must take in one message, headers included: an envelope with the state
+// of its log, or chunks as the service answers with them, in base64. Frames of chunks adapt
+// to what it takes.
+const minPayload = 768 << 10
+
+const ( // neither is larger
+	_ = uint(minPayload - envelope.MaxEnvelope - envelope.MaxHeaders)
+	_ = uint(minPayload - (maxAsked+2)/3*4 - envelope.MaxHeaders)
+)
+
+// Dial connects to the servers at url and refuses servers that are too old or take too small
+// messages. Reconnection is unlimited: whoever waits for an answer has a deadline of its own.
 func Dial(url, name string, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
@@ -233,6 +243,11 @@ func Dial(url, name string, opts ...nats.Option) (*nats.Conn, error) {
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
 		return nil, fmt.Errorf("nats-server %s at %s is too old: Toolbus needs %s or newer", v, url, minServer)
+	}
+	if most := nc.MaxPayload(); most < minPayload {
+		nc.Close()
+		return nil, fmt.Errorf("the server at %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in the server's configuration",
+			url, most, minPayload)
 	}
 	return nc, nil
 }
