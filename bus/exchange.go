@@ -154,7 +154,11 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 	for n := 0; ; {
 		select {
 		case r := <-x.outcome:
-			if !turnedAway(r) || sent.allTurnedAway(r) && !accepted {
+			switch {
+			case (accepted || len(x.accepted) > 0) && r.Provenance.Final && r.Provenance.Attempt == 0:
+				// A copy was refused, which came late. What was accepted has an outcome of its own.
+			case turnedAway(r) && !sent.allTurnedAway(r):
+			default:
 				return r
 			}
 		case a := <-x.accepted:

@@ -69,6 +69,37 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	return &asked
 }
 
+// A copy of a request that is refused, because it came too late, is not the answer to one that was
+// accepted.
+func TestCopyRefused(t *testing.T) {
+	f := setup(t)
+	c := f.serve(describing("count"))
+	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
+	intake, err := bus.Listen(t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
+		var req envelope.Request
+		if err := json.Unmarshal(in.Body, &req); err != nil {
+			t.Error(err)
+		}
+		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
+		replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+		replies.Outcome(in.Reply, in.ContentType, envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
+		p.Attempt = 1
+		replies.Outcome(in.Reply, in.ContentType, &envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer intake.Stop()
+	if err := f.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if r, err := c.Call(t.Context(), bus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil || r.Status != envelope.Success {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+}
+
 // A cancel may take a while, because executors are asked. Others do not wait for it.
 func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
