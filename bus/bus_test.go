@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -387,6 +388,13 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if d, err := bus.DeadLetterAt(t.Context(), f.js, list[0].Seq); err != nil || d.State.ID != letter.State.ID {
 		t.Errorf("%+v, %v", d, err)
+	}
+	odd := letter
+	odd.Attempt, odd.Body = 2, []byte("{\xff")
+	odd.State.Attempts = slices.Clone(odd.State.Attempts)
+	odd.State.Attempts[0].Owner.Reply = "inbox.\xff"
+	if err := bus.Bury(t.Context(), f.js, odd); err != nil {
+		t.Errorf("what is no text cannot be buried: %v", err)
 	}
 	if _, err := bus.DeadLetterAt(t.Context(), f.js, 99); err == nil {
 		t.Error("found a dead letter that is not there")

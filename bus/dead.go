@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,7 +30,14 @@ type DeadLetter struct {
 
 // Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
 func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
-	data, err := json.Marshal(d)
+	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
+		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
+		if err != nil {
+			return fmt.Errorf("dead letter: %w", err)
+		}
+		d.Body = text
+	}
+	data, err := json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names of a subject may be no text
 	if err != nil {
 		return fmt.Errorf("dead letter: %w", err)
 	}

@@ -132,6 +132,9 @@ func (e Entry) Outcome(n int) (o Outcome, ok bool, err error) {
 var (
 	// ErrFull means that the store takes no more; admission refuses, decisions try again.
 	ErrFull = errors.New("call log is full")
+	// ErrTooLarge means that the event is larger than a server takes: it is not in the log, and never
+	// will be.
+	ErrTooLarge = errors.New("event is larger than the server takes")
 	// ErrUnsure means that the write may or may not have happened and the log could not be
 	// read. It is never to be taken for "not written".
 	ErrUnsure = errors.New("outcome of the write is unknown")

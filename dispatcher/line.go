@@ -242,6 +242,9 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 		return l.found(s.Seq, moved.State), true
 	case errors.Is(err, call.ErrFull):
 		return d.turnDown(ctx, l, s, a, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
+	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
+		refusal := envelope.NewError(envelope.CodeAttempts, "the outcomes of earlier attempts leave no room for another")
+		return d.turnDown(ctx, l, s, a, refusal)
 	case err != nil: // not known to be admitted or not: no answer; the caller asks again
 		d.Logger.Warn("admission unsure", "call", l.id, "err", err)
 		return s, false

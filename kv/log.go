@@ -55,8 +55,8 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 
 // Write appends e if the log has not moved since the state that e was derived from, and returns
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
-// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] when e is
-// not in the log and never will be, or [call.ErrUnsure] when ctx ended first.
+// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
+// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended first.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	msg := l.message(e, body)
 	underway := false // a former try had no answer, and may be stored yet
@@ -66,7 +66,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		switch {
 		case err == nil:
 			return call.Fold(e, seq), nil
-		case full && !underway, errors.Is(err, errTooLarge):
+		case full && !underway, errors.Is(err, call.ErrTooLarge):
 			return call.State{}, err
 		}
 		underway = underway || !full
@@ -79,8 +79,6 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		}
 	}
 }
-
-var errTooLarge = errors.New("event is larger than the server takes")
 
 // publish sends msg once. The server refuses it when the log has moved, and drops it when it
 // has it already.
@@ -99,11 +97,11 @@ func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg) (uint64
 	case err == nil:
 		return ack.Sequence, nil
 	case errors.Is(err, nats.ErrMaxPayload):
-		return 0, errTooLarge
+		return 0, call.ErrTooLarge
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) && (api.ErrorCode == 10054 || api.ErrorCode == 10097) {
-		return 0, fmt.Errorf("%w: %s", errTooLarge, api.Description)
+		return 0, fmt.Errorf("%w: %s", call.ErrTooLarge, api.Description)
 	}
 	if errors.As(err, &api) && storeFull(api) {
 		return 0, fmt.Errorf("%w: %s", call.ErrFull, api.Description)

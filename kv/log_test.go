@@ -258,7 +258,7 @@ func TestFull(t *testing.T) {
 	if !errors.Is(err, call.ErrFull) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id3", "A", time.Minute), make([]byte, 2<<20)); err == nil {
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id3", "A", time.Minute), make([]byte, 2<<20)); !errors.Is(err, call.ErrTooLarge) {
 		t.Error("an event above the server's limit was written")
 	}
 }
