@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -258,94 +257,4 @@ func letter(data []byte, seq uint64) (DeadLetter, error) {
 	}
 	d.Seq = seq
 	return d, nil
-}
-
-// CheckStatus says how one check of [Diagnose] went.
-type CheckStatus string
-
-// The results of a check.
-const (
-	CheckOK      CheckStatus = "ok"
-	CheckWarning CheckStatus = "warn"
-	CheckFailed  CheckStatus = "fail"
-)
-
-// Check is one finding about a deployment.
-type Check struct {
-	Name   string      `json:"name"`
-	Status CheckStatus `json:"status"`
-	Says   string      `json:"says"`
-	Fix    string      `json:"fix,omitzero"`
-}
-
-// Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
-func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
-	nc, err := Dial(url, "toolbus-doctor")
-	if err != nil {
-		return []Check{{"server", CheckFailed, err.Error(), "start one with `toolbus dev`, or name it with --server or TOOLBUS_URL"}}
-	}
-	defer nc.Close()
-	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), ""}}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
-	}
-	if err := checkLevel(ctx, js); err != nil {
-		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "upgrade the server or enable JetStream"})
-	}
-	checks = append(checks, diagnoseStreams(ctx, js)...)
-	checks = append(checks, diagnoseExecutors(ctx, js))
-	c, err := NewClient(nc, o)
-	if err != nil {
-		return append(checks, Check{"dispatchers", CheckFailed, err.Error(), ""})
-	}
-	defer func() { _ = c.Close() }()
-	return append(checks, diagnoseDispatchers(ctx, c)...)
-}
-
-func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
-	var checks []Check
-	for _, want := range streams(TopologyOptions{}.withDefaults()) {
-		have, err := js.Stream(ctx, want.Name)
-		if err != nil {
-			checks = append(checks, Check{want.Name, CheckFailed, err.Error(), "start a dispatcher or an executor: they create the topology"})
-			continue
-		}
-		info := have.CachedInfo()
-		c := Check{want.Name, CheckOK, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes), ""}
-		if err := compatible(info.Config, want); err != nil {
-			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "), "change the stream back, or let Toolbus create it anew"
-		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
-			c.Status, c.Fix = CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
-		}
-		checks = append(checks, c)
-	}
-	return checks
-}
-
-func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
-	stream, err := js.Stream(ctx, subjects.PoolsStream)
-	if err != nil {
-		return Check{"executors", CheckFailed, err.Error(), ""}
-	}
-	n := stream.CachedInfo().State.Msgs
-	if n == 0 {
-		return Check{"executors", CheckFailed, "no executor beats", "start one with `toolbus executor` or `toolbus dev`"}
-	}
-	return Check{"executors", CheckOK, fmt.Sprintf("%d alive", n), ""}
-}
-
-func diagnoseDispatchers(ctx context.Context, c *Client) []Check {
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
-	}
-	c.catalog.mu.Lock()
-	offset := c.catalog.ahead
-	c.catalog.mu.Unlock()
-	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
-	if offset.Abs() > time.Second {
-		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
-	}
-	return []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
 }

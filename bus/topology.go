@@ -242,15 +242,17 @@ func Dial(url, name string, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
-		return nil, fmt.Errorf("nats-server %s at %s is too old: Toolbus needs %s or newer", v, url, minServer)
+		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v, url, minServer)
 	}
 	if most := nc.MaxPayload(); most < minPayload {
 		nc.Close()
-		return nil, fmt.Errorf("the server at %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in the server's configuration",
-			url, most, minPayload)
+		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its configuration",
+			errServer, url, most, minPayload)
 	}
 	return nc, nil
 }
+
+var errServer = errors.New("the server does not do")
 
 // older compares two versions of the form x.y.z; a version that cannot be read counts as old.
 func older(have, want string) bool {

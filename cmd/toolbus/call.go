@@ -85,7 +85,7 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
-	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome")
+	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome, so it is asked once, whatever --attempts says")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")

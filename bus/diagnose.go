@@ -1,0 +1,191 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// CheckStatus says how one check of [Diagnose] went.
+type CheckStatus string
+
+// The results of a check.
+const (
+	CheckOK      CheckStatus = "ok"
+	CheckWarning CheckStatus = "warn"
+	CheckFailed  CheckStatus = "fail"
+)
+
+// Check is one finding about a deployment.
+type Check struct {
+	Name   string      `json:"name"`
+	Status CheckStatus `json:"status"`
+	Says   string      `json:"says"`
+	Fix    string      `json:"fix,omitzero"`
+}
+
+// Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
+func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
+	nc, err := Dial(url, "toolbus-doctor")
+	if err != nil {
+		fix := "start one with `toolbus dev`, or name it with --server or TOOLBUS_URL"
+		if errors.Is(err, errServer) {
+			fix = "change the server's configuration, or its version"
+		}
+		return []Check{{"server", CheckFailed, err.Error(), fix}}
+	}
+	defer nc.Close()
+	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), ""}}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
+	}
+	if err := checkLevel(ctx, js); err != nil {
+		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "upgrade the server or enable JetStream"})
+	}
+	checks = append(checks, diagnoseStreams(ctx, js)...)
+	checks = append(checks, diagnoseExecutors(ctx, js))
+	c, err := NewClient(nc, o)
+	if err != nil {
+		return append(checks, Check{"dispatchers", CheckFailed, err.Error(), ""})
+	}
+	defer func() { _ = c.Close() }()
+	return append(checks, diagnoseDispatchers(ctx, js, c)...)
+}
+
+func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
+	var checks []Check
+	for _, want := range streams(TopologyOptions{}.withDefaults()) {
+		have, err := js.Stream(ctx, want.Name)
+		if err != nil {
+			checks = append(checks, Check{want.Name, CheckFailed, err.Error(), "start a dispatcher or an executor: they create the topology"})
+			continue
+		}
+		info := have.CachedInfo()
+		c := Check{want.Name, CheckOK, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes), ""}
+		if err := compatible(info.Config, want); err != nil {
+			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "), "change the stream back, or let Toolbus create it anew"
+		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
+			c.Status, c.Fix = CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+// recordLate is from when on admission stops because the audit record is behind; see
+// dispatcher.Options.
+const recordLate = 10 * time.Second
+
+// diagnoseRecord looks how far the audit record is behind the call log.
+func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) Check {
+	c := Check{"audit record", CheckOK, "up to date", ""}
+	waiting, err := unrecorded(ctx, js)
+	switch {
+	case err != nil:
+		c.Status, c.Says, c.Fix = CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
+	case waiting != nil && now.Sub(waiting.Time) > recordLate:
+		c.Status, c.Says = CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted", now.Sub(waiting.Time).Round(time.Second))
+		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
+	}
+	return c
+}
+
+// unrecorded returns the oldest event that is not on record yet; nil when all are.
+func unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
+	done, err := recorded(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := js.Stream(ctx, subjects.CallsStream)
+	if err != nil {
+		return nil, fmt.Errorf("call log: %w", err)
+	}
+	for _, kind := range subjects.Recorded() {
+		msg, err := calls.GetMsg(ctx, done+1, jetstream.WithGetMsgSubject(kind))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("call log: %w", err)
+		}
+		if oldest == nil || msg.Sequence < oldest.Sequence {
+			oldest = msg
+		}
+	}
+	return oldest, nil
+}
+
+// recorded returns the position in the call log of the newest record.
+func recorded(ctx context.Context, js jetstream.JetStream) (uint64, error) {
+	record, err := js.Stream(ctx, subjects.AuditStream)
+	if err != nil {
+		return 0, fmt.Errorf("audit record: %w", err)
+	}
+	msg, err := record.GetLastMsgForSubject(ctx, subjects.AuditLog)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("audit record: %w", err)
+	}
+	return strconv.ParseUint(msg.Header.Get(headerLogSeq), 10, 64)
+}
+
+// diagnosePools looks for tools that nobody could run.
+func diagnosePools(ctx context.Context, js jetstream.JetStream, tools []ToolInfo) (checks []Check) {
+	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	if err != nil {
+		return nil // said of the stream already
+	}
+	idle := map[string][]string{}
+	for _, t := range tools {
+		idle[t.Pool] = append(idle[t.Pool], t.ToolID)
+	}
+	for _, pool := range slices.Sorted(maps.Keys(idle)) {
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolFilter(pool)))
+		if err != nil || len(info.State.Subjects) > 0 {
+			continue
+		}
+		checks = append(checks, Check{"pool " + pool, CheckWarning,
+			fmt.Sprintf("no executor is alive for %s", strings.Join(idle[pool], ", ")), "start one with `toolbus executor --pool " + pool + "`"})
+	}
+	return checks
+}
+
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
+	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	if err != nil {
+		return Check{"executors", CheckFailed, err.Error(), ""}
+	}
+	n := stream.CachedInfo().State.Msgs
+	if n == 0 {
+		return Check{"executors", CheckFailed, "no executor beats", "start one with `toolbus executor` or `toolbus dev`"}
+	}
+	return Check{"executors", CheckOK, fmt.Sprintf("%d alive", n), ""}
+}
+
+func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client) []Check {
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
+	}
+	c.catalog.mu.Lock()
+	offset := c.catalog.ahead
+	c.catalog.mu.Unlock()
+	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
+	if offset.Abs() > time.Second {
+		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
+	}
+	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
+	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(ahead))), diagnosePools(ctx, js, tools)...)
+}
