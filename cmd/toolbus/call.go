@@ -171,9 +171,10 @@ func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }
 
+// joined says with which call id another command may ask about a call that somebody else opened.
 func joined(a envelope.Accepted) string {
 	if a.Joined {
-		return ", joined"
+		return ", joined, --call-id " + a.CallID
 	}
 	return ""
 }
