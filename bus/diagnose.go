@@ -187,5 +187,5 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client)
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
 	}
 	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
-	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(ahead))), diagnosePools(ctx, js, tools)...)
+	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, tools)...)
 }
