@@ -113,10 +113,13 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
+// codeDuplicate is what the server says of a batch with a record that it has already.
+const codeDuplicate = 10201
+
 // overtaken reports whether err says that another projector was there first.
 func overtaken(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == codeDuplicate)
 }
 
 // awaitPending waits until there is something to project; it reports false when ctx ended first.

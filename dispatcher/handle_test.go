@@ -495,6 +495,8 @@ func TestJoinerCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
+		w.d.Forget(dispatcher.Leave{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.Forget(dispatcher.Leave{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
 		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2))
 		if refusal != nil || c.Told != "detached" || !w.state().Last().Open() {
 			t.Fatalf("%+v, %v", c, refusal)

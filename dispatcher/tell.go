@@ -64,34 +64,35 @@ type Leave struct {
 
 // Forget takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
 func (d *Dispatcher) Forget(l Leave) {
-	gone, version := d.leave(l)
-	for _, w := range gone {
-		e := envelope.NewError(envelope.CodeCancelled, "this caller does not wait any more; the call goes on for the others").
-			WithEffect(envelope.EffectUnknown)
-		p := envelope.Provenance{ToolID: l.Tool, ToolVersion: version, Attempt: l.Attempt}
-		d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
+	w, version, ok := d.leave(l)
+	if !ok {
+		return
 	}
+	e := envelope.NewError(envelope.CodeCancelled, "this caller does not wait any more; the call goes on for the others").
+		WithEffect(envelope.EffectUnknown)
+	p := envelope.Provenance{ToolID: l.Tool, ToolVersion: version, Attempt: l.Attempt}
+	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
 }
 
-func (d *Dispatcher) leave(l Leave) (gone []waiter, version string) {
+func (d *Dispatcher) leave(l Leave) (w waiter, version string, ok bool) {
 	d.mu.Lock()
 	line := d.lines[lineKey{l.Tool, l.ID}]
 	d.mu.Unlock()
 	if line == nil {
-		return nil, ""
+		return w, "", false
 	}
 	line.mu.Lock()
 	defer line.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(line.waiting[l.Attempt]), func(w waiter) bool {
-		if w.callID == l.CallID {
-			gone = append(gone, w)
-		}
-		return w.callID == l.CallID
-	})
-	if line.waiting[l.Attempt] = kept; len(kept) == 0 {
+	waiting := line.waiting[l.Attempt]
+	i := slices.IndexFunc(waiting, func(w waiter) bool { return w.callID == l.CallID })
+	if i < 0 {
+		return w, "", false
+	}
+	w = waiting[i]
+	if line.waiting[l.Attempt] = slices.Delete(waiting, i, i+1); len(waiting) == 1 {
 		delete(line.waiting, l.Attempt)
 	}
-	return gone, line.state.Version
+	return w, line.state.Version, true
 }
 
 // replay answers with the stored outcome of attempt n.
