@@ -87,9 +87,10 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batc
 // placeAll places every request and returns those that are still to be joined to the open attempt.
 func (d *Dispatcher) placeAll(ctx context.Context, l *line, s call.State, batch []*asker) (call.State, []*asker) {
 	var joining []*asker
+	fresh := false // the log has been read, or found to have moved, since all of the batch are in the line
 	for _, a := range batch {
 		var join bool
-		if s, join = d.place(ctx, l, s, a); join {
+		if s, join = d.place(ctx, l, s, a, &fresh); join {
 			joining = append(joining, a)
 		}
 	}
@@ -147,11 +148,10 @@ func (l *line) found(known uint64, s call.State) call.State {
 
 // place does for one request what call.Admit says, and returns the log as it is after it. It
 // reports whether the request is still to be joined to the open attempt.
-func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker, fresh *bool) (call.State, bool) {
 	if a.known.Seq > s.Seq {
 		s = l.learn(a.known)
 	}
-	fresh := false // s has been read, or found to have moved, since this request is in the line
 	for {
 		v := call.Admit(s, a.ask)
 		var again bool
@@ -159,7 +159,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 		case call.Join:
 			return s, true
 		case call.Await:
-			if fresh {
+			if *fresh {
 				d.await(ctx, l, s, v.Attempt, a, false)
 			} else {
 				s, again = d.lookAgain(ctx, l, s), true
@@ -174,7 +174,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker)
 		if !again {
 			return s, false
 		}
-		fresh = true
+		*fresh = true
 	}
 }
 
