@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,8 @@ type world struct {
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
+	reads     atomic.Int64
+	reading   time.Duration // how long a read takes
 
 	mu       sync.Mutex
 	accepted map[string][]*envelope.Accepted // by inbox
@@ -78,10 +81,22 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: w.log, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
+		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
+}
+
+// counting is a log that counts how often it is read, which takes its time.
+type counting struct {
+	*calltest.Log
+	w *world
+}
+
+func (c counting) Read(ctx context.Context, tool, id string) (call.Entry, error) {
+	c.w.reads.Add(1)
+	<-time.After(c.w.reading)
+	return c.Log.Read(ctx, tool, id)
 }
 
 type catalog struct{ w *world }

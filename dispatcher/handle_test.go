@@ -139,6 +139,17 @@ func TestThousandJoiners(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
+		before := w.reads.Load()
+		w.reading = time.Millisecond
+		for n := range callers { // all ask again at the same time
+			wg.Go(func() { w.d.Handle(t.Context(), w.request(n)) })
+		}
+		wg.Wait()
+		synctest.Wait()
+		if reads := w.reads.Load() - before; reads > 20 {
+			t.Errorf("%d reads for %d who ask again", reads, callers)
+		}
+		w.reading = 0
 		w.decide("")
 		if writes := len(w.log.Entries()); writes > 20 {
 			t.Errorf("%d writes", writes)
