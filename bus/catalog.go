@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/singleflight"
 
@@ -236,99 +235,6 @@ func compile(info ToolInfo) (*described, error) {
 	return d, nil
 }
 
-// known returns the description of a tool for a call, which has until then to be sent at all: a
-// dispatcher may be starting, so unlike elsewhere it is no answer that nobody listens.
-func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, *envelope.Error, error) {
-	for {
-		t, refusal, err := c.tool(ctx, id, time.Until(until))
-		if !silent(err) || !wait.For(ctx, min(describePause, time.Until(until))) || time.Until(until) <= 0 {
-			return t, refusal, err
-		}
-	}
-}
-
-// silent says whether err means that the bus gave no answer.
-func silent(err error) bool { return lost(err) || errors.Is(err, errNobody) }
-
-// prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
-// refusal is what the dispatcher would answer; an error means that the bus could not be asked.
-func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*envelope.Request, *function, *envelope.Error, error) {
-	if call.Timeout != 0 && call.Timeout < time.Millisecond {
-		return c.request(call, nil), nil, tooShort(), nil
-	}
-	t, refusal, err := c.known(ctx, call.Tool, until)
-	req := c.request(call, t)
-	if err != nil {
-		return req, nil, nil, err
-	}
-	if refusal != nil {
-		return req, nil, refusal, nil
-	}
-	fn, refusal := t.function(call.Fn)
-	if refusal != nil {
-		return req, nil, refusal, nil
-	}
-	req.Fn = fn.name
-	if req.Input == nil {
-		req.Input = jsontext.Value("{}")
-	}
-	return req, fn, check(req, fn.request), nil
-}
-
-// check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It
-// fills in the key, which depends on an input that is right.
-func check(req *envelope.Request, input *envelope.Schema) *envelope.Error {
-	if len(req.Input) > envelope.MaxPayload {
-		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
-	}
-	if bad := envelope.CheckIJSON(req.Input); len(bad) > 0 {
-		return envelope.InputFault(prefixed("/input", bad))
-	}
-	if req.Constraints.IdempotencyKey == "" {
-		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
-		if err != nil {
-			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
-		}
-		req.Constraints.IdempotencyKey = key
-	}
-	refusal := checkHead(req)
-	if refusal != nil && refusal.Code != envelope.CodeSchema {
-		return refusal
-	}
-	bad := input.ValidateChecked(req.Input)
-	if len(bad) == 0 {
-		return refusal
-	}
-	bad = prefixed("/input", bad)
-	if refusal != nil {
-		bad = append(refusal.Details.Violations, bad...)
-	}
-	return envelope.NewError(envelope.CodeSchema, "").WithViolations(bad...)
-}
-
-// checkHead checks a request but for its input, which may be large.
-func checkHead(req *envelope.Request) *envelope.Error {
-	head := *req
-	head.Input = jsontext.Value("{}")
-	body, err := envelope.EncodeRequest(envelope.ContentJSON, &head)
-	if err != nil {
-		e := envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
-		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			e.WithViolations(envelope.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
-		}
-		return e
-	}
-	_, e := envelope.DecodeRequest(envelope.ContentJSON, body)
-	return e
-}
-
-// tooShort refuses a timeout that the unit of the wire cannot say.
-func tooShort() *envelope.Error {
-	return envelope.NewError(envelope.CodeSchema, "").WithViolations(envelope.Violation{
-		Pointer: "/constraints/timeout_ms", Rule: "minimum", Message: "the timeout must be at least 1 ms, or left out for the tool's own",
-	})
-}
-
 func (t *described) function(fn string) (*function, *envelope.Error) {
 	if fn == "" && len(t.fns) == 1 {
 		for _, only := range t.fns {
@@ -339,46 +245,6 @@ func (t *described) function(fn string) (*function, *envelope.Error) {
 		return f, nil
 	}
 	return nil, envelope.NewError(envelope.CodeFnUnknown, fmt.Sprintf("tool %q has no function %q", t.info.ToolID, fn))
-}
-
-func prefixed(prefix string, bad []envelope.Violation) []envelope.Violation {
-	for i := range bad {
-		bad[i].Pointer = prefix + bad[i].Pointer
-	}
-	return bad
-}
-
-// request fills in what the call leaves open.
-func (c *Client) request(call Call, t *described) *envelope.Request {
-	req := &envelope.Request{
-		CallID: call.CallID, ToolID: call.Tool, ToolVersion: either(call.Version, "*"), Fn: call.Fn,
-		Input: call.Input, Context: call.Context, DryRun: call.DryRun,
-		Constraints: envelope.Constraints{
-			TimeoutMS: call.Timeout.Milliseconds(), IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope,
-			Priority: call.Priority, PreferStreaming: call.Chunk != nil, RetryPolicy: call.Retry,
-		},
-	}
-	if req.CallID == "" {
-		req.CallID = uuid.NewString()
-	}
-	if call.Timeout == 0 {
-		req.Constraints.TimeoutMS = describeTime.Milliseconds()
-		if t != nil {
-			req.Constraints.TimeoutMS = max(t.info.TimeoutDefaultMS, 1)
-		}
-	}
-	c.catalog.mu.Lock()
-	now := c.Now().Add(c.catalog.ahead)
-	c.catalog.mu.Unlock()
-	req.Constraints.DeadlineUnixMS = now.UnixMilli() + req.Constraints.TimeoutMS
-	ctx := &req.Context
-	ctx.ActorID = c.Actor
-	ctx.TraceID = either(ctx.TraceID, uuid.NewString())
-	ctx.Env, ctx.Timezone = either(ctx.Env, c.Env), either(ctx.Timezone, c.Timezone)
-	if ctx.Scopes == nil {
-		ctx.Scopes = c.Scopes
-	}
-	return req
 }
 
 var errNobody = errors.New("no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
