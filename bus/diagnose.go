@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -102,8 +102,8 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 
 // unrecorded returns the oldest event that is not on record yet; nil when all are.
 func unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
-	done, err := recorded(ctx, js)
-	if err != nil {
+	p := &Projector{js: js}
+	if _, err := p.resume(ctx); err != nil {
 		return nil, err
 	}
 	calls, err := js.Stream(ctx, subjects.CallsStream)
@@ -111,7 +111,7 @@ func unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.
 		return nil, fmt.Errorf("call log: %w", err)
 	}
 	for _, kind := range subjects.Recorded() {
-		msg, err := calls.GetMsg(ctx, done+1, jetstream.WithGetMsgSubject(kind))
+		msg, err := calls.GetMsg(ctx, p.done+1, jetstream.WithGetMsgSubject(kind))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -125,25 +125,9 @@ func unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.
 	return oldest, nil
 }
 
-// recorded returns the position in the call log of the newest record.
-func recorded(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	record, err := js.Stream(ctx, subjects.AuditStream)
-	if err != nil {
-		return 0, fmt.Errorf("audit record: %w", err)
-	}
-	msg, err := record.GetLastMsgForSubject(ctx, subjects.AuditLog)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("audit record: %w", err)
-	}
-	return strconv.ParseUint(msg.Header.Get(headerLogSeq), 10, 64)
-}
-
 // diagnosePools looks for tools that nobody could run.
 func diagnosePools(ctx context.Context, js jetstream.JetStream, tools []ToolInfo) (checks []Check) {
-	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	pools, err := kv.OpenPools(ctx, js, DefaultLease)
 	if err != nil {
 		return nil // said of the stream already
 	}
@@ -152,8 +136,7 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, tools []ToolInfo
 		idle[t.Pool] = append(idle[t.Pool], t.ToolID)
 	}
 	for _, pool := range slices.Sorted(maps.Keys(idle)) {
-		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolFilter(pool)))
-		if err != nil || len(info.State.Subjects) > 0 {
+		if alive, err := pools.Alive(ctx, pool); err != nil || alive > 0 {
 			continue
 		}
 		checks = append(checks, Check{"pool " + pool, CheckWarning,
