@@ -160,8 +160,17 @@ func (p *Pipeline) Call(ctx context.Context, id string, input []byte) ([]byte, e
 	return answer.Data, nil
 }
 
-// Settle waits until nothing is on its way any more.
+// Settle waits until no call runs and nothing is on its way any more: a caller has its answer
+// before the worker has published the audit record. Nobody may call meanwhile.
 func (p *Pipeline) Settle(ctx context.Context) error {
+	for held := range cap(p.slots) {
+		select {
+		case p.slots <- struct{}{}:
+			defer func() { <-p.slots }()
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d workers are idle: %w", held, cap(p.slots), ctx.Err())
+		}
+	}
 	for _, js := range []jetstream.JetStream{p.publish, p.audit} {
 		select {
 		case <-js.PublishAsyncComplete():
