@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -141,6 +142,12 @@ type Call struct {
 	Priority envelope.Priority
 	DryRun   bool
 	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
+	// What else a request may say (000 §2.1); what is empty is left out.
+	CacheKey      string
+	Budget        jsontext.Value // an object
+	MemoryMBLimit int64
+	NetAllowlist  []string
+	Provenance    jsontext.Value // an object
 	// CallID names this asking; default: a fresh one. Asking again with the same id gives the same
 	// outcome, so a call that names one is made once, whatever Retry says: to try again is to ask
 	// under another id, and that is then up to the caller.
@@ -235,7 +242,7 @@ func retries(p *envelope.RetryPolicy) envelope.RetryPolicy {
 	}
 	r := *p
 	r.MaxAttempts, r.BaseMS, r.CapMS = either(r.MaxAttempts, 3), either(r.BaseMS, 200), either(r.CapMS, 2000)
-	r.Jitter = either(r.Jitter, "full")
+	r.Jitter, r.BackoffMultiplier = either(r.Jitter, "full"), either(r.BackoffMultiplier, 2)
 	return r
 }
 
@@ -256,13 +263,22 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	return false
 }
 
-// backoff is the hint of the answer, or exponential with full jitter; never less than the hint.
+// maxHint is longer than any deadline is away.
+const maxHint = 24 * time.Hour
+
+// backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the
+// policy says, with its jitter; never more than cap_ms, and never less than the hint of the answer.
 func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
-	ms := min(p.CapMS, p.BaseMS<<min(n-1, 20))
-	if p.Jitter == "full" {
-		ms = rand.Int64N(ms + 1)
+	longest := float64(p.CapMS)
+	ms := min(longest, float64(p.BaseMS)*math.Pow(p.BackoffMultiplier, float64(n-1)))
+	switch {
+	case p.JitterPercent > 0:
+		ms = min(longest, ms*(1+rand.Float64()*p.JitterPercent/100))
+	case p.Jitter == "full":
+		ms *= rand.Float64()
 	}
-	return time.Duration(max(ms, r.Error.Details.RetryAfterMS)) * time.Millisecond
+	hint := min(r.Error.Details.RetryAfterMS, maxHint.Milliseconds())
+	return max(time.Duration(ms*float64(time.Millisecond)), time.Duration(hint)*time.Millisecond)
 }
 
 // refused is the local answer to a request that fails preflight: nothing was sent.

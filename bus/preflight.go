@@ -117,10 +117,11 @@ func prefixed(prefix string, bad []envelope.Violation) []envelope.Violation {
 func (c *Client) request(call Call, t *described) *envelope.Request {
 	req := &envelope.Request{
 		CallID: call.CallID, ToolID: call.Tool, ToolVersion: either(call.Version, "*"), Fn: call.Fn,
-		Input: call.Input, Context: call.Context, DryRun: call.DryRun,
+		Input: call.Input, Context: call.Context, DryRun: call.DryRun, Provenance: call.Provenance,
 		Constraints: envelope.Constraints{
 			TimeoutMS: call.Timeout.Milliseconds(), IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope,
 			Priority: call.Priority, PreferStreaming: call.Chunk != nil, RetryPolicy: call.Retry,
+			CacheKey: call.CacheKey, Budget: call.Budget, MemoryMBLimit: call.MemoryMBLimit, NetAllowlist: call.NetAllowlist,
 		},
 	}
 	if req.CallID == "" {

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // The whole request is checked before it is sent: nobody listens here who would refuse it.
@@ -82,5 +85,43 @@ func TestClientNames(t *testing.T) {
 				_ = c.Close()
 			}
 		}
+	}
+}
+
+// What a call says is in the request that is sent.
+func TestRequestSaysWhatTheCallDoes(t *testing.T) {
+	f := setup(t)
+	c := f.serve(describing("echo"))
+	sent := make(chan *nats.Msg, 8)
+	sub, err := f.nc.ChanSubscribe(subjects.CallWildcard, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value("{}"), Provenance: envelope.Provenance{Final: true}})
+	retry := &envelope.RetryPolicy{MaxAttempts: 2, BaseMS: 1, CapMS: 2, Jitter: "none", BackoffMultiplier: 3, JitterPercent: 4}
+	_, err = c.Call(t.Context(), bus.Call{
+		Tool: "echo", Version: "^1", Input: jsontext.Value(`{"n":1}`), Timeout: 3 * time.Second, Key: "0123456789abcdef",
+		KeyScope: envelope.ScopeGlobal, Priority: envelope.PriorityHigh, DryRun: true, Retry: retry, CacheKey: "c",
+		Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64, NetAllowlist: []string{"example.org"}, Provenance: jsontext.Value(`{"by":"me"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, refusal := envelope.DecodeRequest(envelope.ContentJSON, (<-sent).Data)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	want := envelope.Request{
+		CallID: got.CallID, ToolID: "echo", ToolVersion: "^1", Fn: "run", Input: jsontext.Value(`{"n":1}`), DryRun: true,
+		Context: got.Context, Provenance: jsontext.Value(`{"by":"me"}`),
+		Constraints: envelope.Constraints{
+			TimeoutMS: 3000, DeadlineUnixMS: got.Constraints.DeadlineUnixMS, IdempotencyKey: "0123456789abcdef", IdempotencyScope: envelope.ScopeGlobal,
+			Priority: envelope.PriorityHigh, CacheKey: "c", Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64,
+			NetAllowlist: []string{"example.org"}, RetryPolicy: retry,
+		},
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -51,7 +51,9 @@ type Constraints struct {
 	RetryPolicy      *RetryPolicy   `json:"retry_policy,omitzero"`
 }
 
-// RetryPolicy tunes the caller's own retries (000 §2.1); the last two fields are what UTEE adds (004 §2.3).
+// RetryPolicy tunes the caller's own retries (000 §2.1); the last three fields are what UTEE adds (004 §2.3).
+// The n-th pause is base_ms * backoff_multiplier^(n-1), at most cap_ms; jitter "full" takes a random part of
+// it, and jitter_percent, where given, adds up to so much to it instead.
 type RetryPolicy struct {
 	MaxAttempts       int      `json:"max_attempts,omitzero"`
 	BaseMS            int64    `json:"base_ms,omitzero"`

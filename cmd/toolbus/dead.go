@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -112,9 +111,6 @@ func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLett
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
 	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(actor), plain(tenant))
-	if lost := notCarried(req); len(lost) > 0 {
-		fmt.Fprintln(g.env.stderr, "without what the client library does not send:", strings.Join(lost, ", "))
-	}
 	return perform(ctx, g, c, anew(req), req.Constraints.PreferStreaming)
 }
 
@@ -148,29 +144,11 @@ func buried(ctx context.Context, guest *app.Guest, d bus.DeadLetter) (*envelope.
 
 // anew is the call that a request asked for, with a key that nobody has used.
 func anew(r *envelope.Request) bus.Call {
+	k := r.Constraints
 	return bus.Call{
-		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context,
-		Timeout: time.Duration(r.Constraints.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
-		KeyScope: r.Constraints.IdempotencyScope, Priority: r.Constraints.Priority, Retry: r.Constraints.RetryPolicy,
+		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context, Provenance: r.Provenance,
+		Timeout: time.Duration(k.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(), KeyScope: k.IdempotencyScope,
+		Priority: k.Priority, Retry: k.RetryPolicy, CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit,
+		NetAllowlist: k.NetAllowlist,
 	}
-}
-
-// notCarried names what the request has and a call of the client library cannot have.
-func notCarried(r *envelope.Request) []string {
-	var lost []string
-	for _, part := range []struct {
-		name string
-		has  bool
-	}{
-		{"provenance", r.Provenance != nil},
-		{"cache_key", r.Constraints.CacheKey != ""},
-		{"budget", r.Constraints.Budget != nil},
-		{"memory_mb_limit", r.Constraints.MemoryMBLimit != 0},
-		{"net_allowlist", r.Constraints.NetAllowlist != nil},
-	} {
-		if part.has {
-			lost = append(lost, part.name)
-		}
-	}
-	return lost
 }

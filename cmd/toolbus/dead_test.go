@@ -26,7 +26,9 @@ func deadRequest(input string) envelope.Request {
 		Constraints: envelope.Constraints{
 			TimeoutMS: 20_000, DeadlineUnixMS: 1, IdempotencyKey: "used-0123456789abcdef", IdempotencyScope: envelope.ScopeSession,
 			Priority: envelope.PriorityHigh, MemoryMBLimit: 64, RetryPolicy: &envelope.RetryPolicy{MaxAttempts: 1},
+			CacheKey: "c1", Budget: jsontext.Value(`{"eur":1}`), NetAllowlist: []string{"example.org"},
 		},
+		Provenance: jsontext.Value(`{"parent":"p1"}`),
 	}
 }
 
@@ -86,7 +88,7 @@ func TestDeadReplay(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, `"said": "again"`) {
 		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
 	}
-	for _, says := range []string{"as agent://original in tenant acme", "memory_mb_limit", "accepted: play."} {
+	for _, says := range []string{"as agent://original in tenant acme", "accepted: play."} {
 		if !strings.Contains(stderr, says) {
 			t.Errorf("it does not say %q: %s", says, stderr)
 		}
@@ -104,7 +106,8 @@ func TestDeadReplay(t *testing.T) {
 	req := deadRequest(`{"say":"again"}`)
 	c := anew(&req)
 	if c.Priority != envelope.PriorityHigh || c.KeyScope != envelope.ScopeSession || c.Retry.MaxAttempts != 1 || c.Key == req.Constraints.IdempotencyKey ||
-		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" || c.Timeout != 20*time.Second {
+		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" || c.Timeout != 20*time.Second ||
+		c.CacheKey != "c1" || c.Budget == nil || c.MemoryMBLimit != 64 || c.NetAllowlist == nil || c.Provenance == nil {
 		t.Errorf("the call is not as the request: %+v", c)
 	}
 }
