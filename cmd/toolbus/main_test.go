@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -472,12 +473,13 @@ func namedPipe(t *testing.T) string {
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // what waits to open it may go on
+	t.Cleanup(func() { // what waits to open it may go on, and what comes to open it only now finds nothing
 		file, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err == nil {
-			err = file.Close()
-		}
 		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := errors.Join(os.Remove(name), file.Close()); err != nil {
 			t.Error(err)
 		}
 	})
