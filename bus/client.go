@@ -158,10 +158,10 @@ type Call struct {
 	Chunk func(envelope.Chunk) error
 }
 
-// How long after the deadline an answer is still waited for (promise P2): by the caller, and, a
-// little less, by what waits for it on the caller's behalf.
+// How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
+// waits for it on the caller's behalf. Promise P2 is 100 ms; a timer may be 20 ms late on a busy machine.
 const (
-	grace    = 100 * time.Millisecond
+	grace    = 80 * time.Millisecond
 	ownGrace = grace - 10*time.Millisecond
 )
 

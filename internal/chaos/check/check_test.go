@@ -237,7 +237,7 @@ func TestBrokenPromises(t *testing.T) {
 		{"an outcome without a log", "P1 outcome", paid, func(h *History) { h.Log = nil }},
 		{"refused after accepted", "P1 refusal", paid, func(h *History) { h.Asks[0].Accepted = h.Asks[1].Accepted }},
 		{"refused after bound", "P1 refusal", paid, func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
-		{"late", "P2 deadline", paid, func(h *History) { h.Asks[2].Done = h.Asks[2].Due.Add(121 * time.Millisecond) }},
+		{"late", "P2 deadline", paid, func(h *History) { h.Asks[2].Done = h.Asks[2].Due.Add(101 * time.Millisecond) }},
 		{"no answer", "P2 deadline", paid, func(h *History) { h.Asks[2].Answers = nil }},
 		{"an error instead of an answer", "P2 deadline", paid, func(h *History) { h.Asks[1].Answers, h.Asks[1].Unsent = nil, "chunks lost" }},
 		{"no outcome in calm", "P5 kept", paid, func(h *History) { h.Asks[2].Scene, h.Asks[2].Answers[0].Provenance.Final = Calm, false }},
