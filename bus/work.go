@@ -57,6 +57,7 @@ type source struct {
 	next    string                                            // subject of its pull requests
 	weight  int
 	known   incarnation
+	turns   int  // of having the next slot, see turn
 	credits int  // messages asked for and not yet here; each has a slot reserved
 	demand  bool // more is waiting, as far as known
 }
@@ -178,32 +179,47 @@ func (w *Workers) pull() {
 		return
 	}
 	free := w.free()
-	for _, s := range w.sources {
-		if s.credits == 0 && free > 0 {
-			w.ask(s, 1, standingPull)
-			free--
+	for ; free > 0; free-- {
+		s := w.turn(func(s *source) bool { return s.credits == 0 })
+		if s == nil {
+			break
 		}
+		w.ask(s, 1, standingPull)
 	}
 	if free < max(1, w.slots/8) { // gather freed slots: one request for several
 		return
 	}
+	share := map[*source]int{}
+	for range free {
+		s := w.turn(func(s *source) bool { return s.demand })
+		if s == nil {
+			s = w.last
+		}
+		share[s]++
+	}
+	for s, n := range share {
+		w.ask(s, n, extraPull)
+	}
+}
+
+// turn returns whose turn it is to have a slot, of the sources that may: each as often as its weight
+// says, and evenly. It is nil when none may. Callers hold w.mu.
+func (w *Workers) turn(may func(*source) bool) (next *source) {
 	total := 0
 	for _, s := range w.sources {
-		if s.demand {
-			total += s.weight
+		if !may(s) {
+			continue
+		}
+		total += s.weight
+		s.turns += s.weight
+		if next == nil || s.turns > next.turns {
+			next = s
 		}
 	}
-	if total == 0 {
-		w.ask(w.last, free, extraPull)
-		return
+	if next != nil {
+		next.turns -= total
 	}
-	share := free
-	for _, s := range w.sources {
-		if n := min(free, (share*s.weight+total-1)/total); s.demand && n > 0 {
-			w.ask(s, n, extraPull)
-			free -= n
-		}
-	}
+	return next
 }
 
 // ask reserves n slots and asks for n messages of s. Callers hold w.mu.
