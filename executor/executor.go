@@ -292,12 +292,18 @@ func (e *Executor) confirm(j *job) error {
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
 	inv, fault := e.invocation(ctx, j, m)
-	if fault != nil {
-		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
+	var res tool.Result
+	found, failed := false, fault != nil
+	if !failed {
+		var err error
+		res, found, err = adapter.Lookup(ctx, m, inv)
+		failed = err != nil
 	}
-	res, found, err := adapter.Lookup(ctx, m, inv)
-	if err != nil || !found {
-		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
+	switch {
+	case failed && j.ctx.Err() != nil:
+		return errDrained // no answer yet: whoever gets the message next asks
+	case failed || !found:
+		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
 	}
 	end, draft := e.outcome(ctx, j, m, res, nil)
 	if end.Error == "" {

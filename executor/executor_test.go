@@ -38,6 +38,7 @@ type world struct {
 	dead     int
 	payloads map[string][]byte
 	full     bool // the payload store takes nothing
+	silent   bool // the payload store gives nothing
 	nonce    int
 }
 
@@ -127,7 +128,11 @@ func (p payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, er
 	return ref, nil
 }
 
-func (p payloads) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	data, ok := p.w.payloads[ref.SHA256]
 	if !ok {
 		return nil, errors.New("missing")

@@ -474,12 +474,91 @@ func TestUnknownTool(t *testing.T) {
 	})
 }
 
+// large makes m a message whose input lies in the payload store.
+func large(m executor.Message) executor.Message {
+	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
+	m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
+	return m
+}
+
+// A payload store that does not answer says nothing of the input: the attempt times out, and its tool
+// has not run.
+func TestLargeInputTooLate(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.silent = true
+		m := large(w.admit(callA, time.Minute))
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Code != envelope.CodeTimeout || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+		w.wantAcked(m, true)
+	})
+}
+
+// An executor that shuts down while it fetches the input hands the message back. Where it has claimed
+// it, nobody else may run it: then it says that nothing ran, and the caller may ask again.
+func TestDrainBeforeStart(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.silent = true
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		m := large(w.admit(callA, time.Minute))
+		w.ex.Handle(ctx, m)
+		claimed := w.manifest.Determinism == tool.SideEffectful
+		w.wantAcked(m, claimed)
+		if !claimed && !w.state().Last().Open() {
+			t.Errorf("decision %+v", w.decided(1))
+		}
+		if !claimed {
+			return
+		}
+		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Status != envelope.RetryableError || d.Effect != envelope.EffectNone {
+			t.Errorf("decision %+v", d)
+		}
+	})
+}
+
+// So it is where it shuts down between the claim and the start.
+func TestDrainAfterClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		ctx, stop := context.WithCancel(t.Context())
+		w.ex.Hooks.Pause = func(point string, _ call.State) {
+			if point == "after-claim" {
+				stop()
+			}
+		}
+		w.ex.Handle(ctx, w.admit(callA, time.Minute))
+		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// An executor that shuts down in the middle of a lookup has no answer: another one asks again.
+func TestDrainDuringLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		w.manifest.Capability.Lookup = true
+		ctx, stop := context.WithCancel(t.Context())
+		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {
+			stop()
+			return tool.Result{}, false, context.Canceled
+		}
+		m := w.claimed("default/dead")
+		w.gone["default/dead"] = true
+		w.ex.Handle(ctx, m)
+		w.wantAcked(m, false)
+		if !w.state().Last().Open() {
+			t.Errorf("decision %+v", w.decided(1))
+		}
+	})
+}
+
 func TestLargeInputMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, tool.SideEffectful)
-		m := w.admit(callA, time.Minute)
-		ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
-		m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
+		m := large(w.admit(callA, time.Minute))
 		w.ex.Handle(t.Context(), m)
 		if d := w.decided(1); d.Code != envelope.CodePayloadMissing || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
 			t.Errorf("%d runs, decision %+v", len(w.runs), d)

@@ -37,8 +37,8 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	defer cancel()
 	ctx, ended := e.observe(ctx, j)
 	inv, fault := e.invocation(ctx, j, m)
-	if fault != nil {
-		return unrunnable(fault)
+	if fault != nil || ctx.Err() != nil {
+		return unprepared(ctx, j, fault)
 	}
 	stream := e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
 	j.started = e.Now()
@@ -76,6 +76,23 @@ func interrupted(cause error, otherwise call.Cause) call.Cause {
 
 func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
 	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}, nil
+}
+
+// unprepared says how an attempt ends whose tool was not started: by what ended its context, if
+// something did, since the fault says nothing of the input then. Nothing ran, which only this executor knows.
+func unprepared(ctx context.Context, j *job, fault *envelope.Error) (call.Ending, settle.Draft, error) {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+		return unrunnable(fault)
+	case errors.Is(cause, errDeadline):
+		return unrunnable(envelope.NewError(envelope.CodeTimeout, ""))
+	case errors.Is(cause, errKilled):
+		return call.Ending{Cause: call.Cancelled}, settle.Draft{}, nil
+	case j.state.Class.Repeatable():
+		return call.Ending{}, settle.Draft{}, errDrained
+	} // nobody else may run what is claimed
+	return unrunnable(envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started"))
 }
 
 // Fault is an error that knows what it is in the taxonomy; streams return such errors.
