@@ -474,6 +474,27 @@ func TestUnknownTool(t *testing.T) {
 	})
 }
 
+// Past its deadline a call needs neither its tool nor a slot of it: it is not handed back for ever.
+func TestNoToolNeededPastTheDeadline(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.manifest.Limits.Concurrency = 0
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+		pass(time.Minute)
+		m = again(m)
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+		if d := w.decided(1); d.Code != envelope.CodeTimeout {
+			t.Errorf("decision %+v", d)
+		}
+		w.manifest = nil
+		m = again(m)
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+	})
+}
+
 // large makes m a message whose input lies in the payload store.
 func large(m executor.Message) executor.Message {
 	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}

@@ -52,7 +52,8 @@ type attemptKey struct {
 func (j *job) key() attemptKey { return attemptKey{j.state.ID, j.attempt} }
 
 // begin registers the message. It returns no job when the same attempt is in hand here already,
-// or when its tool has all the runs it may have; again says when to look at it next.
+// or when its tool is not here or has all the runs it may have; again says when to look at it next.
+// Past its deadline it needs no tool any more: the message would come again and again until it expires.
 func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Duration) {
 	body, req, err := parse(m.Entry)
 	if err != nil { // a build that admits more than this one reads
@@ -73,6 +74,8 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 		j.earlier = []call.Outcome{}
 	}
 	j.started = j.enqueued
+	a, _ := j.state.Attempt(j.attempt)
+	over := !a.Due().After(e.Now())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := j.key()
@@ -81,6 +84,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	}
 	tm, ok := e.Catalog.Get(j.state.Tool)
 	switch {
+	case over:
 	case !ok:
 		return nil, missingDelay
 	case e.busy[j.state.Tool] >= tm.Limits.Concurrency:
