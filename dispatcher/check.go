@@ -140,9 +140,13 @@ func (d *Dispatcher) room() *envelope.Error {
 	case d.Health.AuditLag() > d.AuditLag:
 		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
 	case d.Health.StoreFull():
-		return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
+		return storeFull()
 	}
 	return nil
+}
+
+func storeFull() *envelope.Error {
+	return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
 }
 
 func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest, input jsontext.Value) (*asker, *envelope.Error) {

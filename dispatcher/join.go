@@ -42,6 +42,9 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		l.found(s.Seq, moved.State)
 		l.again(joining)
 		return
+	case errors.Is(err, call.ErrFull):
+		d.turnAllDown(ctx, l, s, joining)
+		return
 	case err != nil: // unsure: the callers ask again
 		d.Logger.Warn("join unsure", "call", l.id, "err", err)
 		return
@@ -53,6 +56,15 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		}
 	}
 	l.again(left)
+}
+
+// turnAllDown refuses those for whose join the log has no room. Who finds that it has moved is placed anew.
+func (d *Dispatcher) turnAllDown(ctx context.Context, l *line, s call.State, joining []*asker) {
+	for _, a := range joining {
+		if _, again := d.turnDown(ctx, l, s, a, storeFull()); again {
+			l.again([]*asker{a})
+		}
+	}
 }
 
 // mayJoin says whether every one of them may be bound to the open attempt n of s.

@@ -6,8 +6,70 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
+
+// Who finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
+// Who has joined waits on.
+func TestNoRoomToJoin(t *testing.T) {
+	for name, fill := range map[string]func(*world){
+		"high water": func(w *world) { w.full = true },
+		"full":       func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+				w.ask(1)
+				w.ask(2)
+				fill(w)
+				w.ask(3)
+				w.ask(2)
+				pass(time.Second)
+				if r := w.outcome(3); r.Error == nil || r.Error.Code != envelope.CodeStoreFull || r.Error.Details.RetryAfterMS == 0 {
+					t.Errorf("got %+v", r)
+				}
+				w.log.Before(nil)
+				w.decide("")
+				if r := w.outcome(2); r.Status != envelope.Success {
+					t.Errorf("who had joined got %+v", r)
+				}
+				for _, e := range w.log.Entries() {
+					if e.State.Last().Has(uuid(3)) {
+						t.Error("joined and refused")
+					}
+				}
+			})
+		})
+	}
+}
+
+// A joiner who is another actor is told of the call under its own call id, never under the owner's,
+// with which it could ask in the owner's name.
+func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		global := []string{`"key-0123456789abcdef"`, `"key-0123456789abcdef","idempotency_scope":"global"`}
+		w.ask(1, global...)
+		in := w.request(2, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
+		in.Subject, in.Actor = "tb.call.t.other.echo", "other"
+		w.d.Handle(t.Context(), in)
+		q := dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(2)}
+		if _, a, refusal := w.d.Result(t.Context(), "t", "other", q); refusal != nil || a.CallID != uuid(2) || !a.Joined {
+			t.Errorf("the joiner is told %+v, %v", a, refusal)
+		}
+		q.CallID = ""
+		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a.CallID != uuid(1) || a.Joined {
+			t.Errorf("the owner is told %+v, %v", a, refusal)
+		}
+		w.decide(envelope.CodeUpstream)
+		in = w.request(3, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
+		in.Subject, in.Actor = "tb.call.t.other.echo", "other"
+		w.d.Handle(t.Context(), in)
+		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a.Attempt != 2 || a.CallID != uuid(1) {
+			t.Errorf("the owner of the attempt before is told %+v, %v", a, refusal)
+		}
+	})
+}
 
 // A dispatcher that has missed the outcome gathers joiners, and one who asks again lets it find
 // out meanwhile: nothing is written to a call that is over, and everybody has its outcome.

@@ -157,7 +157,10 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		var again bool
 		switch v.Do {
 		case call.Join:
-			return s, true
+			if !d.Health.StoreFull() {
+				return s, true
+			}
+			s, again = d.turnDown(ctx, l, s, a, storeFull()) // a join takes room, too
 		case call.Await:
 			if *fresh {
 				d.await(ctx, l, s, v.Attempt, a, false)
@@ -241,7 +244,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	case errors.As(err, &moved):
 		return l.found(s.Seq, moved.State), true
 	case errors.Is(err, call.ErrFull):
-		return d.turnDown(ctx, l, s, a, envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second))
+		return d.turnDown(ctx, l, s, a, storeFull())
 	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
 		refusal := envelope.NewError(envelope.CodeAttempts, "the outcomes of earlier attempts leave no room for another")
 		return d.turnDown(ctx, l, s, a, refusal)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,17 @@ func (q Query) attempt(s call.State) (call.Attempt, *envelope.Error) {
 	return a, nil
 }
 
+// as returns the call id under which the actor is told of the call: the one that it names, or its
+// own. With those of others it could ask in their names.
+func (q Query) as(s call.State, actor string) string {
+	for _, a := range slices.Backward(s.Attempts) {
+		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor {
+			return a.Owner.CallID
+		}
+	}
+	return q.CallID
+}
+
 // Result returns the outcome of a call, or its acceptance while it has none.
 func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) (*envelope.Response, *envelope.Accepted, *envelope.Error) {
 	s, refusal := d.State(ctx, tenant, actor, q)
@@ -77,18 +89,16 @@ func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) 
 	if refusal != nil {
 		return nil, nil, refusal
 	}
+	id := q.as(s, actor)
 	if a.Open() {
 		return nil, &envelope.Accepted{
-			CallID: a.Owner.CallID, Ref: s.Ref(), Attempt: a.N, DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
+			CallID: id, Ref: s.Ref(), Attempt: a.N, Joined: slices.Contains(a.Joined, id),
+			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
 		}, nil
 	}
 	o, err := settle.Load(ctx, d.CallLog, s, a.N)
 	if err != nil {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
-	}
-	id := q.CallID
-	if id == "" {
-		id = a.Owner.CallID
 	}
 	return o.For(id, true), nil, nil
 }
