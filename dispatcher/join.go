@@ -96,14 +96,12 @@ func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Even
 func (l *line) again(as []*asker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.arrivals = append(as, l.arrivals...)
+	l.arrive(append(as, l.leaveAll()...)...)
 }
 
 // late takes who arrived during the linger.
 func (l *line) late() []*asker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	late := l.arrivals
-	l.arrivals = nil
-	return late
+	return l.leaveAll()
 }

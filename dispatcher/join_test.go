@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,38 @@ func TestNoRoomToJoin(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Requests for one key that arrive while the log does not answer take bounded memory. Who found no room
+// asks again.
+func TestArrivalsAreBounded(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		open := make(chan struct{})
+		w.log.Before(func(call.Event) error { <-open; return nil })
+		go w.d.Handle(t.Context(), w.request(0))
+		synctest.Wait()
+		const callers = 250
+		space := strings.Repeat(" ", 200<<10)
+		for n := range callers {
+			in := w.request(1 + n)
+			in.Body = append(in.Body, space...)
+			w.d.Handle(t.Context(), in)
+		}
+		close(open)
+		pass(time.Second)
+		accepted := 0
+		for n := range callers {
+			accepted += w.acceptedBy(1 + n)
+		}
+		if most := 32 << 20 / len(space); accepted == 0 || accepted > most {
+			t.Errorf("%d of %d were kept, of at most %d", accepted, callers, most)
+		}
+		w.ask(callers)
+		pass(time.Second)
+		if w.acceptedBy(callers) != 1 {
+			t.Error("who asked again was not accepted")
+		}
+	})
 }
 
 // A joiner who is another actor is told of the call under its own call id, never under the owner's,

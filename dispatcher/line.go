@@ -25,10 +25,34 @@ type line struct {
 	gone     bool // removed from the dispatcher's lines
 	state    call.State
 	arrivals []*asker
+	arriving int              // what these take, in bytes
 	waiting  map[int][]waiter // by attempt
 }
 
-// admit puts a into the line of its key and serves the line unless somebody does.
+// maxArriving bounds what the requests take that wait for their turn in one line: nobody waits in
+// their stead, so that they would pile up while the log does not answer.
+const maxArriving = 32 << 20
+
+// size is about what the request takes.
+func (a *asker) size() int { return len(a.in.Body) + 1<<10 }
+
+// arrive adds requests that wait for their turn. Callers hold l.mu.
+func (l *line) arrive(as ...*asker) {
+	l.arrivals = append(l.arrivals, as...)
+	for _, a := range as {
+		l.arriving += a.size()
+	}
+}
+
+// leaveAll takes all who have arrived. Callers hold l.mu.
+func (l *line) leaveAll() []*asker {
+	all := l.arrivals
+	l.arrivals, l.arriving = nil, 0
+	return all
+}
+
+// admit puts a into the line of its key and serves the line unless somebody does. Who does not fit
+// in asks again.
 func (d *Dispatcher) admit(ctx context.Context, a *asker) {
 	for {
 		l := d.line(a.ask.Facts.Tool, a.ask.Facts.ID)
@@ -37,7 +61,11 @@ func (d *Dispatcher) admit(ctx context.Context, a *asker) {
 			l.mu.Unlock()
 			continue
 		}
-		l.arrivals = append(l.arrivals, a)
+		if l.arriving+a.size() > maxArriving {
+			l.mu.Unlock()
+			return
+		}
+		l.arrive(a)
 		serve := !l.busy
 		l.busy = true
 		l.mu.Unlock()
@@ -101,8 +129,7 @@ func (d *Dispatcher) placeAll(ctx context.Context, l *line, s call.State, batch 
 func (l *line) take() ([]*asker, call.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch := l.arrivals
-	l.arrivals = nil
+	batch := l.leaveAll()
 	if len(batch) == 0 {
 		l.busy = false
 	}
