@@ -82,6 +82,9 @@ type chunkStream struct {
 	live   atomic.Bool       // chunks come by themselves
 	join   func(attempt int) // asks for chunks; nil when somebody does
 	asking sync.WaitGroup
+
+	attempt int  // that was accepted; 0 before
+	missed  bool // the connection was interrupted
 }
 
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
@@ -128,8 +131,25 @@ const (
 // accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
 // who did, and may not come here.
 func (s *chunkStream) accepted(a *envelope.Accepted) {
-	if s.join != nil && a.Joined {
-		s.join(a.Attempt)
+	if s.attempt = a.Attempt; a.Joined || s.missed {
+		s.catchUp()
+	}
+}
+
+// reconnected asks for what may have come while there was no connection: the next chunk, which would
+// show that some are missing, may be long in coming.
+func (s *chunkStream) reconnected() {
+	if s.missed = true; s.live.Load() {
+		s.reader.Resync()
+		return
+	}
+	s.catchUp()
+}
+
+// catchUp asks for chunks until they come by themselves.
+func (s *chunkStream) catchUp() {
+	if s.join != nil && s.attempt > 0 {
+		s.join(s.attempt)
 		s.join = nil
 	}
 }

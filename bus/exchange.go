@@ -170,6 +170,7 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 			again.Reset(nextResend(deadline, n, accepted))
 		case <-reconnected:
 			reconnected = c.reconnected()
+			stream.reconnected()
 			sent.add(c.nc.PublishMsg(msg))
 		case <-again.C:
 			n++

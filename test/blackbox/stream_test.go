@@ -3,10 +3,13 @@ package blackbox
 import (
 	"context"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -91,6 +94,107 @@ func TestStreamIterator(t *testing.T) {
 	}
 	if seen != 10 {
 		t.Errorf("%d chunks", seen)
+	}
+}
+
+// gate lets connections be made while it is open.
+type gate struct{ open atomic.Pointer[chan struct{}] }
+
+func (g *gate) close() (open func()) {
+	closed := make(chan struct{})
+	g.open.Store(&closed)
+	return func() { close(closed) }
+}
+
+func (g *gate) Dial(network, address string) (net.Conn, error) {
+	if closed := g.open.Load(); closed != nil {
+		<-*closed
+	}
+	return net.Dial(network, address)
+}
+
+// Chunks that come while the caller has no connection reach it once it has one again, also when no
+// further ones follow that would show the gap.
+func TestChunksMissedWhileDisconnected(t *testing.T) {
+	for missed := range int64(2) {
+		t.Run(fmt.Sprint("from ", missed), func(t *testing.T) {
+			reached, emit, resume := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			run := func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				for i := range missed + 1 {
+					if i == missed {
+						close(reached)
+						<-emit
+					}
+					if err := sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`0`)); err != nil {
+						return tool.Result{}, err
+					}
+				}
+				select {
+				case <-resume:
+				case <-ctx.Done():
+				}
+				return tool.Result{Output: []byte(`{}`)}, ctx.Err()
+			}
+			d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: run}})
+			d.dispatcher()
+			d.executor(4)
+			door := &gate{}
+			nc := d.srv.Connect(t, nats.MaxReconnects(-1), nats.SetCustomDialer(door))
+			c, err := bus.NewClient(nc, bus.ClientOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			seen, done := make(chan int64, 10), make(chan struct{})
+			go func() {
+				defer close(done)
+				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{
+					Tool: "count", Timeout: 15 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+					Chunk: func(chunk envelope.Chunk) error { seen <- chunk.Index; return nil },
+				})
+				if err != nil || r.Status != envelope.Success {
+					t.Errorf("%+v, %v", r, err)
+				}
+			}()
+			<-reached
+			for i := range missed {
+				if got := <-seen; got != i {
+					t.Fatalf("chunk %d, want %d", got, i)
+				}
+			}
+			open := door.close()
+			if err := nc.ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+			close(emit)
+			d.awaitChunks(uint64(missed) + 1)
+			open()
+			select {
+			case got := <-seen:
+				if got != missed {
+					t.Errorf("chunk %d, want %d", got, missed)
+				}
+			case <-done:
+				t.Error("the call ended before the chunk came")
+			}
+			close(resume)
+			<-done
+		})
+	}
+}
+
+// awaitChunks waits until so many frames are stored.
+func (d *deployment) awaitChunks(n uint64) {
+	d.t.Helper()
+	js := d.srv.JetStream(d.t)
+	for {
+		stream, err := js.Stream(d.t.Context(), subjects.ChunksStream)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if stream.CachedInfo().State.LastSeq >= n {
+			return
+		}
 	}
 }
 
