@@ -396,6 +396,22 @@ func TestDeadLetters(t *testing.T) {
 	if err := bus.Bury(t.Context(), f.js, odd); err != nil {
 		t.Errorf("what is no text cannot be buried: %v", err)
 	}
+	large := letter
+	earlier := call.Outcome{Attempt: 1, Response: []byte(`"` + strings.Repeat("x", 1<<20-200) + `"`)}
+	body, err := call.RequestBody{Request: []byte(`{"n":1}`), InputRef: "ref", Earlier: []call.Outcome{earlier}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Attempt, large.Body = 3, body
+	if err := bus.Bury(t.Context(), f.js, large); err != nil {
+		t.Errorf("what is large cannot be buried: %v", err)
+	}
+	if list, err = bus.DeadLetters(t.Context(), f.js); err != nil || len(list) != 3 {
+		t.Fatalf("%d letters, %v", len(list), err)
+	}
+	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` || body.InputRef != "ref" || len(body.Earlier) != 0 {
+		t.Errorf("kept %.100s, %v", list[2].Body, err)
+	}
 	if _, err := bus.DeadLetterAt(t.Context(), f.js, 99); err == nil {
 		t.Error("found a dead letter that is not there")
 	}

@@ -28,16 +28,38 @@ type DeadLetter struct {
 	Body    jsontext.Value  `json:"body"` // call.RequestBody
 }
 
-// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
-func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+func (d DeadLetter) encode() ([]byte, error) {
 	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
 		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
 		if err != nil {
-			return fmt.Errorf("dead letter: %w", err)
+			return nil, err
 		}
 		d.Body = text
 	}
-	data, err := json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names of a subject may be no text
+	return json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names of a subject may be no text
+}
+
+// short returns the letter with nothing but the request in its body.
+func (d DeadLetter) short() DeadLetter {
+	if body, err := call.DecodeRequestBody(d.Body); err == nil {
+		body.Earlier = nil
+		if only, err := body.Encode(); err == nil {
+			d.Body = only
+		}
+	}
+	return d
+}
+
+// letterRoom is what a dead letter leaves of a message for its headers.
+const letterRoom = 1 << 10
+
+// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
+// The outcomes of earlier attempts, which the call log holds, are left out where there is no room.
+func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+	data, err := d.encode()
+	if err == nil && int64(len(data)) > js.Conn().MaxPayload()-letterRoom {
+		data, err = d.short().encode()
+	}
 	if err != nil {
 		return fmt.Errorf("dead letter: %w", err)
 	}

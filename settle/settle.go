@@ -48,10 +48,11 @@ type Outcome struct {
 
 // Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
 // that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
-// them at hand; nil makes Decide read them. Errors: ErrGone; call.ErrFull and call.ErrUnsure as
-// the log gave them; nothing is known then, and the caller tries again later.
+// them at hand; nil makes Decide read them. A response that is too large together with these is
+// replaced by an error that says so. Errors: ErrGone; call.ErrFull and call.ErrUnsure as the log
+// gave them; nothing is known then, and the caller tries again later.
 func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome) (Outcome, error) {
-	for {
+	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
 		if ruling.Gone {
 			return Outcome{}, ErrGone
@@ -79,11 +80,30 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 			s.Seq = moved.State.Seq // protocol rule 14: lost with what was not synced yet; what s says did happen
 		case errors.As(err, &moved):
 			s = moved.State
+		case errors.Is(err, call.ErrTooLarge) && !small:
+			end, d = shrink(end, d)
+			small = true
 		default:
 			return Outcome{}, err
 		}
 	}
 }
+
+// shrink makes the least of an ending: otherwise it could never be written, and the tool would run
+// again and again.
+func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
+	small := Draft{Metrics: d.Metrics, Chunks: d.Chunks}
+	switch {
+	case d.Error != nil:
+		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
+	case end.Cause == call.ToolEnded || end.Cause == call.Confirmed:
+		end.Cause, end.Error, end.Output = call.ToolEnded, envelope.CodeOutputLimit, ""
+		small.Error = envelope.NewError(end.Error, tooLarge)
+	}
+	return end, small
+}
+
+const tooLarge = "the response is larger than the server takes, together with the outcomes of earlier attempts"
 
 // own returns the outcome that was just written, at the position it got.
 func own(s call.State, n int, r *envelope.Response) Outcome {

@@ -2,8 +2,11 @@ package settle_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
@@ -95,5 +98,47 @@ func TestEmptyButForAForeignMessage(t *testing.T) {
 	o, err := decide(t.Context(), log, s, "", `{}`, nil)
 	if err != nil || !o.Won || len(log.expected) != 2 {
 		t.Errorf("%+v, %v, after writes that expected %v", o, err, log.expected)
+	}
+}
+
+// bounded is a log that takes no large bodies.
+type bounded struct{ *calltest.Log }
+
+func (l bounded) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	if len(body) > 2000 {
+		return call.State{}, call.ErrTooLarge
+	}
+	return l.Log.Write(ctx, e, body)
+}
+
+// An outcome that is too large together with those it carries is written as an error that says so.
+func TestTooLargeToBeWritten(t *testing.T) {
+	large := strings.Repeat("x", 2000)
+	for name, c := range map[string]struct {
+		draft settle.Draft
+		code  envelope.Code
+		want  envelope.Code
+	}{
+		"output": {draft: settle.Draft{Output: []byte(`{"x":"` + large + `"}`)}, want: envelope.CodeOutputLimit},
+		"error": {
+			draft: settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, "down").WithStderr(large)},
+			code:  envelope.CodeUpstream, want: envelope.CodeUpstream,
+		},
+		"side effects": {draft: settle.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(`"` + large + `"`)}}, want: envelope.CodeOutputLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := bounded{&calltest.Log{}}
+			s := admit(t, log.Log, "id1", "A").State
+			end := call.Ending{
+				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code, Effect: envelope.EffectApplied, Output: "hash",
+			}
+			o, err := settle.Decide(t.Context(), log, s, 1, s.Seq, end, c.draft, nil)
+			if err != nil || !o.Won || o.Response.Error == nil || o.Response.Error.Code != c.want || o.Attempt.Decision.OutputHash != "" {
+				t.Fatalf("%+v, %v", o.Response, err)
+			}
+			if e := o.Response.Error; !strings.Contains(e.Message+e.Cause, "larger than the server takes") {
+				t.Errorf("nothing says why: %+v", e)
+			}
+		})
 	}
 }
