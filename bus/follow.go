@@ -36,7 +36,9 @@ var ErrLostTail = errors.New("the server has lost the end of a stream, which it 
 // interruption.
 type Follower struct {
 	js     jetstream.JetStream
+	stream jetstream.Stream
 	behind atomic.Int64 // unix nanoseconds of the event it stands at; 0 when it is up to date
+	missed atomic.Int64 // the same of the first event that it should have got meanwhile; 0 when there is none
 
 	seeing sync.Mutex // one event at a time, also while one consumer takes over from another
 	over   bool       // nothing is observed any more
@@ -110,6 +112,7 @@ func (f *Follower) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.stream = stream
 	end := stream.CachedInfo().State.LastSeq
 	msg, err := stream.GetMsg(ctx, end)
 	if end == 0 || errors.Is(err, jetstream.ErrMsgNotFound) { // empty, or expired
@@ -124,14 +127,23 @@ func (f *Follower) begin(ctx context.Context) error {
 	return nil
 }
 
-// watch looks, after every interruption, whether the log still holds what was read from it.
+// lookBehind is the rhythm in which a follower looks whether it is behind: who gets no events is
+// not told by them.
+const lookBehind = time.Second
+
+// watch looks, after every interruption, whether the log still holds what was read from it, and
+// now and then whether there is more.
 func (f *Follower) watch(ctx context.Context) error {
 	status := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(status)
+	tick := time.NewTicker(lookBehind)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-tick.C:
+			f.look(ctx)
 		case <-status:
 			f.mu.Lock()
 			f.question(f.last)
@@ -141,6 +153,27 @@ func (f *Follower) watch(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+}
+
+// look notes how old the oldest event is that has not been seen, if there is one.
+func (f *Follower) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookBehind)
+	defer cancel()
+	f.mu.Lock()
+	seen := f.last.seq
+	f.mu.Unlock()
+	var missed int64
+	switch msg, err := f.stream.GetMsg(ctx, seen+1, jetstream.WithGetMsgSubject(subjects.CallsAll)); {
+	case err == nil:
+		missed = msg.Time.UnixNano()
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return // the server is not there: nothing is admitted either
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last.seq == seen {
+		f.missed.Store(missed)
 	}
 }
 
@@ -221,6 +254,7 @@ func (f *Follower) passed(meta *jetstream.MsgMetadata) {
 	if meta.Sequence.Stream > f.last.seq {
 		f.last = place{meta.Sequence.Stream, meta.Timestamp}
 	}
+	f.missed.Store(0)
 	f.behind.Store(0)
 	if meta.NumPending > 0 {
 		f.behind.Store(meta.Timestamp.UnixNano())
@@ -238,11 +272,12 @@ func (f *Follower) caughtUp(p place) {
 }
 
 // Behind returns how old the newest event is that this follower has seen, when there are newer
-// ones that it has not; 0 when it is up to date.
-func (f *Follower) Behind(now time.Time) time.Duration {
-	at := f.behind.Load()
-	if at == 0 {
-		return 0
+// ones that it has not, or the first of these; 0 when it is up to date.
+func (f *Follower) Behind(now time.Time) (behind time.Duration) {
+	for _, at := range []int64{f.behind.Load(), f.missed.Load()} {
+		if at != 0 {
+			behind = max(behind, now.Sub(time.Unix(0, at)))
+		}
 	}
-	return now.Sub(time.Unix(0, at))
+	return behind
 }

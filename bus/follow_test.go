@@ -210,6 +210,39 @@ func TestNotBehindWhatIsLost(t *testing.T) {
 	}
 }
 
+// A follower that gets no events any more is behind as soon as there are some: admission must not go on
+// without a record.
+func TestBehindWhatDoesNotCome(t *testing.T) {
+	f := setup(t)
+	seen, release := make(chan uint64, 10), make(chan struct{})
+	follower := bus.NewFollower(f.js)
+	start(t, func(ctx context.Context) {
+		err := follower.Run(ctx, 1, func(o bus.Observed) {
+			seen <- o.Seq
+			<-release
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	f.admit(1, envelope.PriorityNormal)
+	<-seen
+	f.admit(2, envelope.PriorityNormal)
+	until := func(what string, ok func(time.Duration) bool) {
+		t.Helper()
+		for begun := time.Now(); !ok(follower.Behind(time.Now())); <-time.After(10 * time.Millisecond) {
+			if time.Since(begun) > 10*time.Second {
+				t.Fatalf("%s: %s behind", what, follower.Behind(time.Now()))
+			}
+		}
+	}
+	until("nothing comes", func(behind time.Duration) bool { return behind > 1500*time.Millisecond })
+	free()
+	until("all has come", func(behind time.Duration) bool { return behind == 0 })
+}
+
 // consumedFrom waits until somebody reads the call log from seq on.
 func (f *fixture) consumedFrom(seq uint64) {
 	f.t.Helper()
