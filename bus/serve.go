@@ -51,7 +51,7 @@ func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Inc
 	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		if err != nil || msg.Reply == "" {
+		if err != nil || !subjects.Inbox(msg.Reply) {
 			return // nobody to answer, or a subject that no client of ours makes
 		}
 		slots <- struct{}{}
@@ -155,7 +155,7 @@ func (s *Service) Stop() error {
 
 func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	if !ok {
+	if !ok || !subjects.Inbox(r.Reply()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTime)

@@ -69,6 +69,36 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	return &asked
 }
 
+// Nobody is answered on a subject of ours or of the server: the answer would be taken for a record, an
+// event of the log or an acknowledgement.
+func TestAnswersGoToInboxesOnly(t *testing.T) {
+	f := setup(t)
+	f.serve(describing("count"))
+	asked := f.answering(envelope.Response{Status: envelope.Success, Output: []byte(`{}`)})
+	for _, subject := range []string{subjects.Call("t", "a", "count"), subjects.Service(subjects.OpDescribe, "t", "a")} {
+		for _, reply := range []string{"tb.audit.log.t.x.y", "$KV.calls.count.id1.1.x.o", "tb.payload.x.0"} {
+			if err := f.nc.PublishRequest(subject, reply, []byte(`{"tool":"count"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.nc.Request(subject, []byte(`{"tool":"count"}`), 5*time.Second); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d requests were taken in", n)
+	}
+	for _, name := range []string{subjects.AuditStream, subjects.CallsStream, subjects.PayloadsStream} {
+		stream, err := f.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := stream.CachedInfo().State.Msgs; n != 0 {
+			t.Errorf("%s holds %d messages", name, n)
+		}
+	}
+}
+
 // A copy of a request that is refused, because it came too late, is not the answer to one that was
 // accepted.
 func TestCopyRefused(t *testing.T) {

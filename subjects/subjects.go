@@ -22,6 +22,12 @@ const (
 	KillWildcard = killPrefix + "*"
 )
 
+// Inbox reports whether subject may be where a caller waits for its answer: none of ours, and none of
+// the server's. Who answers may publish there, but those who ask may not.
+func Inbox(subject string) bool {
+	return subject != "" && !strings.HasPrefix(subject, "tb.") && !strings.HasPrefix(subject, "$")
+}
+
 // Call returns the subject on which an actor of a tenant asks for a call of a tool.
 func Call(tenant, actor, tool string) string {
 	return callPrefix + Token(tenant) + "." + Token(actor) + "." + Token(tool)

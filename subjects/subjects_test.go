@@ -168,3 +168,14 @@ func FuzzParseEvent(f *testing.F) {
 		}
 	})
 }
+
+func TestInbox(t *testing.T) {
+	for subject, want := range map[string]bool{
+		"_INBOX.x.1": true, "replies.agent.7": true, "": false, "$JS.ACK.x": false, "$KV.calls.x": false,
+		Call("t", "a", "x"): false, Audit(AuditFromLog, "t", "e", "x"): false,
+	} {
+		if Inbox(subject) != want {
+			t.Errorf("%q: %t", subject, !want)
+		}
+	}
+}
