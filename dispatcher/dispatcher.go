@@ -18,6 +18,7 @@ type Log = settle.Log
 // Catalog finds tools.
 type Catalog interface {
 	Get(id string) (*tool.Manifest, bool)
+	Named(token string) (*tool.Manifest, bool) // by the token of its id in subjects
 }
 
 // Inbox is where one caller waits. Answers are best effort: callers ask again.

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -103,6 +104,10 @@ type catalog struct{ w *world }
 
 func (c catalog) Get(id string) (*tool.Manifest, bool) {
 	return c.w.manifest, id == c.w.manifest.ToolID
+}
+
+func (c catalog) Named(token string) (*tool.Manifest, bool) {
+	return c.w.manifest, token == subjects.Token(c.w.manifest.ToolID)
 }
 
 type payloads struct{ w *world }

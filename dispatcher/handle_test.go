@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -561,6 +562,25 @@ func TestResultAndWhy(t *testing.T) {
 			if _, refusal := w.d.Why(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
 				t.Errorf("%+v was told why", q)
 			}
+		}
+	})
+}
+
+// A call of a tool whose id is too long for a subject can be asked about, too.
+func TestResultOfALongName(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.manifest.ToolID = strings.Repeat("very.long.", 10)
+		in := w.request(1, `"echo"`, `"`+w.manifest.ToolID+`"`)
+		in.Subject, in.Tool = subjects.Call("t", "agent", w.manifest.ToolID), ""
+		w.d.Handle(t.Context(), in)
+		synctest.Wait()
+		q := dispatcher.Query{Ref: w.state().Ref()}
+		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a == nil {
+			t.Errorf("%v, %v", a, refusal)
+		}
+		other := dispatcher.Query{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
+		if _, _, refusal := w.d.Result(t.Context(), "t", "agent", other); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			t.Errorf("of a tool that is not there: %v", refusal)
 		}
 	})
 }

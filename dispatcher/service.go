@@ -35,6 +35,12 @@ func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (
 		return call.State{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
 			WithFix("give the reference that the call printed, or that its acceptance named")
 	}
+	if key.Tool == "" { // the reference holds a digest of it
+		token, _, _ := strings.Cut(q.Ref, ".")
+		if m, ok := d.Catalog.Named(token); ok {
+			key.Tool = m.ToolID
+		}
+	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {
 		return call.State{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)

@@ -528,6 +528,12 @@ func TestRegistry(t *testing.T) {
 	if _, ok := r.Get("tool7.x"); !ok {
 		t.Error("a tool is missing")
 	}
+	if m, ok := r.Named("tool7_2ex"); !ok || m.ToolID != "tool7.x" {
+		t.Error("a tool is not found by its token")
+	}
+	if _, ok := r.Named("tool7"); ok {
+		t.Error("found a tool that is not there")
+	}
 	if _, ok := r.Get("tool7"); ok {
 		t.Error("there is a tool that was not loaded")
 	}

@@ -3,6 +3,8 @@ package tool
 import (
 	"cmp"
 	"slices"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Registry is an immutable snapshot of manifests, safe for concurrent use.
@@ -24,6 +26,17 @@ func newRegistry(manifests []*Manifest) *Registry {
 func (r *Registry) Get(toolID string) (*Manifest, bool) {
 	m, ok := r.byID[toolID]
 	return m, ok
+}
+
+// Named returns the manifest of the tool whose id is token in subjects: that of a very long id holds
+// only a digest of it.
+func (r *Registry) Named(token string) (*Manifest, bool) {
+	for _, m := range r.sorted {
+		if subjects.Token(m.ToolID) == token {
+			return m, true
+		}
+	}
+	return nil, false
 }
 
 // List returns all manifests, sorted by tool id, whatever their status.
