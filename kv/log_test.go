@@ -382,7 +382,10 @@ func TestPools(t *testing.T) {
 	if !pools.Gone(t.Context(), "no-instance-of-ours") {
 		t.Error("an instance that never beats lives")
 	}
-	pools.Reconnected()
+	if err := f.js.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the connection", func() bool { return f.js.Conn().Stats().Reconnects > 0 })
 	if pools.Gone(t.Context(), alive) {
 		t.Error("said gone right after an interruption")
 	}

@@ -22,9 +22,10 @@ type Pools struct {
 	stream jetstream.Stream
 	ttl    time.Duration
 
-	mu    sync.Mutex
-	seen  map[string]verdict
-	since time.Time // connected without interruption since then
+	mu         sync.Mutex
+	seen       map[string]verdict
+	since      time.Time // connected without interruption since then
+	reconnects uint64    // of the connection, until then
 }
 
 type verdict struct {
@@ -38,20 +39,28 @@ func OpenPools(ctx context.Context, js jetstream.JetStream, lease time.Duration)
 	if err != nil {
 		return nil, fmt.Errorf("pools: %w", err)
 	}
-	return &Pools{js: js, stream: stream, ttl: max(time.Second, lease.Round(time.Second)), seen: map[string]verdict{}, since: time.Now()}, nil
+	return &Pools{
+		js: js, stream: stream, ttl: max(time.Second, lease.Round(time.Second)), seen: map[string]verdict{},
+		since: time.Now(), reconnects: js.Conn().Stats().Reconnects,
+	}, nil
 }
 
-// Reconnected says that the connection was interrupted: beats may have expired unrenewed, so
-// nobody is said to be gone before they had the time to beat again.
-func (p *Pools) Reconnected() {
+// settled reports whether all who live have had the time to beat: when the connection was interrupted,
+// beats may have expired unrenewed. The connection itself is asked, since its status is told too late.
+func (p *Pools) settled() bool {
+	n := p.js.Conn().Stats().Reconnects
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since = time.Now()
-	clear(p.seen)
+	if n != p.reconnects {
+		p.reconnects, p.since = n, time.Now()
+		clear(p.seen)
+	}
+	return time.Since(p.since) > p.ttl
 }
 
 // Beat says that the executor instance of pool lives.
 func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
+	p.settled() // notices an interruption early
 	_, err := p.js.PublishMsg(ctx, &nats.Msg{
 		Subject: subjects.PoolSubject(pool, instance),
 		Data:    []byte(instance),
@@ -69,17 +78,19 @@ const freshVerdict = 250 * time.Millisecond
 // Gone reports whether the instance (as named by [Instance]) has stopped beating. When the
 // bucket cannot be read it says no: a live claim must not be taken over.
 func (p *Pools) Gone(ctx context.Context, instance string) bool {
-	p.mu.Lock()
-	v, ok := p.seen[instance]
-	settled := time.Since(p.since) > p.ttl
-	p.mu.Unlock()
-	if !settled {
+	if !p.settled() {
 		return false
 	}
+	p.mu.Lock()
+	v, ok := p.seen[instance]
+	p.mu.Unlock()
 	if ok && time.Since(v.at) < freshVerdict {
 		return v.gone
 	}
 	gone := p.look(ctx, instance)
+	if !p.settled() { // it may be the answer of a server that has just come back
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.seen) > 10_000 {

@@ -59,7 +59,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		Payloads: c.Payloads, Peers: pools, Records: records{c}, Now: c.Clock.Now, NewNonce: c.NewNonce, Lease: c.Lease,
 		Hooks: executor.Hooks{Run: c.Trace.Run, Pause: o.Pause}, Logger: c.Logger,
 	})
-	line := &line{nc: c.NC, anew: func() { e.Listening(); pools.Reconnected() }}
+	line := &line{nc: c.NC, anew: e.Listening}
 	workers, err := bus.NewWorkers(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w bus.Work) {
 		line.check()
 		e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
