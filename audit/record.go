@@ -83,13 +83,14 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 }
 
 // Late returns the record of a result that came after its attempt was decided otherwise.
-func Late(s call.State, attempt int, said envelope.Code, effect envelope.Effect, at time.Time) Record {
+func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 	a, _ := s.Attempt(attempt)
 	r := about(s, a)
 	r.Event, r.Name, r.Timestamp = LateResult, "ToolLateResult", at.UTC()
-	r.Code, r.Effect, r.Status = said, effect, envelope.Success
-	if said != "" {
-		r.Status = said.Status()
+	r.Code, r.Effect, r.Status = said.Error, said.Effect, envelope.Success
+	r.Fence, r.OutputHash = said.Fence, said.Output
+	if said.Error != "" {
+		r.Status = said.Error.Status()
 	}
 	return r
 }

@@ -63,11 +63,11 @@ func TestProject(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1, "", envelope.EffectApplied, at)
-	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied {
+	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1, call.Ending{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
+	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied || r.OutputHash != "hash" || r.Fence != 7 {
 		t.Errorf("%+v", r)
 	}
-	if r := audit.Late(state(nil), 1, envelope.CodeUpstream, envelope.EffectNone, at); r.Status != envelope.RetryableError {
+	if r := audit.Late(state(nil), 1, call.Ending{Error: envelope.CodeUpstream, Effect: envelope.EffectNone}, at); r.Status != envelope.RetryableError {
 		t.Errorf("%+v", r)
 	}
 }

@@ -59,7 +59,7 @@ type Peers interface {
 // Records keeps what the call log does not: dead letters, and results that came too late.
 type Records interface {
 	Dead(ctx context.Context, m Message, cause *envelope.Error) error
-	LateResult(ctx context.Context, s call.State, attempt int, said envelope.Code, effect envelope.Effect) error
+	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
 }
 
 // Hooks observe; any may be nil.
@@ -243,13 +243,18 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	}
 	j.state = o.State
 	e.pause("after-decide", j.state)
-	if !o.Won && end.Cause == call.ToolEnded && o.Attempt.Decision.Code != end.Error {
-		if err := e.Records.LateResult(ctx, o.State, j.attempt, end.Error, end.Effect); err != nil {
+	if !o.Won && end.Cause == call.ToolEnded && differs(end, o.Attempt.Decision) {
+		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
 			return err
 		}
 	}
 	e.reply(j, o)
 	return nil
+}
+
+// differs reports whether a run ended otherwise than its attempt was decided.
+func differs(end call.Ending, d *call.Decision) bool {
+	return end.Error != d.Code || end.Output != d.OutputHash
 }
 
 // decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the

@@ -141,8 +141,8 @@ func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, err
 }
 
 func (w *world) Dead(context.Context, executor.Message, *envelope.Error) error { w.dead++; return nil }
-func (w *world) LateResult(_ context.Context, _ call.State, _ int, said envelope.Code, _ envelope.Effect) error {
-	w.late = append(w.late, said)
+func (w *world) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
+	w.late = append(w.late, said.Error)
 	return nil
 }
 

@@ -242,6 +242,29 @@ func TestLateResult(t *testing.T) {
 	})
 }
 
+// Of two runs that succeed, the one that loses is a late result where its output is another one.
+func TestLateOutput(t *testing.T) {
+	for output, want := range map[string]int{`{"n":1}`: 0, `{"n":2}`: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, tool.Idempotent)
+			m := w.admit(callA, time.Minute)
+			other := w.executor("default/e2")
+			runs := 0
+			w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				if runs++; runs > 1 {
+					return tool.Result{Output: []byte(`{"n":1}`)}, nil
+				}
+				other.Handle(t.Context(), again(m)) // the first is silent for longer than its lease
+				return tool.Result{Output: []byte(output)}, nil
+			}
+			w.ex.Handle(t.Context(), m)
+			if d := w.decided(1); d.Status != envelope.Success || runs != 2 || len(w.late) != want {
+				t.Errorf("output %s: %d runs, decision %+v, %d late results", output, runs, d, len(w.late))
+			}
+		})
+	}
+}
+
 func outcomeBody(t *testing.T, code envelope.Code) []byte {
 	t.Helper()
 	r := envelope.Failure(callA, envelope.NewError(code, ""), envelope.Provenance{ToolID: "echo", ToolVersion: "1.0.0", Final: true}, envelope.Metrics{})

@@ -256,6 +256,6 @@ func (r records) Dead(ctx context.Context, m executor.Message, cause *envelope.E
 	})
 }
 
-func (r records) LateResult(ctx context.Context, s call.State, attempt int, said envelope.Code, effect envelope.Effect) error {
-	return bus.Gate(ctx, r.c.JS, "late."+r.c.NewNonce(), audit.Late(s, attempt, said, effect, r.c.Clock.Now()))
+func (r records) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {
+	return bus.Gate(ctx, r.c.JS, "late."+r.c.NewNonce(), audit.Late(s, attempt, said, r.c.Clock.Now()))
 }

@@ -532,10 +532,10 @@ func (w *world) dead(instance string) {
 
 func (records) Dead(context.Context, executor.Message, *envelope.Error) error { return nil }
 
-func (r records) LateResult(_ context.Context, _ call.State, _ int, said envelope.Code, _ envelope.Effect) error {
+func (r records) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	r.w.late = append(r.w.late, said)
+	r.w.late = append(r.w.late, said.Error)
 	return nil
 }
 
