@@ -585,6 +585,36 @@ func TestResultOfALongName(t *testing.T) {
 	})
 }
 
+// An attempt for which there is no room any more once its span is known is refused like any other.
+func TestNoRoomForTheSpan(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) string { return strings.Repeat("p", 55) }
+		opened := 0
+		for n := range 100 {
+			key := []string{"0123456789abcdef", fmt.Sprintf("%016d", n)}
+			first, second, third := w.request(1, key...), w.request(2, key...), w.request(3, key...)
+			first.Reply, second.Reply, third.Reply = strings.Repeat("r", 40<<10), strings.Repeat("r", 16_000+25*n), strings.Repeat("r", 40<<10)
+			w.d.Handle(t.Context(), first)
+			w.decide(envelope.CodeUpstream)
+			w.log.Before(func(e call.Event) error {
+				if _, ok := e.State.AttemptOf(uuid(3)); ok {
+					w.d.Handle(t.Context(), second) // waits in the line, which knows the log when its turn comes
+				}
+				return nil
+			})
+			w.d.Handle(t.Context(), third)
+			w.log.Before(nil)
+			if w.state().Last().Open() {
+				opened++
+				w.decide("")
+			}
+		}
+		if refused := 100 - opened; opened == 0 || refused == 0 || len(w.denied) != 100+refused {
+			t.Errorf("%d opened, %d refusals", opened, len(w.denied))
+		}
+	})
+}
+
 // A key whose log has expired runs again.
 func TestExpiredKey(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {

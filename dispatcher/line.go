@@ -259,6 +259,9 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
 	}
 	v := call.Admit(s, a.ask)
+	if v.Do != call.Write { // the span takes room, too
+		return s, true
+	}
 	body, err := call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
 	if err != nil {
 		d.Logger.Error("request body", "err", err)
