@@ -39,6 +39,7 @@ func (in *Incoming) legible() bool {
 // read decodes the request and proves that it is who its subject says.
 func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 	legible := in.legible()
+	in.ContentType = envelope.MediaType(in.ContentType) // it is kept with the call: parameters may be long
 	req, refusal := envelope.DecodeRequest(in.ContentType, in.Body)
 	if refusal != nil {
 		return req, refusal

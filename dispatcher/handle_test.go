@@ -585,6 +585,36 @@ func TestResultOfALongName(t *testing.T) {
 	})
 }
 
+// A content type may have parameters: the request is stored as any other, and they are not.
+func TestContentTypeWithParameters(t *testing.T) {
+	for _, media := range []string{"Application/JSON", envelope.ContentJSON, envelope.ContentMsgpack} {
+		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			in := w.request(1)
+			req, refusal := envelope.DecodeRequest(envelope.ContentJSON, in.Body)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			body, err := envelope.EncodeRequest(media, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Body, in.ContentType = body, media+"; long="+strings.Repeat("x", 60<<10)
+			w.d.Handle(t.Context(), in)
+			entries := w.log.Entries()
+			if len(entries) != 1 {
+				t.Fatalf("%d events", len(entries))
+			}
+			stored, err := call.DecodeRequestBody(entries[0].Body)
+			if err != nil || !stored.Request.IsValid() {
+				t.Errorf("stored %.100s, %v", stored.Request, err)
+			}
+			if kept := w.state().Last().Owner.ContentType; kept != strings.ToLower(media) {
+				t.Errorf("the content type that is kept is %.100s", kept)
+			}
+		})
+	}
+}
+
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {

@@ -143,7 +143,7 @@ func encodeAround(contentType string, v any, name string, payload jsontext.Value
 
 // in returns a JSON body in the form of a content type.
 func in(contentType string, body []byte) ([]byte, error) {
-	switch mediaType(contentType) {
+	switch MediaType(contentType) {
 	case ContentJSON:
 		return body, nil
 	case ContentMsgpack:
@@ -152,8 +152,8 @@ func in(contentType string, body []byte) ([]byte, error) {
 	return nil, fmt.Errorf("encode: unknown content type %q", contentType)
 }
 
-// mediaType strips the parameters of a content type.
-func mediaType(contentType string) string {
+// MediaType returns a content type without its parameters, as the constants have it; none means JSON.
+func MediaType(contentType string) string {
 	switch contentType {
 	case "", ContentJSON:
 		return ContentJSON
@@ -233,7 +233,7 @@ func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
 	if len(body) > MaxDocument {
 		return nil, w.refuse(w.limit, violation("", ruleSize, errTooLarge.Error()))
 	}
-	switch mediaType(contentType) {
+	switch MediaType(contentType) {
 	case ContentJSON:
 		return body, nil
 	case ContentMsgpack:
