@@ -585,6 +585,33 @@ func TestResultOfALongName(t *testing.T) {
 	})
 }
 
+// A cancel that was written without its writer learning of it, or surviving it, ends the run when it is
+// asked for again.
+func TestUnsureCancel(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.running = true
+		w.ask(1)
+		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })
+		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || w.kills != 0 {
+			t.Errorf("%v, %d kills", refusal, w.kills)
+		}
+		w.log.Lost(nil)
+		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+		if refusal != nil || w.kills != 1 || c.Told != "running" || c.Response.Error.Code != envelope.CodeCancelled {
+			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
+		}
+		w.running = false
+		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" {
+			t.Errorf("told %s once nothing runs any more", c.Told)
+		}
+		pass(time.Minute)
+		w.kills = 0
+		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" || w.kills != 0 {
+			t.Errorf("told %s, %d kills, after the deadline", c.Told, w.kills)
+		}
+	})
+}
+
 // A content type may have parameters: the request is stored as any other, and they are not.
 func TestContentTypeWithParameters(t *testing.T) {
 	for _, media := range []string{"Application/JSON", envelope.ContentJSON, envelope.ContentMsgpack} {

@@ -131,15 +131,23 @@ func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) 
 		return Cancellation{}, unsettled(err)
 	}
 	told := "decided"
-	if o.Won {
-		told = "queued"
+	if o.Won || unheard(o.Attempt, d.Now()) {
 		running := d.Killer.Kill(ctx, s.ID, a.N, a.Due())
-		if running || o.Attempt.Claim != nil {
+		switch {
+		case running || o.Won && o.Attempt.Claim != nil:
 			told = "running"
+		case o.Won:
+			told = "queued"
 		}
 		d.Replies.Outcome(Inbox{Reply: a.Owner.Reply, ContentType: a.Owner.ContentType}, o.For(a.Owner.CallID, false))
 	}
 	return Cancellation{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
+}
+
+// unheard reports whether an attempt ended by a cancel of which nobody may have been told: whoever
+// wrote it did not learn that it stands, or died.
+func unheard(a call.Attempt, now time.Time) bool {
+	return a.Decision.By == call.ByCanceller && now.Before(a.Due())
 }
 
 func unsettled(err error) *envelope.Error {
