@@ -147,13 +147,13 @@ func (in *Incoming) inbox() Inbox { return Inbox{Reply: in.Reply, ContentType: i
 func (d *Dispatcher) Handle(ctx context.Context, in *Incoming) {
 	req, refusal := d.read(in)
 	if refusal != nil {
-		d.refuse(ctx, in, req, refusal)
+		d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone))
 		return
 	}
 	a, refusal := d.check(ctx, in, req)
 	if refusal != nil {
 		if !d.recall(ctx, in, req) {
-			d.refuse(ctx, in, req, refusal)
+			d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone))
 		}
 		return
 	}
@@ -173,7 +173,7 @@ func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Req
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
-	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e.WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
+	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
 // recall answers a denied request that is bound to an attempt already: a denial governs

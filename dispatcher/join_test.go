@@ -45,6 +45,51 @@ func TestNoRoomToJoin(t *testing.T) {
 	}
 }
 
+// A refusal says what is known of the effect of the call, of which others may have had an attempt.
+func TestEffectOfARefusal(t *testing.T) {
+	for class, unknown := range map[tool.Determinism]bool{tool.Pure: false, tool.Idempotent: true, tool.SideEffectful: true} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			want := envelope.EffectNone
+			if unknown {
+				want = envelope.EffectUnknown
+			}
+			w.ask(1)
+			w.full = true
+			w.ask(2)
+			if e := w.outcome(2).Error; e.Code != envelope.CodeStoreFull || e.Details.Effect != want {
+				t.Errorf("%s, while it runs: %s, effect %s", class, e.Code, e.Details.Effect)
+			}
+			w.ask(3, `{"n":1}`, `{"n":2}`)
+			if e := w.outcome(3).Error; e.Code != envelope.CodeKeyReused || e.Details.Effect != envelope.EffectNone {
+				t.Errorf("%s, another input: %s, effect %s", class, e.Code, e.Details.Effect)
+			}
+			w.ask(4, "key-0123456789abcdef", "another-0123456789abcdef")
+			if e := w.outcome(4).Error; e.Code != envelope.CodeStoreFull || e.Details.Effect != envelope.EffectNone {
+				t.Errorf("%s, another key: %s, effect %s", class, e.Code, e.Details.Effect)
+			}
+		})
+	}
+}
+
+// An attempt that had no effect leaves none to be told of.
+func TestEffectOfARefusedRetry(t *testing.T) {
+	for code, want := range map[envelope.Code]envelope.Effect{envelope.CodeUpstream: envelope.EffectNone, envelope.CodeTimeout: envelope.EffectUnknown} {
+		bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+			w.ask(1)
+			if code == envelope.CodeTimeout {
+				pass(11 * time.Second)
+			} else {
+				w.decide(code)
+			}
+			w.full = true
+			w.ask(2)
+			if e := w.outcome(2).Error; e.Code != envelope.CodeStoreFull || e.Details.Effect != want {
+				t.Errorf("after %s: %s, effect %s", code, e.Code, e.Details.Effect)
+			}
+		})
+	}
+}
+
 // Requests for one key that arrive while the log does not answer take bounded memory. Who found no room
 // asks again.
 func TestArrivalsAreBounded(t *testing.T) {

@@ -238,8 +238,22 @@ func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *ask
 	case last.State.Seq != s.Seq:
 		return l.found(s.Seq, last.State), true
 	}
-	d.refuse(ctx, a.in, a.req, refusal)
+	d.refuse(ctx, a.in, a.req, refusal.WithEffect(effectSoFar(s, refusal.Code)))
 	return s, false
+}
+
+// effectSoFar is what is known of the effect of a call that is refused an attempt, or to join one: the
+// attempts that it has had may have had one. Another input under its key is another call.
+func effectSoFar(s call.State, code envelope.Code) envelope.Effect {
+	if code == envelope.CodeKeyReused || s.Class == call.Pure {
+		return envelope.EffectNone
+	}
+	for _, a := range s.Attempts {
+		if a.Open() || a.Decision.Effect != envelope.EffectNone {
+			return envelope.EffectUnknown
+		}
+	}
+	return envelope.EffectNone
 }
 
 // open writes the admission of a new attempt. It reports whether the log had moved, so that the

@@ -230,7 +230,7 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 	r := audit.Record{
 		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.Tenant, Actor: in.Actor,
 		ToolName: in.Tool, Contract: audit.ContractVersion, Policies: map[string]string{},
-		Status: e.Code.Status(), Code: e.Code, Effect: envelope.EffectNone,
+		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect,
 	}
 	if req != nil {
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
