@@ -94,7 +94,7 @@ type Executor struct {
 	Options
 	mu      sync.Mutex
 	running map[attemptKey]*job
-	busy    map[string]int           // runs per tool
+	loads   map[string]*load         // of the tools that run, or are waited for
 	killed  map[attemptKey]time.Time // kills heard since listening, until their deadline
 	since   time.Time                // no kill was missed since then; zero: all may have been
 }
@@ -104,7 +104,7 @@ func New(o Options) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Executor{Options: o, running: map[attemptKey]*job{}, busy: map[string]int{}, killed: map[attemptKey]time.Time{}}
+	return &Executor{Options: o, running: map[attemptKey]*job{}, loads: map[string]*load{}, killed: map[attemptKey]time.Time{}}
 }
 
 // Message is a work message: the request event as stored, and the hold on it.
@@ -117,7 +117,9 @@ type Message struct {
 // How long a message waits before it is looked at again.
 const (
 	retryDelay   = 250 * time.Millisecond // the log could not be reached
-	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here
+	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here; at least
+	busySpace    = time.Millisecond       // between messages that wait for the same tool
+	busyMost     = 2 * time.Second        // it may be free elsewhere
 	missingDelay = time.Second            // the tool is not here
 )
 

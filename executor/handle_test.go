@@ -754,3 +754,49 @@ func TestReadmittedDuringRun(t *testing.T) {
 		w.wantAcked(first, true)
 	})
 }
+
+// A long queue for a busy tool costs no more looks than a short one, also when one of its runs has ended.
+func TestQueueForABusyTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Pure)
+		w.manifest.Limits.Concurrency = 1
+		release, started := make(chan struct{}), make(chan struct{})
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-release
+			return tool.Result{Output: inv.Input}, nil
+		}
+		first := w.admit(callA, time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
+		<-started
+		other := first
+		other.Entry.State.ID = "id2"
+		look := func() time.Duration {
+			h := &holding{}
+			other.Lease = h
+			w.ex.Handle(t.Context(), other)
+			return h.handedBack[0]
+		}
+		for n := range 1000 {
+			if got, want := look(), time.Duration(50+n)*time.Millisecond; got != want {
+				t.Fatalf("message %d is looked at after %s, want %s", n, got, want)
+			}
+		}
+		close(release)
+		<-done
+		w.manifest.Limits.Concurrency = 0 // another has taken the slot
+		if got, want := look(), 1050*time.Millisecond; got != want {
+			t.Errorf("after the run, a message is looked at after %s, want %s", got, want)
+		}
+		for range 2000 {
+			if got := look(); got > 2*time.Second {
+				t.Fatalf("looked at after %s", got)
+			}
+		}
+		pass(10 * time.Second)
+		if got, want := look(), 50*time.Millisecond; got != want {
+			t.Errorf("without a queue, a message is looked at after %s, want %s", got, want)
+		}
+	})
+}

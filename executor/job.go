@@ -87,20 +87,52 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	case over:
 	case !ok:
 		return nil, missingDelay
-	case e.busy[j.state.Tool] >= tm.Limits.Concurrency:
-		return nil, busyDelay
+	case e.load(j.state.Tool).runs >= tm.Limits.Concurrency:
+		return nil, e.load(j.state.Tool).later(e.Now())
 	}
 	e.running[k] = j
-	e.busy[j.state.Tool]++
+	e.load(j.state.Tool).runs++
 	return j, 0
+}
+
+// load is what one tool has to do here.
+type load struct {
+	runs int
+	look time.Time // when the next message that finds the tool busy is looked at again
+}
+
+// load returns that of a tool. Callers hold e.mu.
+func (e *Executor) load(tool string) *load {
+	l := e.loads[tool]
+	if l == nil {
+		l = &load{}
+		e.loads[tool] = l
+	}
+	return l
+}
+
+// later says when to look again at a message that finds the tool busy. Messages are looked at one after
+// the other, so that a long queue costs no more than a short one.
+func (l *load) later(now time.Time) time.Duration {
+	soonest, latest := now.Add(busyDelay), now.Add(busyMost)
+	if l.look.Before(soonest) {
+		l.look = soonest
+	}
+	if l.look.After(latest) {
+		l.look = latest
+	}
+	again := l.look.Sub(now)
+	l.look = l.look.Add(busySpace)
+	return again
 }
 
 func (e *Executor) end(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
-	if e.busy[j.state.Tool]--; e.busy[j.state.Tool] == 0 {
-		delete(e.busy, j.state.Tool)
+	l := e.load(j.state.Tool)
+	if l.runs--; l.runs == 0 && l.look.Before(e.Now()) { // nobody waits for it
+		delete(e.loads, j.state.Tool)
 	}
 }
 
