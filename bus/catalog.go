@@ -70,8 +70,7 @@ type catalog struct {
 	asking singleflight.Group // by tool
 	mu     sync.Mutex
 	tools  map[string]*described
-	// ahead is how far bus time is ahead of the local clock.
-	ahead time.Duration
+	clock  reading // what the dispatcher said last
 }
 
 type described struct {
@@ -147,8 +146,17 @@ func (c *Client) describeOnce(ctx context.Context, tool string) (Description, er
 	trip := c.Now().Sub(sent)
 	c.catalog.mu.Lock()
 	defer c.catalog.mu.Unlock()
-	c.catalog.ahead = time.UnixMilli(d.NowUnixMS).Sub(sent.Add(trip / 2))
+	c.catalog.clock = reading{sent.Add(trip / 2), time.UnixMilli(d.NowUnixMS)}
 	return d, nil
+}
+
+// busTime returns bus time as far as it is known here. After the wall clock was set, or the machine slept,
+// it may be ahead: a deadline that is too late does no harm, since the timeout counts, too.
+func (c *Client) busTime() time.Time {
+	c.catalog.mu.Lock()
+	defer c.catalog.mu.Unlock()
+	now := c.Now()
+	return c.catalog.clock.at(now).Add(max(0, c.catalog.clock.stepped(now)))
 }
 
 // tool returns the description of a tool, from the cache while it is fresh, and waits for it for

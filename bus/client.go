@@ -68,6 +68,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 		ClientOptions: o, nc: nc, inbox: nc.NewInbox() + ".", waiting: map[string]*exchange{},
 		resend: make(chan struct{}), closed: make(chan struct{}),
 	}
+	c.catalog.clock = reading{c.Now(), c.Now()}
 	c.crew = newCrew(c.run)
 	sub, err := nc.Subscribe(c.inbox+"*", c.receive)
 	if err != nil {

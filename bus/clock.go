@@ -12,11 +12,22 @@ import (
 )
 
 // Clock tells bus time: the server's clock, as far as it can be known here. Clocks of machines
-// differ, so deadlines are compared in bus time only. Its methods are safe for concurrent use.
+// differ and are set, so deadlines are compared in bus time only. Its methods are safe for concurrent use.
 type Clock struct {
 	local  func() time.Time
-	offset atomic.Int64 // bus time minus local time, nanoseconds
+	last   atomic.Pointer[reading]
 	stream jetstream.Stream
+}
+
+// reading is what the local clock and the bus clock said at the same moment.
+type reading struct{ local, bus time.Time }
+
+// at returns the bus time of a local one. That the wall clock was set meanwhile does not count.
+func (r reading) at(local time.Time) time.Time { return r.bus.Add(local.Sub(r.local)) }
+
+// stepped returns how far the wall clock was set since, or the machine slept.
+func (r reading) stepped(local time.Time) time.Duration {
+	return local.Round(0).Sub(r.local.Round(0)) - local.Sub(r.local)
 }
 
 // NewClock measures the bus clock against local, which is time.Now unless a test skews it.
@@ -33,19 +44,16 @@ func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Tim
 }
 
 // Now returns bus time.
-func (c *Clock) Now() time.Time { return c.local().Add(time.Duration(c.offset.Load())) }
-
-// Offset returns how far bus time is ahead of the local clock.
-func (c *Clock) Offset() time.Duration { return time.Duration(c.offset.Load()) }
+func (c *Clock) Now() time.Time { return c.last.Load().at(c.local()) }
 
 // measurements is how often one Measure asks; the quickest answer says most.
 const measurements = 5
 
-// Measure asks the server for its time and keeps the offset of the quickest answer. The error
-// is within half of that answer's round trip.
+// Measure asks the server for its time and keeps what the quickest answer says. The error is within
+// half of that answer's round trip.
 func (c *Clock) Measure(ctx context.Context) error {
 	best := time.Duration(1<<63 - 1)
-	var offset time.Duration
+	var r reading
 	for range measurements {
 		sent := c.local()
 		info, err := c.stream.Info(ctx)
@@ -54,25 +62,40 @@ func (c *Clock) Measure(ctx context.Context) error {
 		}
 		trip := c.local().Sub(sent)
 		if trip < best {
-			best, offset = trip, info.TimeStamp.Sub(sent.Add(trip/2))
+			best, r = trip, reading{sent.Add(trip / 2), info.TimeStamp}
 		}
 	}
-	c.offset.Store(int64(offset))
+	c.last.Store(&r)
 	return nil
 }
 
-// Run measures again every interval until ctx ends; what cannot be measured keeps the old offset.
+// How often Run looks at the local clock, and how far that may be off before it measures at once.
+const (
+	lookAtClock = time.Second
+	maxStep     = 100 * time.Millisecond
+)
+
+// Run measures again every interval, and soon after the local clock was set or the machine slept, until
+// ctx ends; while nothing can be measured, what was measured before stays.
 func (c *Clock) Run(ctx context.Context, interval time.Duration) {
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(min(interval, lookAtClock))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if !c.due(interval) {
+				continue
+			}
 			once, cancel := context.WithTimeout(ctx, interval)
-			_ = c.Measure(once) // the next tick tries again; the old offset stays good for a while
+			_ = c.Measure(once) // the next tick tries again; what is known stays good for a while
 			cancel()
 		}
 	}
+}
+
+func (c *Clock) due(interval time.Duration) bool {
+	now, last := c.local(), c.last.Load()
+	return now.Sub(last.local) >= interval || last.stepped(now).Abs() > maxStep
 }

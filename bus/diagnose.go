@@ -162,9 +162,7 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client)
 	if err != nil {
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
 	}
-	c.catalog.mu.Lock()
-	offset := c.catalog.ahead
-	c.catalog.mu.Unlock()
+	offset := c.busTime().Sub(c.Now())
 	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
 	if offset.Abs() > time.Second {
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"

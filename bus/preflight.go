@@ -133,10 +133,7 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 			req.Constraints.TimeoutMS = max(t.info.TimeoutDefaultMS, 1)
 		}
 	}
-	c.catalog.mu.Lock()
-	now := c.Now().Add(c.catalog.ahead)
-	c.catalog.mu.Unlock()
-	req.Constraints.DeadlineUnixMS = now.UnixMilli() + req.Constraints.TimeoutMS
+	req.Constraints.DeadlineUnixMS = c.busTime().UnixMilli() + req.Constraints.TimeoutMS
 	ctx := &req.Context
 	ctx.ActorID = c.Actor
 	ctx.TraceID = either(ctx.TraceID, uuid.NewString())

@@ -1,0 +1,83 @@
+package bus
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+)
+
+// set returns t, a time of time.Now, as it would be had the wall clock been set by so many seconds. There
+// is no other way to make one: the wall clock's seconds lie above 30 bits of nanoseconds in its first word.
+func set(t time.Time, seconds int) time.Time {
+	*(*int64)(unsafe.Pointer(&t)) += int64(seconds) << 30
+	return t
+}
+
+// That the wall clock is set moves no deadline.
+func TestWallClockIsSet(t *testing.T) {
+	begun := time.Now()
+	if got := set(begun, 30).Round(0).Sub(begun.Round(0)); got != 30*time.Second || set(begun, 30).Sub(begun) != 0 {
+		t.Fatalf("times are made otherwise now: %s", got)
+	}
+	bus := begun.Add(time.Hour).Round(0)
+	for _, by := range []int{-3600, -30, 0, 30, 3600} {
+		r := reading{begun, bus}
+		later := set(begun.Add(time.Second), by)
+		if got := r.at(later); !got.Equal(bus.Add(time.Second)) {
+			t.Errorf("set by %d s: bus time is %s off", by, got.Sub(bus.Add(time.Second)))
+		}
+		if got, want := r.stepped(later), time.Duration(by)*time.Second; got != want {
+			t.Errorf("set by %d s: it seems set by %s", by, got)
+		}
+		c := Client{ClientOptions: ClientOptions{Now: func() time.Time { return later }}, catalog: catalog{clock: r}}
+		if got := c.busTime().Sub(bus); got != time.Duration(1+max(0, by))*time.Second {
+			t.Errorf("set by %d s: a second later the client takes it for %s", by, got)
+		}
+	}
+}
+
+// A clock that was set is measured again soon, since the machine may have slept as well.
+func TestClockThatWasSetIsMeasured(t *testing.T) {
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var by atomic.Int64
+	local := func() time.Time { return set(time.Now(), int(by.Load())) }
+	c, err := NewClock(t.Context(), js, local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := c.last.Load()
+	by.Store(30)
+	if off := time.Until(c.Now()); off.Abs() > 50*time.Millisecond {
+		t.Errorf("bus time is %s off", off)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx, time.Hour) }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for c.last.Load() == before {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("it is not measured again")
+		}
+	}
+	cancel()
+	<-done
+	if off := time.Until(c.Now()); off.Abs() > 50*time.Millisecond || c.due(time.Hour) {
+		t.Errorf("bus time is %s off", off)
+	}
+}
