@@ -53,8 +53,9 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 		return g.err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case !data.IsValid():
-		return g.refuse(&tool.ProtocolError{Reason: "a chunk is no JSON value"})
+	}
+	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
+		return g.refuse(&tool.ProtocolError{Reason: fmt.Sprintf("a chunk that cannot travel, at %q: %s", bad[0].Pointer, bad[0].Message)})
 	}
 	if g.used += int64(len(data)); g.used > g.limit {
 		return g.refuse(&tool.LimitError{Limit: g.limit})
@@ -106,6 +107,23 @@ func (g *gate) judge(ctx context.Context, out answer) (answer, error) {
 		return answer{}, said
 	}
 	return answer{}, &tool.CrashError{How: out.err.Error()}
+}
+
+// plain is err as one of this package's own kinds, or as its text. The methods of a foreign error
+// are code of the function, and those of a nil pointer panic: so they are called where a panic is
+// the function's and not that of the executor.
+func plain(err error) error {
+	var said *tool.Error
+	var crash *tool.CrashError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &crash) && crash != nil:
+		return crash
+	case errors.As(err, &said) && said != nil:
+		return said
+	}
+	return errors.New(err.Error())
 }
 
 func (g *gate) checked(out answer) (answer, error) {

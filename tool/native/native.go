@@ -129,7 +129,9 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f c
 				a.stray(m, -1)
 			}
 		}()
-		out = f(running, g)
+		ended := f(running, g)
+		ended.err = plain(ended.err) // may panic as well
+		out = ended
 	}()
 	select {
 	case out := <-returned:

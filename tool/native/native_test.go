@@ -99,6 +99,11 @@ func TestStray(t *testing.T) {
 	}
 }
 
+// panicking is an error whose text cannot be had.
+type panicking struct{}
+
+func (panicking) Error() string { panic("no text") }
+
 func TestJudge(t *testing.T) {
 	tests := map[string]struct {
 		f    native.Func
@@ -117,6 +122,26 @@ func TestJudge(t *testing.T) {
 			},
 			envelope.CodeToolFault, "deadline exceeded",
 		},
+		"nil as an error of ours": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				var none *tool.Error
+				return tool.Result{Output: jsontext.Value(`1`)}, none
+			},
+			envelope.CodeToolFault, "nil pointer",
+		},
+		"nil as a crash": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				var none *tool.CrashError
+				return tool.Result{Output: jsontext.Value(`1`)}, none
+			},
+			envelope.CodeToolFault, "nil pointer",
+		},
+		"an error that panics": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, panicking{}
+			},
+			envelope.CodeToolFault, "no text",
+		},
 		"ends its goroutine": {
 			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 				runtime.Goexit()
@@ -133,6 +158,12 @@ func TestJudge(t *testing.T) {
 		"bad chunk": {
 			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
 				return tool.Result{Output: jsontext.Value(`1`)}, sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`{`))
+			},
+			envelope.CodeToolProtocol, "",
+		},
+		"chunk that other languages read differently": {
+			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				return tool.Result{Output: jsontext.Value(`1`)}, sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`[9007199254740993]`))
 			},
 			envelope.CodeToolProtocol, "",
 		},
