@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -115,12 +116,20 @@ func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Requ
 	case err != nil && bounded.Err() != nil: // it may be there; the caller asks again
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").WithRetryAfter(time.Second)
 	case err != nil:
-		return nil, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error())
+		return nil, payloadFault(err).WithCause(err.Error()).WithEffect(envelope.EffectNone)
 	}
 	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
 		return nil, envelope.InputFault(under("/input", bad))
 	}
 	return data, nil
+}
+
+// payloadFault is what is wrong with a payload: what its error says of itself, else that it is missing.
+func payloadFault(err error) *envelope.Error {
+	if known, ok := errors.AsType[Fault](err); ok {
+		return known.Fault()
+	}
+	return envelope.NewError(envelope.CodePayloadMissing, "")
 }
 
 // permits holds the request against what the tool and the deployment can do.

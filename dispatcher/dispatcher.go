@@ -33,6 +33,12 @@ type Replier interface {
 	Outcome(to Inbox, r *envelope.Response)
 }
 
+// Fault is an error that knows what it is in the taxonomy; payloads return such errors.
+type Fault interface {
+	error
+	Fault() *envelope.Error
+}
+
 // Payloads fetches inputs that are too large to travel inline.
 type Payloads interface {
 	Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error)

@@ -121,8 +121,17 @@ func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, err
 	if !ok {
 		return nil, fmt.Errorf("no payload %s", ref.SHA256)
 	}
+	if int64(len(data)) != ref.Bytes {
+		return nil, fmt.Errorf("get: %w", damaged{})
+	}
 	return data, nil
 }
+
+// damaged is the error of a payload that is not what its reference names.
+type damaged struct{}
+
+func (damaged) Error() string          { return "damaged" }
+func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeChecksum, "") }
 
 func (w *world) AuditLag() time.Duration { return w.lag }
 func (w *world) StoreFull() bool         { return w.full }

@@ -436,8 +436,9 @@ func TestLargeInput(t *testing.T) {
 		want      envelope.Code
 	}{
 		"there":     {ref: "sha256:" + sum + ";7", data: `{"n":1}`},
-		"invalid":   {ref: "sha256:" + sum + ";7", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
+		"invalid":   {ref: "sha256:" + sum + ";13", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
 		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodePayloadMissing},
+		"damaged":   {ref: "sha256:" + sum + ";7", data: `{"n":`, want: envelope.CodeChecksum},
 		"malformed": {ref: "x", want: envelope.CodeLimit},
 		"too large": {ref: "sha256:" + sum + ";99999999999", want: envelope.CodeLimit},
 	} {

@@ -298,25 +298,26 @@ func (e *Executor) confirm(j *job) error {
 	}
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
-	inv, fault := e.invocation(ctx, j, m)
-	var res tool.Result
-	found, failed := false, fault != nil
-	if !failed {
-		var err error
-		res, found, err = adapter.Lookup(ctx, m, inv)
-		failed = err != nil
-	}
+	res, found, err := e.ask(ctx, j, m, adapter)
 	switch {
-	case failed && j.ctx.Err() != nil:
-		return errDrained // no answer yet: whoever gets the message next asks
-	case failed || !found:
-		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
+	case err != nil && j.ctx.Err() != nil:
+		return errDrained // another executor can ask
+	case err != nil || !found:
+		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
 	}
 	end, draft := e.outcome(ctx, j, m, res, nil)
 	if end.Error == "" {
 		end.Cause = call.Confirmed
 	}
 	return e.finish(j, end, draft)
+}
+
+func (e *Executor) ask(ctx context.Context, j *job, m *tool.Manifest, adapter tool.Adapter) (res tool.Result, found bool, err error) {
+	inv, err := e.invocation(ctx, j, m)
+	if err != nil {
+		return tool.Result{}, false, err
+	}
+	return adapter.Lookup(ctx, m, inv)
 }
 
 // bury keeps a poison call among the dead letters, then decides it lost.

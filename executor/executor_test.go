@@ -38,7 +38,8 @@ type world struct {
 	dead     int
 	payloads map[string][]byte
 	full     bool // the payload store takes nothing
-	silent   bool // the payload store gives nothing
+	silent   bool // and gives nothing
+	broken   error
 	nonce    int
 }
 
@@ -129,9 +130,12 @@ func (p payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, er
 }
 
 func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
-	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
+	if p.w.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if p.w.broken != nil {
+		return nil, p.w.broken
 	}
 	data, ok := p.w.payloads[ref.SHA256]
 	if !ok {

@@ -193,6 +193,26 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// An executor that shuts down while it asks concludes nothing: another one can ask.
+func TestLookupWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		w.manifest.Capability.Lookup = true
+		ctx, stop := context.WithCancel(t.Context())
+		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {
+			stop()
+			return tool.Result{}, false, ctx.Err()
+		}
+		m := w.claimed("default/dead")
+		w.gone["default/dead"] = true
+		w.ex.Handle(ctx, m)
+		w.wantAcked(m, false)
+		if !w.state().Last().Open() {
+			t.Error("decided by an executor that shut down")
+		}
+	})
+}
+
 // Five claims without an outcome are a poison call: kept in DEAD, then decided lost.
 func TestPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -518,48 +538,11 @@ func TestNoToolNeededPastTheDeadline(t *testing.T) {
 	})
 }
 
-// large makes m a message whose input lies in the payload store.
+// large is the message of a call whose input lies in the payload store.
 func large(m executor.Message) executor.Message {
 	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
 	m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
 	return m
-}
-
-// A payload store that does not answer says nothing of the input: the attempt times out, and its tool
-// has not run.
-func TestLargeInputTooLate(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.silent = true
-		m := large(w.admit(callA, time.Minute))
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Code != envelope.CodeTimeout || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-			t.Errorf("%d runs, decision %+v", len(w.runs), d)
-		}
-		w.wantAcked(m, true)
-	})
-}
-
-// An executor that shuts down while it fetches the input hands the message back. Where it has claimed
-// it, nobody else may run it: then it says that nothing ran, and the caller may ask again.
-func TestDrainBeforeStart(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.silent = true
-		ctx, stop := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, stop)
-		m := large(w.admit(callA, time.Minute))
-		w.ex.Handle(ctx, m)
-		claimed := w.manifest.Determinism == tool.SideEffectful
-		w.wantAcked(m, claimed)
-		if !claimed && !w.state().Last().Open() {
-			t.Errorf("decision %+v", w.decided(1))
-		}
-		if !claimed {
-			return
-		}
-		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Status != envelope.RetryableError || d.Effect != envelope.EffectNone {
-			t.Errorf("decision %+v", d)
-		}
-	})
 }
 
 // So it is where it shuts down between the claim and the start.
@@ -599,13 +582,61 @@ func TestDrainDuringLookup(t *testing.T) {
 	})
 }
 
-func TestLargeInputMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+// damaged is the error of a payload that is not what its reference names.
+type damaged struct{}
+
+func (damaged) Error() string          { return "damaged" }
+func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeChecksum, "") }
+
+func TestLargeInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(w *world)
+		want    envelope.Code
+	}{
+		"missing":                {func(*world) {}, envelope.CodePayloadMissing},
+		"damaged":                {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
+		"not read in time":       {func(w *world) { w.silent = true }, envelope.CodeTimeout},
+		"killed before it is in": {func(w *world) { w.silent = true; go w.killLater() }, envelope.CodeCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, w *world) {
+				m := large(w.admit(callA, time.Minute))
+				c.prepare(w)
+				w.ex.Handle(t.Context(), m)
+				if d := w.decided(1); d.Code != c.want || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+					t.Errorf("%d runs, decision %+v", len(w.runs), d)
+				}
+				w.wantAcked(m, true)
+			})
+		})
+	}
+}
+
+// killLater ends the attempt while its executor waits.
+func (w *world) killLater() {
+	pass(time.Second)
+	w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+}
+
+// An executor that shuts down while it waits for an input hands the call back. A claim it could not
+// take back, so it says that nothing ran.
+func TestDrainBeforeStart(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.silent = true
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
 		m := large(w.admit(callA, time.Minute))
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Code != envelope.CodePayloadMissing || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		w.ex.Handle(ctx, m)
+		claims := w.manifest.Determinism == tool.SideEffectful
+		w.wantAcked(m, claims)
+		if !claims {
+			if !w.state().Last().Open() {
+				t.Error("decided by an executor that shut down")
+			}
+			return
+		}
+		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Effect != envelope.EffectNone {
+			t.Errorf("decision %+v", d)
 		}
 	})
 }

@@ -36,9 +36,12 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
 	ctx, ended := e.observe(ctx, j)
-	inv, fault := e.invocation(ctx, j, m)
-	if fault != nil || ctx.Err() != nil {
-		return unprepared(ctx, j, fault)
+	inv, err := e.invocation(ctx, j, m)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return unprepared(ctx, j, err)
 	}
 	stream := e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
 	j.started = e.Now()
@@ -78,24 +81,28 @@ func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
 	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}, nil
 }
 
-// unprepared says how an attempt ends whose tool was not started: by what ended its context, if
-// something did, since the fault says nothing of the input then. Nothing ran, which only this executor knows.
-func unprepared(ctx context.Context, j *job, fault *envelope.Error) (call.Ending, settle.Draft, error) {
+// unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
+// had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
+func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Draft, error) {
+	fault := envelope.NewError(envelope.CodePayloadMissing, "")
+	known, isKnown := errors.AsType[Fault](err)
 	cause := context.Cause(ctx)
 	switch {
-	case cause == nil:
-		return unrunnable(fault)
-	case errors.Is(cause, errDeadline):
-		return unrunnable(envelope.NewError(envelope.CodeTimeout, ""))
-	case errors.Is(cause, errKilled):
-		return call.Ending{Cause: call.Cancelled}, settle.Draft{}, nil
-	case j.state.Class.Repeatable():
+	case j.ctx.Err() != nil && j.claim == "":
 		return call.Ending{}, settle.Draft{}, errDrained
-	} // nobody else may run what is claimed
-	return unrunnable(envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started"))
+	case j.ctx.Err() != nil: // nobody else could tell from our claim that nothing ran
+		fault = envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started")
+	case errors.Is(cause, errDeadline):
+		fault = envelope.NewError(envelope.CodeTimeout, "the tool was not started by the deadline")
+	case errors.Is(cause, errKilled):
+		fault = envelope.NewError(envelope.CodeCancelled, "")
+	case isKnown:
+		fault = known.Fault()
+	}
+	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
 }
 
-// Fault is an error that knows what it is in the taxonomy; streams return such errors.
+// Fault is an error that knows what it is in the taxonomy; streams and payloads return such errors.
 type Fault interface {
 	error
 	Fault() *envelope.Error
@@ -176,12 +183,12 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 }
 
 // invocation builds what the adapter gets, fetching a large input.
-func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, *envelope.Error) {
+func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
 	input := j.req.Input
 	if j.inputRef != nil {
 		data, err := e.Payloads.Get(ctx, *j.inputRef)
 		if err != nil {
-			return tool.Invocation{}, envelope.NewError(envelope.CodePayloadMissing, "").WithCause(err.Error()).WithEffect(envelope.EffectNone)
+			return tool.Invocation{}, err
 		}
 		input = data
 	}

@@ -17,13 +17,25 @@ import (
 var (
 	// ErrMissing means that the payload is not stored: never, or no longer.
 	ErrMissing = errors.New("streaming: payload is missing")
-	// ErrChecksum means that what is stored is not what the reference names.
-	ErrChecksum = errors.New("streaming: payload does not match its checksum")
+	// ErrChecksum means that what is stored is not what the reference names. It knows its place in
+	// the taxonomy, which executors and dispatchers ask for.
+	ErrChecksum error = known{envelope.CodeChecksum, "streaming: payload does not match its checksum"}
 	// ErrTooLarge means that the payload exceeds the limit.
 	ErrTooLarge = errors.New("streaming: payload too large")
 	// ErrReference means that the reference is malformed.
 	ErrReference = errors.New("streaming: malformed payload reference")
 )
+
+// known is an error that is one of the taxonomy.
+type known struct {
+	code envelope.Code
+	text string
+}
+
+func (k known) Error() string { return k.text }
+
+// Fault returns the error as callers are told it.
+func (k known) Fault() *envelope.Error { return envelope.NewError(k.code, "") }
 
 // partSize is how payloads are cut into messages. It is part of the stored form: changing it
 // makes stored payloads unreadable.

@@ -106,8 +106,15 @@ func TestPayloadsRefuse(t *testing.T) {
 		if err := p.putPart(ctx, p.subject(ref, part), data); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := p.Get(ctx, ref); !errors.Is(err, want) || got != nil {
+		got, err := p.Get(ctx, ref)
+		if !errors.Is(err, want) || got != nil {
 			t.Errorf("%v", err)
+		}
+		if of, ok := errors.AsType[interface {
+			error
+			Fault() *envelope.Error
+		}](err); !ok || of.Fault().Code != envelope.CodeChecksum {
+			t.Errorf("no place in the taxonomy: %v", err)
 		}
 	}
 	tamper(1, make([]byte, partSize), ErrChecksum)
