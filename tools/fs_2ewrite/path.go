@@ -17,7 +17,7 @@ func checkPath(path string) (string, error) {
 	switch {
 	case errors.As(err, &outside):
 		return "", outsideError(outside, toolproc.EffectNone)
-	case clean == "." || strings.HasSuffix(path, "/"):
+	case namesFolder(path):
 		return "", none("is_directory", "the path names a folder")
 	case strings.Contains("/"+clean, "/"+temporaryPrefix):
 		return "", outsideError(&rooted.Outside{
@@ -25,6 +25,12 @@ func checkPath(path string) (string, error) {
 		}, toolproc.EffectNone)
 	}
 	return clean, nil
+}
+
+// namesFolder says whether a path can only be that of a folder: it ends in a slash, "." or "..".
+func namesFolder(path string) bool {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	return last == "" || last == "." || last == ".."
 }
 
 func outsideError(outside *rooted.Outside, effect toolproc.Effect) error {

@@ -17,7 +17,8 @@
 //
 // Patterns are those of Go's regexp package (RE2 without \C): matching takes time linear in the
 // text, and there are no back-references. A pattern is matched against one line at a time,
-// without its line end. Invalid UTF-8 in a line shows as U+FFFD.
+// without its line end and without the byte order mark of the file. Invalid UTF-8 in a line shows
+// as U+FFFD.
 //
 // # .gitignore
 //

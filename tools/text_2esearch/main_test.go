@@ -71,6 +71,7 @@ func TestLines(t *testing.T) {
 	}{
 		"no newline at the end": {"a\nneedle", "needle", []match{{Line: 2, Column: 1, Text: "needle"}}},
 		"CRLF":                  {"a\r\nneedle\r\n", "needle$", []match{{Line: 2, Column: 1, Text: "needle"}}},
+		"byte order mark":       {"\ufeffneedle\n", "^needle", []match{{Line: 1, Column: 1, Text: "needle"}}},
 		"invalid UTF-8":         {"caf\xe9 needle\n", "needle", []match{{Line: 1, Column: 6, Text: "caf\uFFFD needle"}}},
 		"empty lines":           {"\n\n\n", "^$", []match{{Line: 1, Column: 1}, {Line: 2, Column: 1}, {Line: 3, Column: 1}}},
 		"empty file":            {"", "^$", nil},
@@ -140,17 +141,25 @@ func TestMissingRoot(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(toolproctest.NewCall(t, "search", input{Pattern: "needle"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := tree(t, map[string]string{"file": "needle\n"})
-	var stdout bytes.Buffer
-	if err := toolproc.Run(toolproctest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(stdout.String(), `"code":"timeout"`) {
-		t.Error(stdout.String())
+	for name, in := range map[string]input{
+		"in a file":               {Pattern: "needle"},
+		"in folders without file": {Pattern: "needle", Glob: []string{"*.none"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, err := json.Marshal(toolproctest.NewCall(t, "search", in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := tree(t, map[string]string{"file": "needle\n"})
+			var stdout bytes.Buffer
+			if err := toolproc.Run(toolproctest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(stdout.String(), `"code":"timeout"`) {
+				t.Error(stdout.String())
+			}
+		})
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *search) file(ctx context.Context, path string) error {
 	return err
 }
 
-// read returns the content of a file, or nil if it is not searched.
+// read returns the content of a file without its byte order mark, or nil if it is not searched.
 func (s *search) read(path string) ([]byte, error) {
 	file, err := s.root.Open(path)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *search) read(path string) ([]byte, error) {
 	if bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
 		return nil, nil
 	}
-	return data, nil
+	return bytes.TrimPrefix(data, []byte("\ufeff")), nil
 }
 
 // matches emits the matches of one file.

@@ -64,6 +64,9 @@ func (w *walker) passOver(err error) error {
 }
 
 func (w *walker) folder(ctx context.Context, name string, above []ignores) error {
+	if err := ctx.Err(); err != nil { // a tree may be large and have no file to visit
+		return err
+	}
 	entries, err := w.entries(name)
 	if err != nil {
 		return w.passOver(err)
