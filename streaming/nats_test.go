@@ -432,11 +432,12 @@ func TestWriterDefiniteAnswers(t *testing.T) {
 	}
 }
 
-// The largest chunk that is taken fits into a message, and into the answer of a Source.
+// The largest chunk that is taken fits into a message, and into the answers of a Source and of a
+// dispatcher, in which it is larger.
 func TestWriterLargestChunk(t *testing.T) {
 	t.Parallel()
 	b, ctx := newBench(t), testContext(t)
-	text := []byte(`"` + strings.Repeat("x", b.store.maxFrame()-overhead-2) + `"`)
+	text := []byte(`"` + strings.Repeat("x", envelope.MaxChunk-2) + `"`)
 	w := NewWriter(ctx, b.store, subjectOf(firstRun), WriterOptions{})
 	if err := w.Emit(ctx, envelope.ChunkLog, text); err != nil {
 		t.Fatal(err)
@@ -448,10 +449,9 @@ func TestWriterLargestChunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := b.source().Fetch(ctx, Position{Run: firstRun}, 1)
-	if err != nil || len(f.body) != b.store.maxFrame() {
+	if err != nil || len(f.body) != envelope.MaxChunk+overhead {
 		t.Fatalf("%d bytes, %v", len(f.body), err)
 	}
-	// The leader's answer is larger than any message that may be sent.
 	if last, err := b.store.last(ctx, subjectOf(firstRun)); err != nil || last.frame.Len() != 1 {
 		t.Fatalf("%+v, %v", last.frame, err)
 	}

@@ -17,7 +17,7 @@ import (
 var (
 	// ErrInvalid means that a chunk is not I-JSON or has no known kind.
 	ErrInvalid = errors.New("streaming: invalid chunk")
-	// ErrChunkSize means that one chunk is too large for a message.
+	// ErrChunkSize means that one chunk is larger than envelope.MaxChunk or than a message may be.
 	ErrChunkSize = errors.New("streaming: chunk too large")
 	// ErrOutputLimit means that all chunks together exceed WriterOptions.MaxBytes.
 	ErrOutputLimit = errors.New("streaming: output limit reached")
@@ -140,7 +140,7 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 	if w.refused != nil {
 		return false, w.refused
 	}
-	if limit := w.log.maxFrame(); need > limit {
+	if limit := min(w.log.maxFrame(), envelope.MaxChunk+overhead); need > limit {
 		w.refused = fmt.Errorf("%w: %d bytes, at most %d fit", ErrChunkSize, need, limit)
 		return false, w.refused
 	}

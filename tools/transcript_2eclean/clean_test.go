@@ -58,6 +58,7 @@ func TestClean(t *testing.T) {
 		"missing words stay":          {"a [inaudible] b [crosstalk 00:01] c", "a [inaudible] b [crosstalk 00:01] c"},
 		"calls stay":                  {"call f() now", "call f() now"},
 		"stage directions":            {cue + "[door slams] a [DOOR SLAMS] b [Anna] c [indistinct radio]", "a b [Anna] c [indistinct radio]"},
+		"marks of direction":          {"\u202bאנה: שלום\u202c\n\u200fבני: כן", "אנה: שלום\n\nבני: כן"},
 		"French spaces":               {"Ça va ? Oui !", "Ça va ? Oui !"},
 		"hesitations":                 {"Um, the uh, plan. So, uh... that is it, um.", "The plan. So, that is it."},
 		"hesitation in a list":        {"the end and, um, the rest", "the end and the rest"},
@@ -99,6 +100,31 @@ func TestTextWithoutSentencesIsCutBetweenLines(t *testing.T) {
 	got := strings.Split(cleanAll(t, strings.Repeat("words without an end\n", 200)), "\n\n")
 	if len(got) != 3 {
 		t.Errorf("%d paragraphs", len(got))
+	}
+}
+
+// TestEndlessTextIsCutBetweenWords holds that text without lines and sentences can be streamed, too.
+func TestEndlessTextIsCutBetweenWords(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"words":     strings.Repeat("words without an end ", 20_000),
+		"no spaces": strings.Repeat("世界", 50_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			once := cleanAll(t, text)
+			for paragraph := range strings.SplitSeq(once, "\n\n") {
+				if len(paragraph) > endless+20 {
+					t.Errorf("a paragraph of %d bytes", len(paragraph))
+				}
+			}
+			if cleanAll(t, once) != once {
+				t.Error("cleaning again changes it")
+			}
+			if got := strings.ReplaceAll(once, "\n\n", " "); len(strings.Fields(got)) < len(strings.Fields(text)) {
+				t.Errorf("%d words of %d", len(strings.Fields(got)), len(strings.Fields(text)))
+			}
+		})
 	}
 }
 

@@ -25,7 +25,7 @@ func visible(r rune) rune {
 	case '\u00ad', '\u200b', '\u2060', '\ufeff':
 		return -1
 	}
-	if unicode.IsControl(r) {
+	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) { // the latter hide labels of speakers
 		return -1
 	}
 	return r

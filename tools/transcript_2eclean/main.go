@@ -47,6 +47,8 @@ func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) 
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return toolproc.Result{}, failure("timeout", "the time was up before the transcript was clean")
+	case errors.Is(err, toolproc.ErrTooLong):
+		return toolproc.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
 	case err != nil:
 		return toolproc.Result{}, err
 	case len(paragraphs) == 0:

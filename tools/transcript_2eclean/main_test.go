@@ -99,9 +99,16 @@ func TestTimeout(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	text := strings.Repeat("A sentence of some length.\n", toolproc.MaxLine/20)
-	_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
-	wantError(t, err, "too_large")
+	for name, text := range map[string]string{
+		"all of it":     strings.Repeat("A sentence of some length.\n", toolproc.MaxLine/20),
+		"one paragraph": strings.Repeat("x", toolproc.MaxChunk),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
+			wantError(t, err, "too_large")
+		})
+	}
 }
 
 // TestLostReader holds that cleaning stops when nobody reads the chunks.

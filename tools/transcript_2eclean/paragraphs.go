@@ -11,6 +11,8 @@ const (
 	longParagraph = 600
 	// tooLong is where it is cut at the next end of a line, because no sentence ends.
 	tooLong = 1500
+	// endless is where it is cut at the next word, because no line ends either.
+	endless = 32 << 10
 	// maxRounds bounds how often a paragraph is cleaned of what only appears by cleaning.
 	maxRounds = 4
 )
@@ -168,13 +170,15 @@ func isSpaceless(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) || strings.ContainsRune("。、，！？：；「」『』", r)
 }
 
-// cut cuts a long text at ends of sentences.
+// cut cuts a long text at ends of sentences, and an endless one between words.
 func (s style) cut(text string) []string {
 	var parts []string
 	start := 0
 	lastWord := strings.LastIndexFunc(text, isWordRune)
 	for i := range text {
-		if i-start < longParagraph || i > lastWord || !s.cutsBetween(text[start:i], text[i:]) {
+		const tries = 1000 // looking everywhere would take long where nothing can be cut
+		anywhere := i-start >= endless && (i-start)%endless < tries
+		if i-start < longParagraph || i > lastWord || !s.cutsBetween(text[start:i], text[i:], anywhere) {
 			continue
 		}
 		parts = append(parts, strings.TrimSpace(text[start:i]))
@@ -183,12 +187,14 @@ func (s style) cut(text string) []string {
 	return append(parts, strings.TrimSpace(text[start:]))
 }
 
-// cutsBetween says whether a paragraph may end before rest: a sentence ends there, and both sides
-// read the same when they stand alone.
-func (s style) cutsBetween(before, rest string) bool {
+// cutsBetween says whether a paragraph may end before rest: a sentence ends there, or anywhere
+// between two words, and both sides read the same when they stand alone.
+func (s style) cutsBetween(before, rest string, anywhere bool) bool {
 	before = lastWords(before)
 	ender, _ := utf8.DecodeLastRuneInString(before)
-	if rest[0] != ' ' && !strings.ContainsRune(wideEnders, ender) || !endsSentence(before) {
+	next, _ := utf8.DecodeRuneInString(rest)
+	spaced := next == ' ' || strings.ContainsRune(wideEnders, ender) || anywhere && isSpaceless(ender) && isSpaceless(next)
+	if !spaced || !anywhere && !endsSentence(before) {
 		return false
 	}
 	last := "x " + before[strings.LastIndexByte(before, ' ')+1:]
@@ -197,7 +203,7 @@ func (s style) cutsBetween(before, rest string) bool {
 	}
 	rest = strings.TrimSpace(rest)
 	first, _ := utf8.DecodeRuneInString(rest)
-	return !unicode.IsLower(first) && !strings.ContainsRune(closing, first) && s.startsPlainly(rest)
+	return (anywhere || !unicode.IsLower(first)) && !strings.ContainsRune(closing, first) && s.startsPlainly(rest)
 }
 
 // startsPlainly says whether text starts with nothing that is removed at the start of a paragraph.

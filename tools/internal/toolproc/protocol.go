@@ -13,6 +13,8 @@ import (
 const (
 	// MaxLine is the longest line a program may write, its newline included.
 	MaxLine = 1 << 20
+	// MaxChunk is the longest data of one chunk, progress or log line.
+	MaxChunk = 256 << 10
 	// MaxRequest is the longest request a program reads: the largest input there is, which is 64 MiB,
 	// and what is around it.
 	MaxRequest = 65 << 20

@@ -9,11 +9,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// errLineTooLong is a line above MaxLine; nothing of it has been written.
-var errLineTooLong = errors.New("line too long")
+// ErrTooLong is a line above MaxLine, or its data above MaxChunk; nothing of it has been written.
+var ErrTooLong = errors.New("line too long")
 
 // Stream writes the lines of one call. It is not safe for concurrent use. An error of one of
-// its methods means that nobody listens any more: the function should return it.
+// its methods that is not ErrTooLong means that nobody listens any more: the function should
+// return it.
 type Stream struct {
 	w       io.Writer
 	written int64
@@ -23,13 +24,13 @@ type Stream struct {
 func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
 
 // Chunk emits one piece of the result.
-func (s *Stream) Chunk(data any) error { return s.write(dataLine{"chunk", data}) }
+func (s *Stream) Chunk(data any) error { return s.data("chunk", data) }
 
 // Progress says how far the work is.
-func (s *Stream) Progress(data any) error { return s.write(dataLine{"progress", data}) }
+func (s *Stream) Progress(data any) error { return s.data("progress", data) }
 
 // Log emits something for whoever watches the call.
-func (s *Stream) Log(data any) error { return s.write(dataLine{"log", data}) }
+func (s *Stream) Log(data any) error { return s.data("log", data) }
 
 // Written is the number of bytes written so far, for tools that have to stay within their output
 // limit.
@@ -50,13 +51,18 @@ func newErrorLine(e *Error) errorLine {
 	return errorLine{"error", errorBody{e.Code, e.Message, e.Details, effect, e.RetryAfter.Milliseconds()}}
 }
 
-func (s *Stream) write(v any) error {
+func (s *Stream) data(kind string, data any) error {
+	const around = len(`{"type":"","data":}`) + 1 // the line end
+	return s.write(dataLine{kind, data}, around+len(kind)+MaxChunk)
+}
+
+func (s *Stream) write(v any, limit int) error {
 	line, err := encodeLine(v)
 	if err != nil {
 		return err
 	}
-	if len(line) > MaxLine {
-		return fmt.Errorf("%w: %d bytes, at most %d", errLineTooLong, len(line), MaxLine)
+	if len(line) > limit {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, len(line), limit)
 	}
 	n, err := s.w.Write(line)
 	s.written += int64(n)

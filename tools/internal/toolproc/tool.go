@@ -106,11 +106,11 @@ func (s *Stream) end(call *Call, res Result, err error) error {
 	var failure *Error
 	switch {
 	case err == nil:
-		return s.write(newOutputLine(res))
+		return s.write(newOutputLine(res), MaxLine)
 	case errors.As(err, &failure):
-		return s.write(newErrorLine(failure))
+		return s.write(newErrorLine(failure), MaxLine)
 	case call.Op == OpLookup && errors.Is(err, ErrAbsent):
-		return s.write(absentLine{"absent"})
+		return s.write(absentLine{"absent"}, MaxLine)
 	}
 	return err
 }
