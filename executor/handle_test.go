@@ -405,6 +405,9 @@ func TestFaultTwice(t *testing.T) {
 		}
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
+		if cause := w.replies[1].Error.Cause; !strings.HasSuffix(cause, ": exit status 1") {
+			t.Errorf("cause %q", cause)
+		}
 		if d := w.decided(2); d.Code != envelope.CodeToolFaultAgain || !w.state().Final() {
 			t.Errorf("decision %+v", d)
 		}
@@ -414,6 +417,22 @@ func TestFaultTwice(t *testing.T) {
 		last, _ := w.log.Read(t.Context(), "echo", "id1")
 		if o, ok, err := last.Outcome(1); !ok || err != nil || !strings.Contains(string(o.Response), callA) {
 			t.Errorf("the outcome of attempt 1 was not carried forward: %v %v", ok, err)
+		}
+	})
+}
+
+// What a tool says of its error is kept where the decision states another code.
+func TestFaultKeepsDetails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Pure)
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{}, &tool.Error{Code: "io_error", Message: "no", Details: jsontext.Value(`{"disk":"b"}`)}
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
+		e := w.replies[1].Error
+		if e.Code != envelope.CodeToolFaultAgain || string(e.Details.Extra["disk"]) != `"b"` || e.Details.ToolCode != "io_error" {
+			t.Errorf("%s: %+v", e, e.Details)
 		}
 	})
 }

@@ -205,8 +205,12 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 	if said == nil {
 		return e
 	}
-	e.Details.ToolCode, e.Details.Stderr = said.Details.ToolCode, said.Details.Stderr
-	return e.WithCause(string(said.Code) + ": " + said.Message)
+	e.Details.ToolCode, e.Details.Stderr, e.Details.Extra = said.Details.ToolCode, said.Details.Stderr, said.Details.Extra
+	cause := string(said.Code) + ": " + said.Message
+	if said.Cause != "" {
+		cause += ": " + said.Cause
+	}
+	return e.WithCause(cause)
 }
 
 func encode(r *envelope.Response, earlier []call.Outcome) ([]byte, error) {
