@@ -18,15 +18,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Describe asks what tools there are; with a tool, for that one and its schemas.
+// Describe asks what tools there are, behind the one named After if there is; with a tool, for that
+// one and its schemas.
 type Describe struct {
-	Tool string `json:"tool,omitzero"`
+	Tool  string `json:"tool,omitzero"`
+	After string `json:"after,omitzero"`
 }
 
-// Description is the answer: the tools, and bus time, by which deadlines are compared.
+// Description is the answer: the tools, and bus time, by which deadlines are compared. More says that
+// there are tools behind the last one; a message has no room for all.
 type Description struct {
 	NowUnixMS int64      `json:"now_unix_ms"`
 	Tools     []ToolInfo `json:"tools"`
+	More      bool       `json:"more,omitzero"`
 }
 
 // ToolInfo is what callers may know of a tool.
@@ -91,8 +95,16 @@ const freshDescription = 30 * time.Second
 func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	d, err := c.describe(ctx, "")
-	return d.Tools, err
+	var all []ToolInfo
+	for q := (Describe{}); ; q.After = all[len(all)-1].ToolID {
+		d, err := c.describe(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, d.Tools...); !d.More || len(d.Tools) == 0 {
+			return all, nil
+		}
+	}
 }
 
 // Tool describes one tool with its schemas.
@@ -119,9 +131,9 @@ const (
 
 // describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
 // answer too.
-func (c *Client) describe(ctx context.Context, tool string) (Description, error) {
+func (c *Client) describe(ctx context.Context, q Describe) (Description, error) {
 	for {
-		d, err := c.describeOnce(ctx, tool)
+		d, err := c.describeOnce(ctx, q)
 		if !lost(err) || !wait.For(ctx, describePause) {
 			return d, err
 		}
@@ -133,12 +145,12 @@ func lost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
 }
 
-func (c *Client) describeOnce(ctx context.Context, tool string) (Description, error) {
+func (c *Client) describeOnce(ctx context.Context, q Describe) (Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeAgain)
 	defer cancel()
 	var d Description
 	sent := c.Now()
-	if refusal, err := c.ask(ctx, subjects.OpDescribe, Describe{Tool: tool}, &d); err != nil {
+	if refusal, err := c.ask(ctx, subjects.OpDescribe, q, &d); err != nil {
 		return d, err
 	} else if refusal != nil {
 		return d, fmt.Errorf("%s", refusal.String())
@@ -210,7 +222,7 @@ func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration)
 }
 
 func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
-	d, err := c.describe(ctx, id)
+	d, err := c.describe(ctx, Describe{Tool: id})
 	if err != nil || len(d.Tools) != 1 {
 		return nil, err
 	}

@@ -67,6 +67,9 @@ const (
 	MaxHeaders = 64 << 10
 	// MaxManifest is the largest tool.yaml.
 	MaxManifest = 1 << 20
+	// MaxDescribed is the most that callers are told of one tool, in bytes of JSON: its schemas with
+	// all that they refer to, and its texts.
+	MaxDescribed = 512 << 10
 
 	// MaxMessage is the longest message or fix of an error, in bytes.
 	MaxMessage = 1 << 10

@@ -15,6 +15,7 @@ import (
 // concurrent use.
 type Schema struct {
 	raw      []byte
+	whole    []byte // with the documents that raw refers to
 	compiled *jsonschema.Schema
 	accepter *accepter // may be nil
 }
@@ -25,6 +26,7 @@ const schemaBase = "toolbus:///"
 // CompileSchema compiles raw, which is known by name, a relative path. A reference to another
 // document is resolved against name and read with load; the path that load gets never leaves
 // the root. Without load there are no other documents. Nothing is ever fetched from a network.
+// All documents together must make one (see [Schema.Whole]).
 func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error)) (*Schema, error) {
 	if len(raw) > MaxManifest {
 		return nil, fmt.Errorf("schema %s: larger than %d bytes", name, MaxManifest)
@@ -36,7 +38,8 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
-	c.UseLoader(loader(load))
+	others := map[string][]byte{}
+	c.UseLoader(loader{load, others})
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
 	if err := c.AddResource(at, doc); err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
@@ -45,7 +48,20 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	return &Schema{raw: bytes.Clone(raw), compiled: compiled, accepter: newAccepter(doc)}, nil
+	if len(others) == 0 {
+		raw = bytes.Clone(raw)
+		return &Schema{raw: raw, whole: raw, compiled: compiled, accepter: newAccepter(doc)}, nil
+	}
+	whole, err := bundle(at, raw, others)
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", name, err)
+	}
+	s, err := CompileSchema(name, whole, nil) // as callers do, who get this
+	if err != nil {
+		return nil, fmt.Errorf("with what it refers to, %w", err)
+	}
+	s.raw = bytes.Clone(raw)
+	return s, nil
 }
 
 func schemaDocument(raw []byte) (any, error) {
@@ -55,30 +71,39 @@ func schemaDocument(raw []byte) (any, error) {
 	return decodeAny(raw)
 }
 
-type loader func(ref string) ([]byte, error)
+// loader reads the documents that a schema refers to, and keeps them by address.
+type loader struct {
+	load   func(ref string) ([]byte, error)
+	loaded map[string][]byte
+}
 
 // Load implements [jsonschema.URLLoader].
-func (load loader) Load(address string) (any, error) {
+func (l loader) Load(address string) (any, error) {
 	path, ours := strings.CutPrefix(address, schemaBase)
 	path, err := url.PathUnescape(path)
 	if err != nil || !ours {
 		return nil, fmt.Errorf("%s is outside of the tool and is not fetched", address)
 	}
-	if load == nil {
+	if l.load == nil {
 		return nil, errors.New("no other documents may be referred to")
 	}
-	raw, err := load(path)
+	raw, err := l.load(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(raw) > MaxManifest {
 		return nil, fmt.Errorf("larger than %d bytes", MaxManifest)
 	}
+	l.loaded[address] = raw
 	return schemaDocument(raw)
 }
 
 // Raw returns the schema as it was given. The caller must not change it.
 func (s *Schema) Raw() []byte { return s.raw }
+
+// Whole returns the schema as one document, for who has no other: what it refers to is in its $defs.
+// The caller must not change it.
+func (s *Schema) Whole() []byte { return s.whole }
 
 // Validate lists every rule that v breaks, in a stable order and at most MaxViolations; nil means
 // that v is valid. Messages name the rule, never the offending value, which may be a secret.

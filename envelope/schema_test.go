@@ -149,6 +149,52 @@ func TestCompileSchemaLoads(t *testing.T) {
 	if string(s.Raw()) != raw {
 		t.Errorf("Raw is %s", s.Raw())
 	}
+	whole, err := CompileSchema("elsewhere", s.Whole(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rules(whole.Validate(jsontext.Value(`{"a":1,"b":"x"}`))); !cmp.Equal(got, []string{"/a type", "/b type"}) {
+		t.Errorf("violations %v of %s", got, whole.Raw())
+	}
+}
+
+// Documents that make no whole are refused: callers could not check anything by them.
+func TestCompileSchemaRefusesParts(t *testing.T) {
+	for _, c := range []struct{ raw, other, want string }{
+		{`{"$ref":"x.json"}`, `{"$id":"https://example.com/x"}`, "leave it out"},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"$ref":"x.json"}}}`, `{}`, "no other documents"},
+	} {
+		_, err := CompileSchema("request.json", []byte(c.raw), func(string) ([]byte, error) { return []byte(c.other), nil })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %s: %v", c.raw, c.other, err)
+		}
+	}
+}
+
+// Schemas may be nothing but true or false, also those that others refer to.
+func TestWholeSchemaOfBooleans(t *testing.T) {
+	s, err := CompileSchema("request.json", []byte(`{"properties":{"a":{"$ref":"true.json"},"b":{"$ref":"false.json"}}}`),
+		func(ref string) ([]byte, error) { return []byte(strings.TrimSuffix(ref, ".json")), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rules(s.Validate(jsontext.Value(`{"a":1,"b":1}`))); !cmp.Equal(got, []string{"/b not"}) {
+		t.Errorf("violations %v of %s", got, s.Whole())
+	}
+}
+
+// A schema keeps its own definitions beside those of others.
+func TestWholeSchemaKeepsDefinitions(t *testing.T) {
+	raw := `{"$defs":{"n":{"type":"null"}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"x.json"},"c":{"$ref":"x.json#/$defs/s"}}}`
+	s, err := CompileSchema("request.json", []byte(raw), func(string) ([]byte, error) {
+		return []byte(`{"$ref":"#/$defs/s","$defs":{"s":{"type":"string"}}}`), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rules(s.Validate(jsontext.Value(`{"a":1,"b":1,"c":1}`))); !cmp.Equal(got, []string{"/a type", "/b type", "/c type"}) {
+		t.Errorf("violations %v of %s", got, s.Whole())
+	}
 }
 
 func TestCompileSchemaRefuses(t *testing.T) {

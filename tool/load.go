@@ -136,6 +136,7 @@ func (l *toolLoader) check() {
 	l.behaviour()
 	l.endpoint()
 	l.functions()
+	l.described()
 	if want := subjects.Token(l.raw.ToolID); want != l.folder && l.raw.ToolID != "" {
 		l.fail("tool_id", fmt.Sprintf("the folder of %s is %s", l.raw.ToolID, l.folder), "rename it to "+want)
 	}
@@ -165,6 +166,35 @@ func (l *toolLoader) functions() {
 		f.Response = l.schema(at+".response", raw.Response)
 		f.Examples = l.examples(at, f, raw.Examples)
 		l.manifest.Functions[name] = f
+	}
+}
+
+// described holds what callers are told of the tool against what one message has room for.
+func (l *toolLoader) described() {
+	const around = 256 // names of members, at most
+	m := l.manifest
+	texts := []string{m.ToolID, m.Owner, m.Title, m.Description}
+	size := around
+	for _, f := range m.Functions {
+		texts = append(texts, f.Name, f.Description)
+		size += around
+		for _, s := range []*envelope.Schema{f.Request, f.Response} {
+			if s != nil {
+				size += len(s.Whole())
+			}
+		}
+	}
+	for _, e := range m.Errors {
+		texts = append(texts, e.Name, e.Name, e.Message, e.Fix)
+		size += around
+	}
+	for _, text := range texts {
+		quoted, _ := jsontext.AppendQuote(nil, text) // the manifest is UTF-8
+		size += len(quoted)
+	}
+	if size > envelope.MaxDescribed {
+		l.fail("functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, envelope.MaxDescribed),
+			"shorten schemas and descriptions")
 	}
 }
 

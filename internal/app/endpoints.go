@@ -33,7 +33,8 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			return bus.WhyAnswer{Sentence: sentence}, refusal
 		}),
 		endpoint(subjects.OpDescribe, func(_ context.Context, _, _ string, q bus.Describe) (any, *envelope.Error) {
-			return bus.Description{NowUnixMS: c.Clock.Now().UnixMilli(), Tools: describe(o.Registry, q.Tool)}, nil
+			tools, more := describe(o.Registry, q)
+			return bus.Description{NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more}, nil
 		}),
 		endpoint(subjects.OpChunks, func(ctx context.Context, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
 			return chunks(ctx, d, store, tenant, actor, q)
@@ -74,20 +75,32 @@ func chunks(ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Stor
 	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
 }
 
-// describe lists the tools; with an id, that one with its schemas.
-func describe(r *tool.Registry, id string) []bus.ToolInfo {
-	if id != "" {
-		m, ok := r.Get(id)
-		if !ok {
-			return nil
+// maxListed is how much of the list of tools goes into one answer, in bytes of JSON.
+const maxListed = 256 << 10
+
+// describe lists tools, as many as an answer has room for, and says whether there are more; with an
+// id, that one with its schemas.
+func describe(r *tool.Registry, q bus.Describe) (list []bus.ToolInfo, more bool) {
+	list = []bus.ToolInfo{}
+	if q.Tool != "" {
+		if m, ok := r.Get(q.Tool); ok {
+			list = append(list, toolInfo(m, true))
 		}
-		return []bus.ToolInfo{toolInfo(m, true)}
+		return list, false
 	}
-	list := []bus.ToolInfo{}
+	room := maxListed
 	for _, m := range r.List() {
-		list = append(list, toolInfo(m, false))
+		if m.ToolID <= q.After {
+			continue
+		}
+		info := toolInfo(m, false)
+		raw, err := json.Marshal(info)
+		if room -= len(raw); err != nil || room < 0 && len(list) > 0 {
+			return list, true
+		}
+		list = append(list, info)
 	}
-	return list
+	return list, false
 }
 
 func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
@@ -101,7 +114,7 @@ func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 	for name, fn := range m.Functions {
 		f := bus.FnInfo{Description: fn.Description}
 		if schemas {
-			f.Request, f.Response = fn.Request.Raw(), fn.Response.Raw()
+			f.Request, f.Response = fn.Request.Whole(), fn.Response.Whole()
 		}
 		info.Functions[name] = f
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -143,6 +145,65 @@ func TestBadTools(t *testing.T) {
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo"}), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
+	}
+}
+
+// manifests loads tools that are all run by the native tool echo.
+func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Registry {
+	t.Helper()
+	for _, id := range ids {
+		files[subjects.Token(id)+"/tool.yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil, "tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ndescription: %s\n"+
+			"determinism: pure\ntransport: native\nendpoint: {native: echo}\nfunctions:\n  run: {request: any.json, response: any.json}\n",
+			id, strings.Repeat("long ", 400))}
+		if any := subjects.Token(id) + "/any.json"; files[any] == nil {
+			files[any] = &fstest.MapFile{Data: []byte(`{"type":"object"}`)}
+		}
+	}
+	registry, err := tool.LoadFS(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+// A thousand tools are more than one message can list.
+func TestManyToolsAreListed(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("tool-%04d", i))
+	}
+	d.registry = manifests(t, ids, fstest.MapFS{})
+	d.dispatcher()
+	tools, err := d.client().Tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, info := range tools {
+		got = append(got, info.ToolID)
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("%d tools: %q", len(got), got)
+	}
+}
+
+// A caller checks by schemas that lie in several files of the tool.
+func TestSchemaInSeveralFiles(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.registry = manifests(t, []string{"parts"}, fstest.MapFS{
+		"parts/any.json":   {Data: []byte(`{"properties":{"n":{"$ref":"parts.json#/$defs/number"}}}`)},
+		"parts/parts.json": {Data: []byte(`{"$defs":{"number":{"type":"integer"}}}`)},
+	})
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
+	r := mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
+	if r.Status != envelope.InvalidRequest || len(r.Error.Details.Violations) != 1 || r.Error.Details.Violations[0].Pointer != "/input/n" {
+		t.Errorf("%s %+v", r.Status, r.Error)
 	}
 }
 
