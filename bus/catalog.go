@@ -85,6 +85,7 @@ type described struct {
 
 type function struct {
 	name              string
+	digest            string // of the build that it is of
 	request, response *envelope.Schema
 }
 
@@ -250,7 +251,7 @@ func compile(info ToolInfo) (*described, error) {
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		d.fns[name] = &function{name: name, request: request, response: response}
+		d.fns[name] = &function{name: name, digest: info.Digest, request: request, response: response}
 	}
 	return d, nil
 }

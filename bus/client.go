@@ -155,7 +155,8 @@ type Call struct {
 	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
 	// begin anew with index 0: what came before is void. A success without all of its chunks is an
-	// error, unless it is a stored one (replayed): then a warning says that they have expired.
+	// error, unless it is a stored one (replayed): then a warning says that they have expired. An
+	// error of this function ends the chunks, not the call; Call returns it when that has ended.
 	Chunk func(envelope.Chunk) error
 }
 
@@ -167,8 +168,8 @@ const (
 )
 
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
-// that are errors are responses, not Go errors; a Go error means that nothing was sent, and that
-// the caller or this client is why. When the bus gives no answer at all, the response says final:
+// that are errors are responses, not Go errors; a Go error means that the caller or this client is
+// why there is none, and that nothing was sent, unless ctx ended or Chunk failed. When the bus gives no answer at all, the response says final:
 // false, and the same key may be asked again.
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
@@ -208,13 +209,18 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	}, envelope.Metrics{})
 }
 
-// complete fetches a large output and checks it against the tool's response schema (000 §4.5).
+// complete fetches a large output and checks it against the tool's response schema (000 §4.5). An
+// outcome of another build than the one described, as a stored one may be, has a schema of its own,
+// by which the executor has checked it.
 func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
 	ctx, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
 	defer cancel()
 	r = c.whole(ctx, r)
 	if r.Status != envelope.Success || fn == nil || fn.response == nil {
 		return r
+	}
+	if r.Provenance.Digest != fn.digest {
+		return warned(r, "the output was not checked by the client: it is of another build of the tool")
 	}
 	validate := (*envelope.Schema).ValidateChecked // it was decoded with its envelope
 	if r.Provenance.OutputRef != nil {

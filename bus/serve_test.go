@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -127,6 +128,33 @@ func TestCopyRefused(t *testing.T) {
 		if r, err := c.Call(t.Context(), bus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil || r.Status != envelope.Success {
 			t.Fatalf("%+v, %v", r, err)
 		}
+	}
+}
+
+// An output is checked by the schema of the build that gave it: a stored one may be of an older build
+// than the one described, and is no less a success.
+func TestOutputOfAnotherBuild(t *testing.T) {
+	f := setup(t)
+	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
+			ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 5000,
+			Functions: map[string]bus.FnInfo{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{"required":["n"]}`)}},
+		}}}, nil
+	}})
+	for digest, want := range map[string]envelope.Status{"sha256:new": envelope.TerminalError, "sha256:old": envelope.Success} {
+		t.Run(digest, func(t *testing.T) {
+			f := &fixture{t: t, srv: f.srv, nc: f.nc, js: f.js}
+			f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
+				ToolID: "count", ToolVersion: "1.0.0", Digest: digest, Attempt: 1, Final: true,
+			}})
+			r, err := c.Call(t.Context(), bus.Call{Tool: "count", CallID: uuid.NewString()})
+			if err != nil || r.Status != want {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if want == envelope.Success && len(r.Warnings) != 1 {
+				t.Errorf("warnings %q", r.Warnings)
+			}
+		})
 	}
 }
 
