@@ -100,6 +100,21 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
+// A tool gets its deadline by the clock of its host, which may be wrong: bus time is elsewhere.
+func TestDeadlineOfTool(t *testing.T) {
+	for _, ahead := range []time.Duration{30 * time.Second, -30 * time.Second} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			each(t, func(t *testing.T, w *world) {
+				w.ex.Now = func() time.Time { return time.Now().Add(ahead) }
+				w.ex.Handle(t.Context(), w.admit(callA, ahead+40*time.Second))
+				if left := time.Until(w.runs[0].Deadline).Round(time.Millisecond); left != 40*time.Second {
+					t.Errorf("the tool believes to have %s", left)
+				}
+			})
+		})
+	}
+}
+
 // What is dequeued past its deadline is not run.
 func TestExpiredInQueue(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {

@@ -197,7 +197,8 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.req.Fn,
 		Input: input, Context: j.req.Context, IdempotencyKey: j.req.Constraints.IdempotencyKey,
-		Attempt: j.attempt, Fence: j.fence, Deadline: a.Due(), DryRun: j.req.DryRun,
+		Attempt: j.attempt, Fence: j.fence, DryRun: j.req.DryRun,
+		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
 	}, nil
 }
 

@@ -23,7 +23,8 @@ type Invocation struct {
 	IdempotencyKey string
 	Attempt        int
 	// Fence grows with every run of the call; a tool may refuse a lower one than it has seen.
-	Fence    uint64
+	Fence uint64
+	// Deadline is by the clock of this host, as the tool reads it.
 	Deadline time.Time
 	DryRun   bool
 }

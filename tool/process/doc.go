@@ -7,7 +7,8 @@
 //	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
 //	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
 //
-// It writes one JSON object per line on standard output. While it runs, any number of
+// The deadline is by the clock of the tool's host. The tool writes one JSON object per line on standard
+// output. While it runs, any number of
 //
 //	{"type":"chunk"|"progress"|"log","data":<any JSON>}
 //
