@@ -26,7 +26,10 @@ func decode(a answer) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	text := decodeText(a.contentType, a.body)
+	text, err := decodeText(a.contentType, a.body)
+	if err != nil {
+		return page{}, err
+	}
 	if strings.ContainsRune(text[:min(len(text), 4<<10)], 0) {
 		return page{}, parseFailed("binary", "the page is binary data")
 	}
@@ -71,16 +74,20 @@ func isBinary(sniffed string, body []byte) bool {
 
 // decodeText decodes a body by its byte order mark, what the server says, its meta element, or as
 // UTF-8 where that is valid. Only the first kilobyte is looked at for a guess, so a guess counts
-// less than all of the body.
-func decodeText(contentType string, body []byte) string {
-	encoding, _, certain := charset.DetermineEncoding(body, contentType)
+// less than all of the body. Encodings in which text can hide something from filters, such as
+// ISO-2022-KR, are decoded by no browser either.
+func decodeText(contentType string, body []byte) (string, error) {
+	encoding, name, certain := charset.DetermineEncoding(body, contentType)
+	if name == "replacement" {
+		return "", parseFailed("charset", "the page is in an encoding that is not read")
+	}
 	if certain || !utf8.Valid(body) {
 		if decoded, err := encoding.NewDecoder().Bytes(body); err == nil {
 			body = decoded
 		}
 	}
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
-	return strings.TrimPrefix(text, "\ufeff")
+	return strings.TrimPrefix(text, "\ufeff"), nil
 }
 
 // firstOf returns the first text that is not blank, or nil. Headers may be of any bytes.

@@ -102,6 +102,7 @@ func TestReasons(t *testing.T) {
 		"/json":         `"unsupported_type"`,
 		"/bmp":          `"unsupported_type"`,
 		"/empty":        `"empty"`,
+		"/korean":       `"charset"`,
 		"/blank":        `"no_text"`,
 		"/brotli":       `"content_encoding"`,
 		"/hang-up":      `"connection_lost"`,

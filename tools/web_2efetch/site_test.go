@@ -25,6 +25,7 @@ func site(t testing.TB) *httptest.Server {
 	mux.HandleFunc("/latin-1", text("text/html; charset=ISO-8859-1", "<title>Caf\xe9</title><p>Gr\xfc\xdfe aus K\xf6ln"))
 	mux.HandleFunc("/late-utf-8", text("text/html", "<title>a</title><p>"+strings.Repeat("plain words ", 200)+"Grüße"))
 	mux.HandleFunc("/wrong-charset", text("text/html; charset=no-such", "<title>a</title><p>Grüße"))
+	mux.HandleFunc("/korean", text("text/html; charset=iso-2022-kr", "<title>a</title><p>\x1b$)C\x0e30\x0f"))
 	mux.HandleFunc("/bom", text("text/html; charset=windows-1252", "\ufeff<title>a</title><p>Grüße"))
 	mux.HandleFunc("/plain", text("text/plain; charset=utf-8", "line one  \r\n\r\n\r\n\r\nline <two>\r\n"))
 	mux.HandleFunc("/xhtml", text("application/xhtml+xml", `<html xmlns="http://www.w3.org/1999/xhtml" xml:lang="nl"><head><title>a</title></head><body><p>hallo</p></body></html>`))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -30,6 +31,9 @@ func refuse(u *url.URL) (reason, message string) {
 		return "host", "the URL has no host"
 	case u.User != nil:
 		return "credentials", "the URL has a user name or password"
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
+		return "port", "the URL has a port that no host has"
 	}
 	return "", ""
 }
