@@ -120,7 +120,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer guest.Close()
-	input := `{"say":"` + strings.Repeat("x", envelope.MaxInline) + `"}`
+	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
 	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(), []byte(input))
 	if err != nil {
 		t.Fatal(err)
