@@ -33,6 +33,7 @@ func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*enve
 	if call.Timeout != 0 && call.Timeout < time.Millisecond {
 		return c.request(call, nil), nil, tooShort(), nil
 	}
+	started := time.Now()
 	t, refusal, err := c.known(ctx, call.Tool, until)
 	req := c.request(call, t)
 	if err != nil {
@@ -41,15 +42,37 @@ func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*enve
 	if refusal != nil {
 		return req, nil, refusal, nil
 	}
-	fn, refusal := t.function(call.Fn)
+	fn, refusal := fit(req, t)
+	if refusal == nil || t.fetched.After(started) {
+		return req, fn, refusal, nil
+	}
+	if t = c.renewed(ctx, t, until); t != nil { // no refusal by what the tool was
+		req = c.request(call, t)
+		fn, refusal = fit(req, t)
+	}
+	return req, fn, refusal, nil
+}
+
+// renewed returns the description of another build of the tool than t, if there is one now.
+func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *described {
+	fresh, err := c.fetchOnce(ctx, t.info.ToolID, min(refreshTime, time.Until(until)))
+	if err != nil || fresh == nil || fresh.info.Digest == t.info.Digest {
+		return nil
+	}
+	return fresh
+}
+
+// fit fills in what the description of the tool says, and checks the request by it.
+func fit(req *envelope.Request, t *described) (*function, *envelope.Error) {
+	fn, refusal := t.function(req.Fn)
 	if refusal != nil {
-		return req, nil, refusal, nil
+		return nil, refusal
 	}
 	req.Fn = fn.name
 	if req.Input == nil {
 		req.Input = jsontext.Value("{}")
 	}
-	return req, fn, check(req, fn.request), nil
+	return fn, check(req, fn.request)
 }
 
 // check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It

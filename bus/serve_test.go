@@ -158,6 +158,37 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 	}
 }
 
+// A request that fits the build which is there now is not refused by the one that was there before.
+func TestRefusedByAnOldBuild(t *testing.T) {
+	f := setup(t)
+	var upgraded atomic.Bool
+	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+		digest, fn, request := "sha256:old", "run", `{"properties":{"n":{"type":"string"}}}`
+		if upgraded.Load() {
+			digest, fn, request = "sha256:new", "go", `{"properties":{"n":{"type":"number"}}}`
+		}
+		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
+			ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 5000,
+			Functions: map[string]bus.FnInfo{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
+		}}}, nil
+	}})
+	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
+		ToolID: "count", ToolVersion: "1.0.0", Digest: "sha256:new", Attempt: 1, Final: true,
+	}})
+	for _, fn := range []string{"", "go"} {
+		upgraded.Store(false)
+		c := f.freshClient()
+		call := bus.Call{Tool: "count", Fn: fn, Input: jsontext.Value(`{"n":1}`)}
+		if r, err := c.Call(t.Context(), call); err != nil || r.Status != envelope.InvalidRequest {
+			t.Fatalf("%q before: %+v, %v", fn, r, err)
+		}
+		upgraded.Store(true)
+		if r, err := c.Call(t.Context(), call); err != nil || r.Status != envelope.Success || len(r.Warnings) > 0 {
+			t.Fatalf("%q after: %+v, %v", fn, r, err)
+		}
+	}
+}
+
 // A cancel may take a while, because executors are asked. Others do not wait for it.
 func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
