@@ -176,6 +176,19 @@ func TestSmallMessages(t *testing.T) {
 	}
 }
 
+// A server that may not reserve what the streams can grow to is refused with what to set.
+func TestRefuseSmallStore(t *testing.T) {
+	srv := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 })
+	js, err := jetstream.New(srv.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = bus.Ensure(t.Context(), js, bus.TopologyOptions{})
+	if err == nil || !strings.Contains(err.Error(), "4096 MiB") || !strings.Contains(err.Error(), "max_file_store") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Workers hold no message without a slot, and low priority does not starve.
 func TestWorkers(t *testing.T) {
 	f := setup(t)

@@ -170,10 +170,17 @@ func checkLevel(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
+// noStorage is the server's code for a stream that may grow beyond what all may hold together.
+const noStorage = 10047
+
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	_, err := js.CreateStream(ctx, want)
 	if err == nil {
 		return nil
+	}
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == noStorage {
+		return fmt.Errorf("stream %s: %w: the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
+			"which is 75 %% of the free disk by default, or make room", want.Name, err, want.MaxBytes>>20)
 	}
 	if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return fmt.Errorf("stream %s: %w", want.Name, err)

@@ -63,7 +63,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 	if err != nil {
 		return err
 	}
-	srv, stop, err := startServer(natsserver.Options{StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true})
+	srv, stop, err := startServer(natsserver.Options{StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true, Log: cli.Logger(g.env.stderr, n.Verbose)})
 	if err != nil {
 		return err
 	}

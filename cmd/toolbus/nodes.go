@@ -36,7 +36,7 @@ func natsCmd(g *global) *cobra.Command {
 			if err := cmp.Or(g.isServer(cmd), checkState(dir)); err != nil {
 				return err
 			}
-			srv, stop, err := startServer(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always})
+			srv, stop, err := startServer(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always, Log: cli.Logger(g.env.stderr, false)})
 			if err != nil {
 				return err
 			}

@@ -32,8 +32,9 @@ type Env struct {
 
 // Node is the flags that all processes have which serve a part of the bus.
 type Node struct {
-	Tools string // folder of tool manifests
-	Fsync bool   // the server syncs every write
+	Tools   string // folder of tool manifests
+	Fsync   bool   // the server syncs every write
+	Verbose bool   // log every event
 
 	replicas  int // 0 is the default
 	lease     time.Duration
@@ -41,7 +42,6 @@ type Node struct {
 	group     int
 	readyFile string
 	otlp      string
-	verbose   bool
 }
 
 // Flags adds the flags to cmd.
@@ -51,7 +51,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
 	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
 	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces")
-	f.BoolVarP(&n.verbose, "verbose", "v", false, "log every event, not only problems")
+	f.BoolVarP(&n.Verbose, "verbose", "v", false, "log every event, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
 	_ = f.MarkHidden("clock-skew") // exists
 }
@@ -95,14 +95,10 @@ func httpURL(s string) bool {
 // Options are how the process connects to the bus at url; it logs to stderr. end is to be called
 // when it has ended: it sends the traces that are left.
 func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
-	level := slog.LevelWarn
-	if n.verbose {
-		level = slog.LevelDebug
-	}
 	o = app.Options{
 		URL: url, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, KV: kv.LogOptions{Group: n.group},
 		Topology: bus.TopologyOptions{Replicas: n.replicas},
-		Logger:   slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})),
+		Logger:   Logger(stderr, n.Verbose),
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil
@@ -117,6 +113,15 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 			o.Logger.Warn("traces not sent", "err", err)
 		}
 	}, nil
+}
+
+// Logger logs problems to w, one line each, or every event.
+func Logger(w io.Writer, everything bool) *slog.Logger {
+	level := slog.LevelWarn
+	if everything {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
 // Ready tells whoever waits for it that the bus at url is being served.

@@ -5,6 +5,7 @@ package natsserver
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -13,11 +14,11 @@ import (
 
 // Options of a server. The zero value listens on a free loopback port and keeps nothing.
 type Options struct {
-	StoreDir   string // where streams live; required
-	Host       string // default 127.0.0.1
-	Port       int    // 0 picks a free one
-	SyncAlways bool   // fsync before every acknowledgement
-	Log        server.Logger
+	StoreDir   string       // where streams live; required
+	Host       string       // default 127.0.0.1
+	Port       int          // 0 picks a free one
+	SyncAlways bool         // fsync before every acknowledgement
+	Log        *slog.Logger // for what the server has to say; default nobody hears it
 }
 
 // Server is a running server.
@@ -25,6 +26,11 @@ type Server struct{ srv *server.Server }
 
 // startTimeout bounds the start, which replays the streams.
 const startTimeout = 60 * time.Second
+
+// maxStore is what streams may reserve: all that they like. A stream reserves its max_bytes, and the
+// server would grant no more than three quarters of what is free on the disk, so that on a small one
+// nothing started, however little is kept.
+const maxStore = 1 << 40
 
 // Start runs a server until Stop.
 func Start(o Options) (*Server, error) {
@@ -41,12 +47,13 @@ func Start(o Options) (*Server, error) {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "toolbus", Host: o.Host, Port: port, JetStream: true, StoreDir: o.StoreDir, SyncAlways: o.SyncAlways,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20, WriteDeadline: 10 * time.Second,
+		JetStreamMaxStore: maxStore,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
 	if o.Log != nil {
-		srv.SetLoggerV2(o.Log, false, false, false)
+		srv.SetLoggerV2(logger{o.Log}, false, false, false)
 	}
 	go srv.Start() // ends with Shutdown; Stop waits for it
 	if !srv.ReadyForConnections(startTimeout) {
@@ -71,3 +78,31 @@ func (s *Server) Stop() {
 
 // InProcess connects without a socket.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.srv) }
+
+// logger is the log of a server. What the server calls fatal does not end this process: whoever
+// started the server is told.
+type logger struct{ to *slog.Logger }
+
+// Noticef implements server.Logger; that all is well is a detail here.
+func (l logger) Noticef(format string, v ...any) {
+	l.to.Debug("nats server: " + fmt.Sprintf(format, v...))
+}
+
+// Warnf implements server.Logger.
+func (l logger) Warnf(format string, v ...any) {
+	l.to.Warn("nats server: " + fmt.Sprintf(format, v...))
+}
+
+// Fatalf implements server.Logger.
+func (l logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
+
+// Errorf implements server.Logger.
+func (l logger) Errorf(format string, v ...any) {
+	l.to.Error("nats server: " + fmt.Sprintf(format, v...))
+}
+
+// Debugf implements server.Logger; it is never asked for.
+func (l logger) Debugf(string, ...any) {}
+
+// Tracef implements server.Logger; it is never asked for.
+func (l logger) Tracef(string, ...any) {}

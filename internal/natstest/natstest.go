@@ -60,6 +60,7 @@ func prepare(t testing.TB, options []Option) *Server {
 			StoreDir:               t.TempDir(),
 			NoSigs:                 true,
 			DisableJetStreamBanner: true,
+			JetStreamMaxStore:      1 << 40, // on any disk
 		},
 	}
 	for _, option := range options {
