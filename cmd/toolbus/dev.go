@@ -68,6 +68,9 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 		return err
 	}
 	defer stop()
+	if err := n.Unready(); err != nil {
+		return err
+	}
 	n.Fsync = true
 	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
 	if err != nil {

@@ -41,10 +41,10 @@ func natsCmd(g *global) *cobra.Command {
 				return err
 			}
 			defer stop()
-			fmt.Fprintln(g.env.stdout, "nats is serving at", srv.URL())
 			if err := cli.WriteReady(readyFile, srv.URL()); err != nil {
 				return err
 			}
+			fmt.Fprintln(g.env.stdout, "nats is serving at", srv.URL())
 			<-cmd.Context().Done()
 			return nil
 		},

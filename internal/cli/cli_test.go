@@ -89,6 +89,31 @@ func TestRunServes(t *testing.T) {
 	}
 }
 
+// A process whose ready file cannot be written ends: who waits for it would wait forever. What an
+// earlier process wrote is gone before anything serves.
+func TestReadyFile(t *testing.T) {
+	srv := natstest.Start(t)
+	for name, command := range commands {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command,
+				[]string{"--tools", t.TempDir(), "--ready-file", filepath.Join(t.TempDir(), "none", "ready")})
+			if code != 1 || !strings.Contains(out.String(), "ready file") || strings.Contains(out.String(), srv.URL) {
+				t.Errorf("exit code %d: %s", code, &out)
+			}
+			stale := filepath.Join(t.TempDir(), "ready")
+			if err := os.WriteFile(stale, []byte("nats://127.0.0.1:1\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code = cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, command,
+				[]string{"--tools", t.TempDir(), "--ready-file", stale, "--server", "nats://127.0.0.1:1"})
+			if _, err := os.Stat(stale); code != 1 || !os.IsNotExist(err) {
+				t.Errorf("exit code %d, stale file: %v", code, err)
+			}
+		})
+	}
+}
+
 // await polls until ok, with a bound.
 func await(t *testing.T, out *buffer, ok func() bool) {
 	t.Helper()

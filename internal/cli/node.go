@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -126,6 +127,18 @@ func Logger(w io.Writer, everything bool) *slog.Logger {
 
 // Ready tells whoever waits for it that the bus at url is being served.
 func (n *Node) Ready(url string) error { return WriteReady(n.readyFile, url) }
+
+// Unready removes what an earlier process said was ready. It is to be called when nothing is wrong with
+// the command line any more, and nothing serves yet.
+func (n *Node) Unready() error {
+	if n.readyFile == "" {
+		return nil
+	}
+	if err := os.Remove(n.readyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("ready file: %w", err)
+	}
+	return nil
+}
 
 // WriteReady writes url to file, all at once; no file means that nobody waits.
 func WriteReady(file, url string) error {

@@ -38,6 +38,9 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 	if err != nil {
 		return err
 	}
+	if err := n.Unready(); err != nil {
+		return err
+	}
 	o, end, err := n.Options(ctx, "toolbus-dispatcher", url, env.Stderr)
 	if err != nil {
 		return err
@@ -48,12 +51,28 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 		return err
 	}
 	defer c.Close()
+	return whileReady(ctx, n, url, func(ctx context.Context, ready func() bool) error {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
+			if ready() {
+				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), url)
+			}
+		}})
+	})
+}
+
+// whileReady runs what calls ready once it serves. It is ended when nobody can be told of that: who
+// waits for the file would wait forever.
+func whileReady(ctx context.Context, n *Node, url string, run func(ctx context.Context, ready func() bool) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var failed error
-	err = app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
-		failed = n.Ready(url)
-		fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), url)
-	}})
-	return errors.Join(err, failed)
+	err := run(ctx, func() bool {
+		if failed = n.Ready(url); failed != nil {
+			stop()
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
 }
 
 // Executor returns the command that runs an executor against the bus at url().
@@ -87,6 +106,9 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 	if err != nil {
 		return err
 	}
+	if err := n.Unready(); err != nil {
+		return err
+	}
 	o, end, err := n.Options(ctx, "toolbus-executor", url, env.Stderr)
 	if err != nil {
 		return err
@@ -97,14 +119,15 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 		return err
 	}
 	defer c.Close()
-	var failed error
-	err = app.RunExecutor(ctx, c, app.ExecutorOptions{
-		Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
-			failed = n.Ready(url)
-			fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, url)
-		},
+	return whileReady(ctx, n, url, func(ctx context.Context, ready func() bool) error {
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{
+			Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
+				if ready() {
+					fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, url)
+				}
+			},
+		})
 	})
-	return errors.Join(err, failed)
 }
 
 // ErrUsage marks a command line that cannot be run.
