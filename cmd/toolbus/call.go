@@ -65,7 +65,8 @@ func callCmd(g *global) *cobra.Command {
 envelope with --json. FN may be left out where the tool has one function.
 
 Each invocation takes a fresh idempotency key; --key auto computes the stable one, so that the same
-call made twice runs once, and --key K uses yours.
+call made twice runs once, and --key K uses yours. The key is printed to standard error when the
+outcome is a retryable_error: with it the same call may be made again.
 
 What asks about the call later takes its reference, which is printed to standard error.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
@@ -137,12 +138,18 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
 	}
+	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
+		fmt.Fprintln(g.env.stderr, "key:", plain(call.Key))
+	}
 	return printOutcome(g, resp, ref)
 }
 
 // hasLog reports whether there is, or may be, a log that the answer comes from: not where the
-// request was refused.
-func hasLog(r *envelope.Response) bool { return r.Provenance.Attempt > 0 || !r.Provenance.Final }
+// request was refused, or was not sent. To ask for its name then would only make the caller wait.
+func hasLog(r *envelope.Response) bool {
+	unsent := r.Error != nil && r.Error.Details.Effect == envelope.EffectNone
+	return r.Provenance.Attempt > 0 || !r.Provenance.Final && !unsent
+}
 
 // reference names a call that was not accepted just now, because its outcome was there already or
 // nobody answered. It is made of the same parts as the dispatcher makes it of.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
@@ -265,6 +266,32 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 	if _, _, stderr := s.do("call", "nosuch"); strings.Contains(stderr, "ref ") {
 		t.Errorf("a refused request has a reference: %s", stderr)
+	}
+}
+
+// Who is to ask again with the same key is told which one it is.
+func TestKeyOfARetryableError(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	for _, flags := range []string{"", "--json"} {
+		args := append(strings.Fields(`call play --input {"fail":"upstream"} --attempts 1`), strings.Fields(flags)...)
+		_, _, stderr := s.do(args...)
+		_, rest, _ := strings.Cut(stderr, "key: ")
+		key, _, _ := strings.Cut(rest, "\n")
+		if key == "" {
+			t.Fatalf("%v: %s", args, stderr)
+		}
+		if _, _, stderr = s.do("call", "play", "--input", `{"fail":"upstream"}`, "--attempts", "1", "--key", key); !strings.Contains(stderr, "attempt 2") {
+			t.Errorf("asked again with %s: %s", key, stderr)
+		}
+	}
+}
+
+// A call that was not sent has no reference, and nobody is asked for one after its deadline.
+func TestNoDispatcher(t *testing.T) {
+	s := shell{t, natstest.Start(t).URL}
+	code, _, stderr := s.do(strings.Fields("call play --timeout 100ms --attempts 1")...)
+	if code != exitRetryable || !strings.Contains(stderr, "was not sent") || strings.Contains(stderr, "reference") || strings.Contains(stderr, "ref ") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 
