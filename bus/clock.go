@@ -37,7 +37,7 @@ func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Tim
 	}
 	stream, err := js.Stream(ctx, subjects.CallsStream)
 	if err != nil {
-		return nil, fmt.Errorf("bus clock: %w", err)
+		return nil, fmt.Errorf("bus clock: %w", missing(err))
 	}
 	c := &Clock{local: local, stream: stream}
 	return c, c.Measure(ctx)

@@ -175,7 +175,7 @@ func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 	return func(yield func(jetstream.Msg, error) bool) {
 		cons, err := js.OrderedConsumer(ctx, stream, cfg)
 		if err != nil {
-			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			yield(nil, fmt.Errorf("read %s: %w", stream, missing(err)))
 			return
 		}
 		info, err := cons.Info(ctx)
@@ -235,7 +235,7 @@ func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, err
 func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (DeadLetter, error) {
 	stream, err := js.Stream(ctx, subjects.DeadStream)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("dead letters: %w", err)
+		return DeadLetter{}, fmt.Errorf("dead letters: %w", missing(err))
 	}
 	if seq == 0 { // the server takes it for a question without a number
 		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")

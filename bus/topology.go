@@ -225,6 +225,14 @@ func compatible(have, want jetstream.StreamConfig) error {
 	return errors.Join(bad...)
 }
 
+// missing says what to do about a stream that is not there.
+func missing(err error) error {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the streams, or name another server)", err)
+}
+
 // minPayload is what a server must take in one message, headers included: an envelope with the state
 // of its log, or chunks as the service answers with them, in base64. Frames of chunks adapt
 // to what it takes.

@@ -89,14 +89,16 @@ type global struct {
 	given func(flag string) bool
 }
 
-// check refuses an identity that is empty, as an unset variable of a shell leaves it: it is not meant
-// to be the default.
+// check refuses an identity or a server that is empty, as an unset variable of a shell leaves it: it is
+// not meant to be the default.
 func (g *global) check() error {
 	switch {
 	case g.given("tenant") && g.tenant == "":
 		return usagef("--tenant is empty: name one, or leave the flag out for %s", defaultTenant)
 	case g.given("actor") && g.actor == "":
 		return usagef("--actor is empty: name one, or leave the flag out for %s", defaultActor)
+	case g.given("server") && g.server == "":
+		return usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", devURL)
 	}
 	return nil
 }
@@ -144,14 +146,37 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", defaultTenant, "tenant to act in; audit and dead show all tenants unless one is named")
-	f.StringVar(&g.actor, "actor", defaultActor, "actor to act as")
+	f.StringVar(&g.actor, "actor", defaultActor, "actor to act as; audit shows all actors unless one is named")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
 		&cobra.Group{ID: "use", Title: "Call tools:"},
 		&cobra.Group{ID: "operate", Title: "Look after it:"},
 	)
 	root.AddCommand(commands(g)...)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		strict(cmd)
+	}
 	return root
+}
+
+// strict makes wrong arguments of the commands that the library brings usage errors, too.
+func strict(cmd *cobra.Command) {
+	switch cmd.Name() {
+	case "completion":
+		family(cmd)
+		for _, shell := range cmd.Commands() {
+			shell.Args = noArgs
+		}
+	case "help":
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if about, rest, err := cmd.Root().Find(args); err != nil || about == cmd.Root() && len(rest) > 0 {
+				return usagef("there is no command %q; `toolbus --help` lists them", strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
 }
 
 func commands(g *global) []*cobra.Command {
@@ -185,8 +210,8 @@ func versionCmd(g *global) *cobra.Command {
 			if g.json {
 				return printJSON(cmd.OutOrStdout(), map[string]string{"version": cli.Version()})
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "toolbus", cli.Version())
-			return nil
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "toolbus", cli.Version())
+			return err
 		},
 	}
 }

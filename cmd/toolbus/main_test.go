@@ -311,6 +311,8 @@ func TestAuditOfTenants(t *testing.T) {
 		{"audit replay", 4, 2},
 		{"audit replay --tenant acme", 2, 2},
 		{"audit replay --tenant default", 2, 0},
+		{"audit replay --actor agent://local", 4, 2},
+		{"audit replay --actor agent://other", 0, 0},
 		{"audit replay --follow --until -200ms", 4, 2},
 		{"audit tail --until -200ms", 0, 0},
 	} {
@@ -351,6 +353,13 @@ func TestRefusedFlags(t *testing.T) {
 		{[]string{"call", "play", "--actor", ""}, "--actor is empty"},
 		{[]string{"dead", "list", "--tenant", ""}, "--tenant is empty"},
 		{strings.Fields("call play --attempts -1"), "1 or more"},
+		{[]string{"tools", "list", "--server", ""}, "--server is empty"},
+		{[]string{"dispatcher", "--server", ""}, "--server is empty"},
+		{strings.Fields("audit replay --since 5m --until 10m"), "before"},
+		{strings.Fields("audit replay --actor agent://a --for-actor agent://b"), "two actors"},
+		{strings.Fields("completion nosuch"), "no command"},
+		{strings.Fields("completion bash extra"), "no arguments"},
+		{strings.Fields("help nosuch"), "no command"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)
@@ -428,6 +437,34 @@ func TestSecondServer(t *testing.T) {
 		}
 	}
 }
+
+// On a server that Toolbus has not been on, everybody is told what is missing.
+func TestForeignServer(t *testing.T) {
+	s := shell{t, natstest.Start(t).URL}
+	for _, args := range []string{"audit replay", "audit tail", "dead list", "dead show 1", "tools list"} {
+		if code, _, stderr := s.do(strings.Fields(args)...); code != 1 || !strings.Contains(stderr, "start") {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
+		}
+	}
+}
+
+// Output that cannot be written is a failure, whatever it would have said.
+func TestFullDisk(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "dead list"} {
+		var problems bytes.Buffer
+		env := environment{stdin: strings.NewReader(""), stdout: full{}, stderr: &problems, url: s.url, home: t.TempDir()}
+		if code := run(t.Context(), env, strings.Fields(args)); code != 1 || !strings.Contains(problems.String(), "no space") {
+			t.Errorf("%s: exit %d, %s", args, code, &problems)
+		}
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+// Write implements io.Writer.
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestNoBus(t *testing.T) {
 	s := shell{t, "nats://127.0.0.1:1"}

@@ -50,7 +50,7 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
 	fl.StringVar(&f.tool, "tool", "", "only this tool")
-	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor")
+	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor; --actor does the same")
 	fl.StringVar(&f.call, "call", "", "only this call: its reference or call id")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
 	completeWith(cmd, "event", audit.Events())
@@ -76,6 +76,15 @@ func (f *auditFlags) filter(g *global, now time.Time) (bus.AuditFilter, error) {
 	}
 	if g.given("tenant") {
 		filter.Tenant = g.tenant
+	}
+	switch {
+	case !since.IsZero() && !until.IsZero() && until.Before(since):
+		return bus.AuditFilter{}, usagef("--until %s is before --since %s", f.until, f.since)
+	case !g.given("actor"):
+	case f.actor != "" && f.actor != g.actor:
+		return bus.AuditFilter{}, usagef("--actor and --for-actor name two actors: one is enough")
+	default:
+		filter.Actor = g.actor
 	}
 	return filter, nil
 }
@@ -179,12 +188,12 @@ func doctorCmd(g *global) *cobra.Command {
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := bus.Diagnose(cmd.Context(), g.url(), bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+			show := printChecks
 			if g.json {
-				if err := printJSON(g.env.stdout, checks); err != nil {
-					return err
-				}
-			} else {
-				printChecks(g.env.stdout, checks)
+				show = func(w io.Writer, checks []bus.Check) error { return printJSON(w, checks) }
+			}
+			if err := show(g.env.stdout, checks); err != nil {
+				return err
 			}
 			for _, c := range checks {
 				if c.Status == bus.CheckFailed {
@@ -196,11 +205,14 @@ func doctorCmd(g *global) *cobra.Command {
 	}
 }
 
-func printChecks(w io.Writer, checks []bus.Check) {
+func printChecks(w io.Writer, checks []bus.Check) error {
+	var text strings.Builder
 	for _, c := range checks {
-		fmt.Fprintf(w, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain(c.Says))
+		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain(c.Says))
 		if c.Fix != "" {
-			fmt.Fprintf(w, "%30s%s\n", "fix: ", c.Fix)
+			fmt.Fprintf(&text, "%30s%s\n", "fix: ", c.Fix)
 		}
 	}
+	_, err := io.WriteString(w, text.String())
+	return err
 }

@@ -46,6 +46,7 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 		{"replicas", []string{"--replicas", "6", "--tools", t.TempDir()}, 2, "1 to 5"},
 		{"tools", []string{"--tools", "nowhere"}, 1, "nowhere"},
 		{"server", []string{"--tools", t.TempDir(), "--server", nobody}, 1, nobody},
+		{"no server", []string{"--tools", t.TempDir(), "--server", ""}, 2, "--server is empty"},
 		{"version", []string{"--version"}, 0, cli.Version()},
 		{"help", []string{"--help"}, 0, "--ready-file"},
 	} {

@@ -150,6 +150,12 @@ func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.C
 	cmd := command(env, func() string { return cmp.Or(server, env.URL, DefaultURL) })
 	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+DefaultURL+")")
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("server") && server == "" {
+			return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", DefaultURL)
+		}
+		return nil
+	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)
