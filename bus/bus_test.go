@@ -430,6 +430,30 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// Doctor passes on that a dispatcher can read the log and not write it, and does not say of one that
+// hangs that there is none.
+func TestDiagnoseDispatchers(t *testing.T) {
+	f := setup(t)
+	find := func(name string) bus.Check {
+		for _, c := range bus.Diagnose(t.Context(), f.srv.URL, bus.ClientOptions{}) {
+			if c.Name == name {
+				return c
+			}
+		}
+		return bus.Check{}
+	}
+	f.freezeDispatchers()
+	if c := find("dispatchers"); c.Status != bus.CheckFailed || !strings.Contains(c.Fix, "does not answer") {
+		t.Errorf("a dispatcher that hangs: %+v", c)
+	}
+	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+		return bus.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
+	}})
+	if c := find("call log"); c.Status != bus.CheckFailed || !strings.Contains(c.Says, "9s") || c.Fix == "" {
+		t.Errorf("no write is taken: %+v", c)
+	}
+}
+
 func TestDiagnose(t *testing.T) {
 	f := setup(t)
 	failed := map[string]bool{}

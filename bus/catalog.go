@@ -31,6 +31,8 @@ type Description struct {
 	NowUnixMS int64      `json:"now_unix_ms"`
 	Tools     []ToolInfo `json:"tools"`
 	More      bool       `json:"more,omitzero"`
+	// SilentMS is for how long the server has taken no write of this dispatcher, while it could be read.
+	SilentMS int64 `json:"silent_ms,omitzero"`
 }
 
 // ToolInfo is what callers may know of a tool.
@@ -96,14 +98,21 @@ const freshDescription = 30 * time.Second
 func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	var all []ToolInfo
+	d, err := c.everything(ctx)
+	return d.Tools, err
+}
+
+// everything is one description of all tools.
+func (c *Client) everything(ctx context.Context) (Description, error) {
+	all := []ToolInfo{} // none is a list, too
 	for q := (Describe{}); ; q.After = all[len(all)-1].ToolID {
 		d, err := c.describe(ctx, q)
 		if err != nil {
-			return nil, err
+			return Description{}, err
 		}
 		if all = append(all, d.Tools...); !d.More || len(d.Tools) == 0 {
-			return all, nil
+			d.Tools = all
+			return d, nil
 		}
 	}
 }

@@ -158,15 +158,30 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
 }
 
 func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client) []Check {
-	tools, err := c.Tools(ctx)
-	if err != nil {
+	asking, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	d, err := c.everything(asking)
+	switch {
+	case errors.Is(err, errNobody):
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
+	case err != nil:
+		return []Check{{"dispatchers", CheckFailed, err.Error(), "one is there and does not answer: look at its log, or start another"}}
 	}
-	offset := c.busTime().Sub(c.Now())
+	tools, offset := d.Tools, c.busTime().Sub(c.Now())
 	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
 	if offset.Abs() > time.Second {
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
 	}
 	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
+	if d.SilentMS > 0 {
+		checks = append(checks, diagnoseSilence(time.Duration(d.SilentMS)*time.Millisecond))
+	}
 	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, tools)...)
+}
+
+// diagnoseSilence is said of a server that answers reads and no writes: it does so when it could not
+// write to its disk, until it is started again.
+func diagnoseSilence(d time.Duration) Check {
+	return Check{"call log", CheckFailed, fmt.Sprintf("the server has taken no write for %s: nothing is admitted or decided", d.Round(time.Second)),
+		"see what the server logs: is its disk full? Make room and restart it"}
 }

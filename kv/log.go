@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ type Log struct {
 	expiry call.Expiry
 	answer time.Duration
 	group  *group // nil: every event is sent as it comes
+	silent atomic.Int64
 }
 
 // LogOptions tune a Log; the zero value is the default.
@@ -60,9 +62,11 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	msg := l.message(e, body)
 	underway := false // a former try had no answer, and may be stored yet
+	silence := silence{log: l, since: time.Now()}
 	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
 		seq, err := l.publish(ctx, msg)
 		full := errors.Is(err, call.ErrFull)
+		silence.heard(err)
 		switch {
 		case err == nil:
 			return call.Fold(e, seq), nil
@@ -74,9 +78,47 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
+		silence.looked(err)
 		if !wait.For(ctx, backoff) {
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
 		}
+	}
+}
+
+// Silence returns for how long the server has answered no write although it answered reads, as it does
+// when it could not write to its disk; 0 when it does not look like that.
+func (l *Log) Silence() time.Duration {
+	if since := l.silent.Load(); since != 0 {
+		return time.Since(time.Unix(0, since))
+	}
+	return 0
+}
+
+// silence watches one write for what [Log.Silence] says.
+type silence struct {
+	log    *Log
+	since  time.Time
+	silent bool // the last try had no answer
+	tries  int  // that had none, and are not in the log
+}
+
+// heard is told of every try of the write. A refusal is an answer.
+func (s *silence) heard(err error) {
+	_, refused := errors.AsType[*jetstream.APIError](err)
+	s.silent = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	if err == nil || refused || errors.Is(err, call.ErrFull) {
+		s.log.silent.Store(0)
+	}
+}
+
+// looked is told whether the log could be read after a try. One lost answer is nothing; after
+// two it is not the network.
+func (s *silence) looked(err error) {
+	if err != nil || !s.silent {
+		return
+	}
+	if s.tries++; s.tries >= 2 {
+		s.log.silent.CompareAndSwap(0, s.since.UnixNano())
 	}
 }
 

@@ -230,6 +230,33 @@ func TestRetriesUntilApplied(t *testing.T) {
 	}
 }
 
+// A server that can be read and takes no writes is told apart from one that answers late, or is away.
+func TestSilence(t *testing.T) {
+	f := setup(t, kv.LogOptions{Answer: 50 * time.Millisecond}, bus.TopologyOptions{})
+	write := func(id string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := f.log.Write(ctx, admission(t, call.State{}, id, "A", time.Minute), nil)
+		return err
+	}
+	lost := func(func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+		return nil, context.DeadlineExceeded
+	}
+	f.js.set(lost)
+	if err := write("id1"); !errors.Is(err, call.ErrUnsure) || f.log.Silence() <= 0 {
+		t.Errorf("no write was taken: %v, silence %s", err, f.log.Silence())
+	}
+	f.js.set(nil)
+	if err := write("id2"); err != nil || f.log.Silence() != 0 {
+		t.Errorf("a write was taken: %v, silence %s", err, f.log.Silence())
+	}
+	f.js.set(lost)
+	f.srv.Stop()
+	if err := write("id3"); !errors.Is(err, call.ErrUnsure) || f.log.Silence() != 0 {
+		t.Errorf("the server is away: %v, silence %s", err, f.log.Silence())
+	}
+}
+
 // Without a server the answer is unsure, never "not written".
 func TestUnsure(t *testing.T) {
 	f := setup(t, kv.LogOptions{Answer: 100 * time.Millisecond}, bus.TopologyOptions{})

@@ -34,7 +34,9 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}),
 		endpoint(subjects.OpDescribe, func(_ context.Context, _, _ string, q bus.Describe) (any, *envelope.Error) {
 			tools, more := describe(o.Registry, q)
-			return bus.Description{NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more}, nil
+			return bus.Description{
+				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
+			}, nil
 		}),
 		endpoint(subjects.OpChunks, func(ctx context.Context, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
 			return chunks(ctx, d, store, tenant, actor, q)
