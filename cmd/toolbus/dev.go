@@ -30,7 +30,7 @@ and one executor. All state lives under --state and survives a restart. Stop it 
 			if err := cmp.Or(g.isServer(cmd), n.Check(), p.Check(), checkState(state)); err != nil {
 				return err
 			}
-			return dev(cmd.Context(), g, n, p, state, port)
+			return cli.Stopped(cmd.Context(), dev(cmd.Context(), g, n, p, state, port))
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", defaultState(g.env), "directory for everything that is kept")

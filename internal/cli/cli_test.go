@@ -115,6 +115,19 @@ func TestReadyFile(t *testing.T) {
 	}
 }
 
+// A process that is told to stop before it serves ends in order, too.
+func TestStopBeforeServing(t *testing.T) {
+	srv := natstest.Start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for name, command := range commands {
+		var out bytes.Buffer
+		if code := cli.Run(ctx, cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command, []string{"--tools", t.TempDir()}); code != 0 || out.Len() > 0 {
+			t.Errorf("%s: exit code %d: %s", name, code, &out)
+		}
+	}
+}
+
 // await polls until ok, with a bound.
 func await(t *testing.T, out *buffer, ok func() bool) {
 	t.Helper()

@@ -22,7 +22,7 @@ projects the audit record. Any number may run side by side. SIGTERM stops the in
 is in hand and ends.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return dispatch(cmd.Context(), env, n, url())
+			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, url()))
 		},
 	}
 	n.Flags(cmd)
@@ -85,7 +85,7 @@ their tools. Any number may run side by side. SIGTERM stops the pulls; calls in 
 after ten seconds, are handed back.`,
 		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return execute(cmd.Context(), env, n, p, url())
+			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, url()))
 		},
 	}
 	n.Flags(cmd)
@@ -128,6 +128,15 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 			},
 		})
 	})
+}
+
+// Stopped is what a process that serves ended with: that it was told to stop before it served is no
+// failure.
+func Stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		return nil
+	}
+	return err
 }
 
 // ErrUsage marks a command line that cannot be run.
