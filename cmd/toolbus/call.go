@@ -88,7 +88,7 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome, so it is asked once, whatever --attempts says")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
-	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come")
+	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again are void")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
 	completeWith(cmd, "key-scope", keyScopes)
 	completeWith(cmd, "priority", priorities)
@@ -122,7 +122,7 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 		ref = a.Ref
 	}
 	if stream {
-		call.Chunk = func(chunk envelope.Chunk) error { return printChunk(g, chunk) }
+		call.Chunk = chunkPrinter(g)
 	}
 	resp, err := c.Call(ctx, call)
 	if err != nil {
@@ -176,6 +176,19 @@ func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error
 		req.Constraints.IdempotencyKey = key
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
+}
+
+// chunkPrinter prints chunks. It says where another run of the tool begins, which makes what was
+// printed void; JSON says so with every chunk, by its fence.
+func chunkPrinter(g *global) func(envelope.Chunk) error {
+	run := uint64(0)
+	return func(c envelope.Chunk) error {
+		if run != 0 && c.Fence != run && !g.json {
+			fmt.Fprintln(g.env.stderr, "the tool runs again: the chunks so far are void")
+		}
+		run = c.Fence
+		return printChunk(g, c)
+	}
 }
 
 // joined says with which call id another command may ask about a call that somebody else opened.

@@ -269,6 +269,21 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 }
 
+// Whoever reads chunks is told when they are void, because the tool runs again.
+func TestStreamOfTwoRuns(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	args := strings.Fields(`call play --input {"fail":"upstream"} --stream --attempts 2`)
+	if _, _, stderr := s.do(args...); strings.Count(stderr, "starting") != 2 || strings.Count(stderr, "are void") != 1 {
+		t.Errorf("two runs: %s", stderr)
+	}
+	if _, _, stderr := s.do("call", "play", "--input", `{"say":"hi"}`, "--stream"); strings.Contains(stderr, "are void") {
+		t.Errorf("one run: %s", stderr)
+	}
+	if _, stdout, stderr := s.do(append(args, "--json")...); strings.Contains(stderr, "void") || strings.Count(stdout, `"fence":`) < 2 {
+		t.Errorf("two runs as JSON: %s%s", stdout, stderr)
+	}
+}
+
 // Who is to ask again with the same key is told which one it is.
 func TestKeyOfARetryableError(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
