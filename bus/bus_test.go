@@ -159,6 +159,28 @@ func TestNoJetStream(t *testing.T) {
 	}
 }
 
+// What is secret in a URL is not shown.
+func TestRedacted(t *testing.T) {
+	for servers, want := range map[string]string{
+		"nats://127.0.0.1:4222":                        "nats://127.0.0.1:4222",
+		"nats://user:secret@a:4222,nats://b:4222":      "nats://user:xxxxx@a:4222,nats://b:4222",
+		"nats://a:4222, nats://secret@b:4222":          "nats://a:4222,nats://xxxxx@b:4222",
+		"user:secret@a:4222":                           "xxxxx@a:4222",
+		"nats://user:sec%ret@a:4222":                   "xxxxx@a:4222",
+		"garbage":                                      "garbage",
+		"nats://user:secret@127.0.0.1:1,tls://u:p@b:1": "nats://user:xxxxx@127.0.0.1:1,tls://u:xxxxx@b:1",
+	} {
+		if got := bus.Redacted(servers); got != want {
+			t.Errorf("%s is shown as %s, want %s", servers, got, want)
+		}
+	}
+	for _, server := range []string{"nats://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1", "nats://user:secret%@127.0.0.1:1"} {
+		if _, err := bus.Dial(server, "x"); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", server, err)
+		}
+	}
+}
+
 // A server that does not take the largest message is refused at the start: calls would hang on it.
 func TestSmallMessages(t *testing.T) {
 	for most, enough := range map[int32]bool{64 << 10: false, 768<<10 - 1: false, 768 << 10: true, 1 << 20: true} {

@@ -44,7 +44,7 @@ func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 		return []Check{{"server", CheckFailed, err.Error(), fix}}
 	}
 	defer nc.Close()
-	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted()), ""}}
+	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), Redacted(nc.ConnectedUrl())), ""}}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})

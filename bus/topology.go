@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -243,28 +245,48 @@ const ( // neither is larger
 	_ = uint(minPayload - (maxAsked+2)/3*4 - envelope.MaxHeaders)
 )
 
-// Dial connects to the servers at url and refuses servers that are too old or take too small
+// Dial connects to servers, one or more URLs with commas between them, and refuses servers that are too old or take too small
 // messages. Reconnection is unlimited: whoever waits for an answer has a deadline of its own.
-func Dial(url, name string, opts ...nats.Option) (*nats.Conn, error) {
+func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(5 * time.Second), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3),
 	}, opts...)
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(servers, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", url, err)
+		if bad, ok := errors.AsType[*url.Error](err); ok {
+			err = bad.Err // it quotes the whole URL otherwise
+		}
+		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
-		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v, url, minServer)
+		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v, Redacted(servers), minServer)
 	}
 	if most := nc.MaxPayload(); most < minPayload {
 		nc.Close()
 		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its configuration",
-			errServer, url, most, minPayload)
+			errServer, Redacted(servers), most, minPayload)
 	}
 	return nc, nil
+}
+
+// Redacted returns URLs of servers without what is secret in them, to be shown.
+func Redacted(servers string) string {
+	shown := strings.Split(servers, ",")
+	for i, server := range shown {
+		switch u, err := url.Parse(strings.TrimSpace(server)); {
+		case err == nil && u.User != nil && u.Host != "":
+			if _, secret := u.User.Password(); !secret { // a token
+				u.User = url.User("xxxxx")
+			}
+			shown[i] = u.Redacted()
+		case strings.Contains(server, "@"): // without a scheme, or no URL
+			shown[i] = "xxxxx" + server[strings.LastIndexByte(server, '@'):]
+		}
+	}
+	return strings.Join(shown, ",")
 }
 
 var errServer = errors.New("the server does not do")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -54,7 +55,7 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 	return whileReady(ctx, n, url, func(ctx context.Context, ready func() bool) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
 			if ready() {
-				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), url)
+				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), bus.Redacted(url))
 			}
 		}})
 	})
@@ -123,7 +124,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
 			Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
 				if ready() {
-					fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, url)
+					fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, bus.Redacted(url))
 				}
 			},
 		})
