@@ -170,8 +170,22 @@ func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
+// quietTime is how long the rest of a stream is waited for: a server that is started again in between,
+// and found again, takes some ten seconds.
+const quietTime = 30 * time.Second
+
 // messages yields the messages of a stream in order, up to its present end unless follow.
 func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, follow bool) iter.Seq2[jetstream.Msg, error] {
+	if follow {
+		return messagesWithin(ctx, js, stream, cfg, 0)
+	}
+	return messagesWithin(ctx, js, stream, cfg, quietTime)
+}
+
+// messagesWithin yields the messages of a stream up to its present end, each of which has to come within
+// quiet after the one before was taken; or all that ever come, if quiet is 0.
+func messagesWithin(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, quiet time.Duration) iter.Seq2[jetstream.Msg, error] {
+	follow := quiet == 0
 	return func(yield func(jetstream.Msg, error) bool) {
 		cons, err := js.OrderedConsumer(ctx, stream, cfg)
 		if err != nil {
@@ -193,9 +207,9 @@ func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 		}
 		defer it.Stop()
 		for {
-			msg, err := it.Next(jetstream.NextContext(ctx))
-			if errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed) {
-				return
+			msg, err := nextWithin(ctx, it, quiet)
+			if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
+				return // that is its end; whoever wants all must know that it was not
 			}
 			if err != nil {
 				yield(nil, fmt.Errorf("read %s: %w", stream, err))
@@ -209,6 +223,23 @@ func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 			}
 		}
 	}
+}
+
+// nextWithin waits for the next message, as long as it takes if quiet is 0.
+func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
+	if err := ctx.Err(); err != nil { // also if there is a message
+		return nil, err
+	}
+	if quiet == 0 {
+		return it.Next(jetstream.NextContext(ctx))
+	}
+	once, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	msg, err := it.Next(jetstream.NextContext(once))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
+	}
+	return msg, err
 }
 
 // DeadLetters returns all dead letters, oldest first.
