@@ -127,7 +127,8 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 	resp, err := c.Call(ctx, call)
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			fmt.Fprintf(g.env.stderr, "interrupted; the call goes on. `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", ref, ref)
+			about := plain(ref + identity(c))
+			fmt.Fprintf(g.env.stderr, "interrupted; the call goes on. `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", about, about)
 		}
 		return err
 	}
@@ -177,6 +178,20 @@ func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }
+
+// identity is the flags by which a later command is the same caller; a call is not known to others.
+func identity(c *bus.Client) (flags string) {
+	if c.Tenant != defaultTenant {
+		flags += " --tenant " + quoted(c.Tenant)
+	}
+	if c.Actor != defaultActor {
+		flags += " --actor " + quoted(c.Actor)
+	}
+	return flags
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // chunkPrinter prints chunks. It says where another run of the tool begins, which makes what was
 // printed void; JSON says so with every chunk, by its fence.

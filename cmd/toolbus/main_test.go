@@ -269,6 +269,44 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 }
 
+// Who interrupts a call is told commands that find it, also as another caller than the usual one.
+func TestInterrupt(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	said := &until{text: "accepted: ", then: stop}
+	env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: t.TempDir()}
+	args := []string{"call", "play", "--input", `{"work_ms":20000}`, "--actor", "agent://it's me"}
+	if code := run(ctx, env, args); code != 1 {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	_, rest, _ := strings.Cut(said.String(), "`toolbus cancel ")
+	command, _, _ := strings.Cut(rest, "`")
+	ref, flags, _ := strings.Cut(command, " ")
+	if flags != `--actor 'agent://it'\''s me'` {
+		t.Fatalf("it says %s", said)
+	}
+	if code, stdout, stderr := s.do("cancel", ref, "--actor", "agent://it's me"); code != 0 || !strings.Contains(stdout, "cancelled") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// until keeps what is written, and does something once it has read a text.
+type until struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+// Write implements io.Writer.
+func (u *until) Write(p []byte) (int, error) {
+	n, err := u.Buffer.Write(p)
+	if strings.Contains(u.String(), u.text) {
+		u.then()
+	}
+	return n, err
+}
+
 // Whoever reads chunks is told when they are void, because the tool runs again.
 func TestStreamOfTwoRuns(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
