@@ -32,6 +32,9 @@ messages per call with their ratios, and whether the targets are met. Needs no r
 			if err := o.Check(); err != nil {
 				return usagef("%v", err)
 			}
+			if o.Duration <= 0 || o.Rounds < 1 || o.Slots < 1 || o.Drain < 1 || o.Rate < 0 {
+				return usagef("--duration, --rounds, --slots and --drain are more than 0, --rate is 0 or more")
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find the toolbus command: %w", err)
@@ -87,12 +90,15 @@ func profiled(cpu, mem string, f func() error) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := f(); err != nil || mem == "" {
-		return err
+	if mem == "" {
+		return f()
 	}
-	out, err := os.Create(mem)
+	out, err := os.Create(mem) // what cannot be written is better known before
 	if err != nil {
 		return err
+	}
+	if err := f(); err != nil {
+		return errors.Join(err, out.Close())
 	}
 	runtime.GC() // the profile is as of the last collection
 	return errors.Join(pprof.Lookup("allocs").WriteTo(out, 0), out.Close())

@@ -35,6 +35,9 @@ violation may need several runs of its seed to come again. Keep what was recorde
 			if err := g.isServer(cmd); err != nil {
 				return err
 			}
+			if o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 {
+				return usagef("--duration and --rate are more than 0, --calls is 0 or more")
+			}
 			return runChaos(cmd, g, o)
 		},
 	}

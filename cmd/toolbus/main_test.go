@@ -413,6 +413,12 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("completion nosuch"), "no command"},
 		{strings.Fields("completion bash extra"), "no arguments"},
 		{strings.Fields("help nosuch"), "no command"},
+		{strings.Fields("bench --duration -1s"), "more than 0"},
+		{strings.Fields("bench --rounds 0"), "more than 0"},
+		{strings.Fields("bench --rate -1"), "0 or more"},
+		{strings.Fields("chaos --duration 0"), "more than 0"},
+		{strings.Fields("chaos --rate -1"), "more than 0"},
+		{strings.Fields("chaos --calls -1"), "0 or more"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)
