@@ -114,7 +114,7 @@ func (f *Follower) begin(ctx context.Context) error {
 	}
 	f.stream = stream
 	end := stream.CachedInfo().State.LastSeq
-	msg, err := stream.GetMsg(ctx, end)
+	msg, err := messageAt(ctx, stream, end)
 	if end == 0 || errors.Is(err, jetstream.ErrMsgNotFound) { // empty, or expired
 		return nil
 	}
@@ -125,6 +125,15 @@ func (f *Follower) begin(ctx context.Context) error {
 	defer f.mu.Unlock()
 	f.last = place{end, msg.Time}
 	return nil
+}
+
+// messageAt reads a message. One whose headers cannot be read is none of ours, and counts as not there.
+func messageAt(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
+	msg, err := stream.GetMsg(ctx, seq)
+	if errors.Is(err, nats.ErrBadHeaderMsg) {
+		err = jetstream.ErrMsgNotFound
+	}
+	return msg, err
 }
 
 // lookBehind is the rhythm in which a follower looks whether it is behind: who gets no events is
@@ -214,7 +223,7 @@ func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 	if end == p.seq {
 		f.caughtUp(p)
 	}
-	msg, err := stream.GetMsg(ctx, p.seq)
+	msg, err := messageAt(ctx, stream, p.seq)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, nil

@@ -19,6 +19,13 @@ func encodeRecord(r audit.Record) ([]byte, error) {
 	return json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 }
 
+// decodeRecord is the inverse of encodeRecord. It is not ok for what is no record: anybody who reaches
+// the server may write to the stream, and nothing can be removed from it.
+func decodeRecord(data []byte) (r audit.Record, ok bool) {
+	err := json.Unmarshal(data, &r)
+	return r, err == nil && r.Event != ""
+}
+
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
 // record is stored, with its message id.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -63,7 +65,8 @@ func after(seq uint64) jetstream.OrderedConsumerConfig {
 }
 
 // ReplayAudit yields the records that fit, oldest first, as they stood when it was called; with
-// Follow also all that come after.
+// Follow also all that come after. What is no record, and was put into the stream by somebody else, is
+// left out.
 func ReplayAudit(ctx context.Context, js jetstream.JetStream, f AuditFilter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		from, err := f.start(ctx, js)
@@ -97,16 +100,12 @@ func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerCo
 		if err != nil {
 			return err
 		}
-		var r audit.Record
-		if err := json.Unmarshal(msg.Data(), &r); err != nil {
-			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
-		}
 		meta, err := msg.Metadata()
 		if err != nil {
 			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
 		}
 		a.last = meta.Sequence.Stream
-		if a.filter.has(r) && !a.yield(r, nil) {
+		if r, ok := decodeRecord(msg.Data()); ok && a.filter.has(r) && !a.yield(r, nil) {
 			return errEnough
 		}
 	}
@@ -154,8 +153,10 @@ func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
 		msg, err := calls.GetLastMsgForSubject(ctx, filter)
 		switch {
 		case err == nil:
-			end = max(end, msg.Sequence)
-		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			if _, err := kv.DecodeEvent(msg.Header); err == nil { // what is no event does not come on record
+				end = max(end, msg.Sequence)
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):
 			return fmt.Errorf("await the record: %w", err)
 		}
 	}
@@ -242,7 +243,8 @@ func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Du
 	return msg, err
 }
 
-// DeadLetters returns all dead letters, oldest first.
+// DeadLetters returns all dead letters, oldest first. What is none, and was put into their stream by
+// somebody else, is left out.
 func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
 	letters := []DeadLetter{}
 	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, false) {
@@ -253,11 +255,9 @@ func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, err
 		if err != nil {
 			return nil, err
 		}
-		d, err := letter(msg.Data(), meta.Sequence.Stream)
-		if err != nil {
-			return nil, err
+		if d, err := letter(msg.Data(), meta.Sequence.Stream); err == nil {
+			letters = append(letters, d)
 		}
-		letters = append(letters, d)
 	}
 	return letters, nil
 }

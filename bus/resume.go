@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -38,7 +37,7 @@ func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint6
 		return 0, fmt.Errorf("audit: %w", err)
 	}
 	end := stream.CachedInfo().State.LastSeq
-	msg, err := stream.GetMsg(ctx, done)
+	msg, err := messageAt(ctx, stream, done)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && done <= end: // expired
 		return done, nil
@@ -74,32 +73,89 @@ func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint
 	return meta.Sequence.Stream - 1, nil
 }
 
-// resume reads the last projected record, and drops what is on record.
-func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
+// projected is what a record of the projection says of where it comes from.
+type projected struct {
+	seq    uint64 // of its event in the call log
+	at     time.Time
+	oldest uint64 // see headerOpen
+}
+
+// readProjected reads a record of the projection. It is not ok for what others have put on its
+// subjects, as anybody may who reaches the server.
+func readProjected(header nats.Header, data []byte) (r projected, ok bool) {
+	seq, err := strconv.ParseUint(header.Get(headerLogSeq), 10, 64)
+	record, ok := decodeRecord(data)
+	if err != nil || !ok {
+		return r, false
+	}
+	oldest, _ := strconv.ParseUint(header.Get(headerOpen), 10, 64) // absent in all but the last of a batch
+	return projected{seq, record.Timestamp, oldest}, true
+}
+
+// lastProjected returns the position in AUDIT of the last message of the projection's subjects, which is
+// what the next record is to follow on, and the last record among them; zero where there is none.
+func (p *Projector) lastProjected(ctx context.Context) (end uint64, last projected, err error) {
 	stream, err := p.js.Stream(ctx, subjects.AuditStream)
 	if err != nil {
-		return 0, fmt.Errorf("audit: %w", err)
+		return 0, last, fmt.Errorf("audit: %w", err)
 	}
 	msg, err := stream.GetLastMsgForSubject(ctx, subjects.AuditLog)
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // new, or all records have aged out
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // new, or all records have aged out
+		return 0, last, nil
+	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg):
+		return 0, last, fmt.Errorf("audit: %w", err)
+	case err == nil:
+		if last, ok := readProjected(msg.Header, msg.Data); ok {
+			return msg.Sequence, last, nil
+		}
+	}
+	return p.search(ctx, stream.CachedInfo().State.LastSeq)
+}
+
+// firstSpan is how far back the last record is searched for at first, behind what is none.
+const firstSpan = 1000
+
+// search is lastProjected where the last message is none of ours: it reads on from further and further
+// back. Nothing can be removed from AUDIT, so that it has to be read past.
+func (p *Projector) search(ctx context.Context, newest uint64) (end uint64, last projected, err error) {
+	for span := uint64(firstSpan); last.seq == 0; span *= 10 {
+		from := after(newest - min(span, newest))
+		from.FilterSubjects = []string{subjects.AuditLog}
+		for msg, err := range messages(ctx, p.js, subjects.AuditStream, from, false) {
+			if err != nil {
+				return 0, last, fmt.Errorf("audit: %w", err)
+			}
+			meta, err := msg.Metadata()
+			if err != nil {
+				return 0, last, fmt.Errorf("audit: %w", err)
+			}
+			end = meta.Sequence.Stream
+			if r, ok := readProjected(msg.Headers(), msg.Data()); ok {
+				last = r
+			}
+		}
+		if span >= newest {
+			break
+		}
+	}
+	return end, last, nil
+}
+
+// resume reads the last projected record, and drops what is on record.
+func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
+	end, last, err := p.lastProjected(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if last.seq == 0 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.last = 0
+		p.last = end
 		return 0, nil
 	}
+	done, err := p.match(ctx, last.seq, last.at)
 	if err != nil {
-		return 0, fmt.Errorf("audit: %w", err)
-	}
-	done, err := strconv.ParseUint(msg.Header.Get(headerLogSeq), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("audit record %d has no log position", msg.Sequence)
-	}
-	var last audit.Record
-	if err := json.Unmarshal(msg.Data, &last); err != nil {
-		return 0, fmt.Errorf("audit record %d: %w", msg.Sequence, err)
-	}
-	oldest, _ = strconv.ParseUint(msg.Header.Get(headerOpen), 10, 64) // absent in all but the last of a batch
-	if done, err = p.match(ctx, done, last.Timestamp); err != nil {
 		return 0, err
 	}
 	p.mu.Lock()
@@ -107,13 +163,13 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	if done < p.done { // what is missing has to be read again
 		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", ErrLostTail, done, p.done)
 	}
-	p.last, p.done = msg.Sequence, done
+	p.last, p.done = end, done
 	drop := 0
 	for drop < len(p.pending) && p.pending[drop].LogSeq <= done {
 		drop++
 	}
 	p.forget(drop)
-	return oldest, nil
+	return last.oldest, nil
 }
 
 // forget drops the first n records. Their memory is used again where that is cheap. Callers

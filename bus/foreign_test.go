@@ -1,0 +1,83 @@
+package bus_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What others put into the streams stops neither projection nor whoever reads the record. Nothing can be
+// removed from AUDIT, so that it would do so for good.
+func TestForeignMessagesInTheStreams(t *testing.T) {
+	f := setup(t)
+	record := subjects.Audit(subjects.AuditFromLog, "t", "tool_executed", "echo")
+	intrude := func(n int) {
+		t.Helper()
+		for range n {
+			for _, subject := range []string{
+				record, subjects.Audit(subjects.AuditFromGate, "t", "x", "echo"), subjects.Dead("t", "echo"),
+				subjects.Key{Tool: "echo", ID: "none"}.Request(1, "1.0.0", "normal", "default"),
+			} {
+				if _, err := f.js.PublishAsync(subject, []byte("{")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		<-f.js.PublishAsyncComplete()
+		f.broken(record)
+	}
+	intrude(1) // before there is any record
+	stop := start(t, f.project)
+	f.decide(f.admit(1, envelope.PriorityNormal))
+	f.recorded("id00001")
+	intrude(400) // under a projector that runs
+	f.decide(f.admit(2, envelope.PriorityNormal))
+	f.recorded("id00002")
+	stop()
+	intrude(400) // and before one starts
+	f.broken("$KV.calls.x")
+	start(t, f.project)
+	f.decide(f.admit(3, envelope.PriorityNormal))
+	f.recorded("id00003")
+	intrude(1)
+	if err := bus.AwaitAudit(t.Context(), f.js); err != nil {
+		t.Error(err)
+	}
+	records := 0
+	for _, err := range bus.ReplayAudit(t.Context(), f.js, bus.AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records++
+	}
+	if records != 6 {
+		t.Errorf("%d records of three calls", records)
+	}
+	if letters, err := bus.DeadLetters(t.Context(), f.js); err != nil || len(letters) != 0 {
+		t.Errorf("%d dead letters, %v", len(letters), err)
+	}
+}
+
+// broken publishes a message whose headers no library can read, which no library of NATS would send.
+func (f *fixture) broken(subject string) {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.srv.URL, "nats://"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	const header = "NATS/1.0\r\nbroken\r\n\r\n"
+	fmt.Fprintf(conn, "CONNECT {\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header), header)
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if lines.Text() == "PONG" {
+			return
+		}
+	}
+	f.t.Fatal("the server has not taken it")
+}
