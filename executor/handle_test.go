@@ -646,6 +646,41 @@ func TestLargeInput(t *testing.T) {
 	}
 }
 
+// A key that was cancelled runs again when its log has expired: the kill was for what was there before.
+func TestKilledLongAgo(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+		pass(2 * time.Hour)
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Status != envelope.Success {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// A flood of kills does not keep an executor from its work. It forgets some, and reads the log instead.
+func TestKillFlood(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for n := range 25_000 {
+			w.ex.Kill(fmt.Sprint("other", n), 1, time.Now().Add(time.Minute))
+		}
+		m := w.admit(callA, time.Minute)
+		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
+		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
+			t.Fatal(err)
+		}
+		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+		for n := range 9_000 { // of which one of the first is forgotten
+			w.ex.Kill(fmt.Sprint("another", n), 1, time.Now().Add(time.Minute))
+		}
+		w.ex.Handle(t.Context(), m)
+		if len(w.runs) != 0 {
+			t.Error("a cancelled call ran")
+		}
+	})
+}
+
 // killLater ends the attempt while its executor waits.
 func (w *world) killLater() {
 	pass(time.Second)

@@ -155,13 +155,8 @@ func (e *Executor) Listening() {
 func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	now := e.Now()
 	e.mu.Lock()
-	if len(e.killed) >= maxKilled {
-		clear(e.killed)
-		e.since = now
-	}
-	maps.DeleteFunc(e.killed, func(_ attemptKey, due time.Time) bool { return due.Before(now) })
 	k := attemptKey{id, attempt}
-	e.killed[k] = due
+	e.remember(k, due, now)
 	j := e.running[k]
 	e.mu.Unlock()
 	if j == nil {
@@ -175,6 +170,19 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	return j.running
 }
 
+// remember keeps a kill until due. It looks for those that are over only when there are many: a flood
+// of kills must not cost a look at all of them each. Callers hold e.mu.
+func (e *Executor) remember(k attemptKey, due, now time.Time) {
+	if len(e.killed) >= maxKilled {
+		maps.DeleteFunc(e.killed, func(_ attemptKey, due time.Time) bool { return !due.After(now) })
+		if len(e.killed) > maxKilled/2 {
+			clear(e.killed)
+			e.since = now
+		}
+	}
+	e.killed[k] = due
+}
+
 // before reports whether the attempt was admitted before the connection was there. A server that
 // has crashed meanwhile may have forgotten its last deliveries, so this is perhaps not the first.
 func (e *Executor) before(j *job) bool {
@@ -183,12 +191,13 @@ func (e *Executor) before(j *job) bool {
 	return j.enqueued.Before(e.since)
 }
 
-// heard reports whether the attempt is known to have been cancelled.
+// heard reports whether the attempt is known to have been cancelled. A kill whose time is over was for
+// another one, of a log that has expired since.
 func (e *Executor) heard(j *job) bool {
+	now := e.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, heard := e.killed[j.key()]
-	return heard
+	return e.killed[j.key()].After(now)
 }
 
 // inDoubt reports whether the attempt was cancelled or, because it was admitted before this

@@ -171,7 +171,8 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 
 func killed(e *executor.Executor, msg *nats.Msg) {
 	var k kill
-	if json.Unmarshal(msg.Data, &k) != nil {
+	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
+	if err != nil || json.Unmarshal(msg.Data, &k) != nil || k.ID != id {
 		return
 	}
 	if e.Kill(k.ID, k.Attempt, k.Due.Time()) {

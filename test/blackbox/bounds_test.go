@@ -58,6 +58,8 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
 		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
 		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1), subjects.Chunk("default", "a", "b", 1, 1),
+		subjects.Audit(subjects.AuditFromLog, "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
+		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0", subjects.Left,
 	}
 	for i := range 6000 {
 		msg := nats.NewMsg(targets[i%len(targets)])
@@ -71,7 +73,13 @@ func TestMalformedFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(10 * time.Second); err != nil {
+	for i := range 1000 { // kills of what cannot be, which nobody may remember
+		kill := fmt.Appendf(nil, `{"id":"%0200000d","attempt":1,"due":%d}`, i, time.Now().Add(time.Hour).UnixMilli())
+		if err := nc.Publish(subjects.Kill("x"), kill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.FlushTimeout(30 * time.Second); err != nil {
 		t.Fatal(err)
 	}
 	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 30 * time.Second}
