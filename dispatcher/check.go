@@ -69,10 +69,11 @@ func (d *Dispatcher) check(ctx context.Context, in *Incoming, req *envelope.Requ
 	if refusal != nil {
 		return nil, refusal
 	}
-	input, refusal := d.input(ctx, in, req)
+	input, free, refusal := d.input(ctx, in, req)
 	if refusal != nil {
 		return nil, refusal
 	}
+	defer free()
 	if bad := fn.Request.ValidateChecked(input); len(bad) > 0 {
 		return nil, envelope.NewError(envelope.CodeSchema, "").WithViolations(under("/input", bad)...)
 	}
@@ -100,20 +101,34 @@ func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function
 	return m, fn, nil
 }
 
-// input returns the request's input, fetching one that travels by claim-check.
-func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Request) (jsontext.Value, *envelope.Error) {
+// input returns the request's input, fetching one that travels by claim-check; free says that it is not
+// needed any more.
+func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Request) (input jsontext.Value, free func(), refusal *envelope.Error) {
 	if in.InputRef == "" {
-		return req.Input, nil
+		return req.Input, func() {}, nil
 	}
 	ref := envelope.ParsePayloadRef(in.InputRef)
 	if ref == nil || ref.Bytes > envelope.MaxPayload {
-		return nil, envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
+		return nil, nil, envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
 	}
-	bounded, cancel := context.WithTimeout(ctx, batchTime)
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	data, err := d.Payloads.Get(bounded, *ref)
+	free, ok := d.inputs.reserve(ctx, ref.Bytes)
+	if !ok {
+		return nil, nil, noRoomForInput()
+	}
+	if input, refusal = d.fetch(ctx, *ref); refusal != nil {
+		free()
+		return nil, nil, refusal
+	}
+	return input, free, nil
+}
+
+// fetch reads a large input and checks that it is one.
+func (d *Dispatcher) fetch(ctx context.Context, ref envelope.PayloadRef) (jsontext.Value, *envelope.Error) {
+	data, err := d.Payloads.Get(ctx, ref)
 	switch {
-	case err != nil && bounded.Err() != nil: // it may be there; the caller asks again
+	case err != nil && ctx.Err() != nil: // it may be there; the caller asks again
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").WithRetryAfter(time.Second)
 	case err != nil:
 		return nil, payloadFault(err).WithCause(err.Error()).WithEffect(envelope.EffectNone)

@@ -112,6 +112,7 @@ type Dispatcher struct {
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	acceptances acceptances
+	inputs      *inputs
 }
 
 // New returns a Dispatcher; Run must be called for deadlines to be kept.
@@ -127,7 +128,7 @@ func New(o Options) *Dispatcher {
 	}
 	return &Dispatcher{
 		Options: o, lines: map[lineKey]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256),
-		acceptances: acceptances{first: make(chan struct{}, 1)},
+		acceptances: acceptances{first: make(chan struct{}, 1)}, inputs: newInputs(),
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type world struct {
 	d         *dispatcher.Dispatcher
 	payloads  map[string][]byte
 	silent    bool // the payload store does not answer
+	fetching  atomic.Int64
 	lag       time.Duration
 	full      bool
 	gateErr   error
@@ -113,6 +115,8 @@ func (c catalog) Named(token string) (*tool.Manifest, bool) {
 type payloads struct{ w *world }
 
 func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	p.w.fetching.Add(1)
+	defer p.w.fetching.Add(-1)
 	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -153,6 +157,13 @@ func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Re
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, e.Code)
 	return "gate.1", w.gateErr
+}
+
+// refusals returns the codes of what was denied.
+func (w *world) refusals() []envelope.Code {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.denied)
 }
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }

@@ -476,6 +476,41 @@ func TestLargeInputWithoutAnswer(t *testing.T) {
 	})
 }
 
+// Large inputs wait for each other, and not all requests for them: what they refer to is a hundred
+// thousand times larger than they are.
+func TestManyLargeInputs(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.silent = true // holds each input until its time is over
+		for n := range 300 {
+			in := w.request(n, `{"n":1}`, `null`)
+			in.InputRef = fmt.Sprintf("sha256:%s;%d", strings.Repeat("c", 64), envelope.MaxPayload)
+			go w.d.Handle(t.Context(), in)
+		}
+		synctest.Wait()
+		if n := len(w.refusals()); w.fetching.Load() != 2 || n != 44 {
+			t.Errorf("%d of 64 MiB are fetched, %d requests refused at once", w.fetching.Load(), n)
+		}
+		for _, code := range w.refusals() {
+			if code != envelope.CodeCapacity {
+				t.Errorf("refused with %s", code)
+			}
+		}
+		pass(time.Minute)
+		if n := len(w.refusals()); w.fetching.Load() != 0 || n != 300 {
+			t.Errorf("%d are fetched, %d requests refused in the end", w.fetching.Load(), n)
+		}
+		w.silent = false
+		w.payloads[strings.Repeat("c", 64)] = []byte(`{"n":1}`)
+		in := w.request(301, `{"n":1}`, `null`)
+		in.InputRef = "sha256:" + strings.Repeat("c", 64) + ";7"
+		w.d.Handle(t.Context(), in)
+		synctest.Wait()
+		if w.acceptedBy(301) != 1 {
+			t.Errorf("not accepted afterwards: %+v", w.outcomes)
+		}
+	})
+}
+
 func (w *world) query(n int) dispatcher.Query {
 	return dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(n)}
 }
