@@ -135,6 +135,41 @@ func TestOlderLog(t *testing.T) {
 	}
 }
 
+// Heartbeats find room in a bucket that somebody else has filled, also in one of a version in which
+// they did not.
+func TestFullPools(t *testing.T) {
+	f := setup(t)
+	stream, err := f.js.Stream(t.Context(), subjects.PoolsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := stream.CachedInfo().Config
+	older.Discard, older.MaxAge, older.MaxBytes = jetstream.DiscardNew, 0, 8<<10
+	if _, err := f.js.UpdateStream(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	fill := func() {
+		for n := range 100 {
+			_ = f.nc.Publish(subjects.PoolSubject("default", fmt.Sprint("other", n)), make([]byte, 500))
+		}
+		if err := f.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	pools, err := kv.OpenPools(t.Context(), f.js, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Error(err)
+	}
+}
+
 // The bucket is readable with the stock KV API.
 func TestStockKV(t *testing.T) {
 	f := setup(t)

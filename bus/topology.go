@@ -135,9 +135,10 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 			Description:       "Toolbus executor heartbeats",
 			Subjects:          []string{subjects.PoolsAll},
 			Storage:           jetstream.FileStorage, // a memory stream would be gone after a restart of the server
-			Discard:           jetstream.DiscardNew,
+			Discard:           jetstream.DiscardOld,  // a beat always finds room, whoever has filled the bucket
 			AllowMsgTTL:       true,
 			MaxMsgsPerSubject: 1,
+			MaxAge:            24 * time.Hour, // of what is no beat, and has no TTL
 			MaxBytes:          64 << 20,
 			Duplicates:        time.Second,
 			Replicas:          o.Replicas,
@@ -192,13 +193,23 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	found := have.CachedInfo().Config
-	if want.AllowAtomicPublish && !found.AllowAtomicPublish { // made by a version that did not need it yet
-		found.AllowAtomicPublish = true
+	if modernise(&found, want) {
 		if _, err := js.UpdateStream(ctx, found); err != nil {
 			return fmt.Errorf("stream %s: %w", want.Name, err)
 		}
 	}
 	return compatible(found, want)
+}
+
+// modernise changes what an earlier version has made otherwise, and reports whether there is anything.
+func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (changed bool) {
+	if want.AllowAtomicPublish && !found.AllowAtomicPublish { // it did not need it yet
+		found.AllowAtomicPublish, changed = true, true
+	}
+	if want.Name == subjects.PoolsStream && found.Discard != want.Discard { // a full bucket took no beats
+		found.Discard, found.MaxAge, changed = want.Discard, want.MaxAge, true
+	}
+	return changed
 }
 
 // compatible reports settings of an existing stream that break a promise.
