@@ -88,6 +88,9 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	bounded, cancel := context.WithDeadline(e.ctx, e.deadline.Add(ownGrace))
 	defer cancel()
 	msg, err := c.message(bounded, e.req)
+	if errors.Is(err, streaming.ErrFull) {
+		return c.refused(e.req, payloadsFull().WithCause(err.Error())), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -263,5 +266,10 @@ func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, e
 	if c.Payloads == nil {
 		return envelope.PayloadRef{}, streaming.ErrTooLarge
 	}
-	return c.Payloads.Put(ctx, data)
+	return c.Payloads.PutNow(ctx, data)
+}
+
+func payloadsFull() *envelope.Error {
+	return envelope.NewError(envelope.CodeStoreFull, "the payload store has no room for the input").
+		WithFix("call again later, or with an input of at most 256 KiB; the operator must enlarge the stream PAYLOADS")
 }

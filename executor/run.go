@@ -156,6 +156,7 @@ func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, re
 	ref, err := e.Payloads.Put(ctx, res.Output) // a full store takes it later, or not by the deadline
 	if err != nil {
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
+			WithFix("call again later; the operator must enlarge the stream PAYLOADS").
 			WithCause(err.Error()).WithEffect(envelope.EffectApplied)
 	}
 	d.OutputRef = &ref

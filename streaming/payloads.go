@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
@@ -22,6 +23,8 @@ var (
 	ErrChecksum error = known{envelope.CodeChecksum, "streaming: payload does not match its checksum"}
 	// ErrTooLarge means that the payload exceeds the limit.
 	ErrTooLarge = errors.New("streaming: payload too large")
+	// ErrFull means that the store has no room.
+	ErrFull = errors.New("streaming: the payload store is full")
 	// ErrReference means that the reference is malformed.
 	ErrReference = errors.New("streaming: malformed payload reference")
 )
@@ -60,9 +63,18 @@ func NewPayloads(store *Store, prefix string, maxBytes int64) *Payloads {
 	return &Payloads{store: store, prefix: prefix, maxBytes: maxBytes}
 }
 
-// Put stores data and returns its reference. It tries until ctx ends: what is uncertain is simply
-// put again.
+// Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
+// is uncertain is simply put again.
 func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
+	return p.put(ctx, data, p.putPart)
+}
+
+// PutNow is Put for who does better than to wait for room: a full store is ErrFull at once.
+func (p *Payloads) PutNow(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
+	return p.put(ctx, data, p.putPartNow)
+}
+
+func (p *Payloads) put(ctx context.Context, data []byte, putPart func(context.Context, string, []byte) error) (envelope.PayloadRef, error) {
 	if int64(len(data)) > p.maxBytes {
 		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
 	}
@@ -71,7 +83,7 @@ func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, e
 	for part := range parts(ref) {
 		from := part * partSize
 		to := min(from+partSize, ref.Bytes)
-		if err := p.putPart(ctx, p.subject(ref, part), data[from:to]); err != nil {
+		if err := putPart(ctx, p.subject(ref, part), data[from:to]); err != nil {
 			return envelope.PayloadRef{}, err
 		}
 	}
@@ -79,10 +91,25 @@ func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, e
 }
 
 func (p *Payloads) putPart(ctx context.Context, subject string, data []byte) error {
+	return untilDone(ctx, func(ctx context.Context) error { return p.send(ctx, subject, data) })
+}
+
+func (p *Payloads) putPartNow(ctx context.Context, subject string, data []byte) error {
 	return untilDone(ctx, func(ctx context.Context) error {
-		_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
+		err := p.send(ctx, subject, data)
+		if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeStoreFailed {
+			return fmt.Errorf("%w: %w: %w", errRefused, ErrFull, err)
+		}
 		return err
 	})
+}
+
+// codeStoreFailed is what the server says where a stream has reached its limit.
+const codeStoreFailed jetstream.ErrorCode = 10077
+
+func (p *Payloads) send(ctx context.Context, subject string, data []byte) error {
+	_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
+	return err
 }
 
 // Get returns the payload that ref names, verified.

@@ -73,7 +73,7 @@ func TestMalformedFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 1000 { // kills of what cannot be, which nobody may remember
+	for i := range 400 { // kills of what cannot be, which nobody may remember
 		kill := fmt.Appendf(nil, `{"id":"%0200000d","attempt":1,"due":%d}`, i, time.Now().Add(time.Hour).UnixMilli())
 		if err := nc.Publish(subjects.Kill("x"), kill); err != nil {
 			t.Fatal(err)
@@ -154,6 +154,45 @@ func TestBadTools(t *testing.T) {
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
+}
+
+// A payload store without room is named, and calls that need none go on. With room again, so do the others.
+func TestFullPayloadStore(t *testing.T) {
+	var runs atomic.Int64
+	large := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", 700<<10))
+	d := deploy(t, map[string]spec{
+		"echo": {class: tool.Pure, run: echo(&runs)},
+		"large": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{Output: []byte(large)}, nil
+		}},
+	})
+	d.topology.PayloadBytes = 600 << 10
+	d.dispatcher()
+	d.executor(4)
+	c := d.client()
+	for id, call := range map[string]bus.Call{
+		"input":  {Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
+		"output": {Tool: "large", Timeout: 2 * time.Second},
+	} {
+		r := mustCall(t, c, call)
+		wantStatus(t, r, envelope.RetryableError, envelope.CodeStoreFull)
+		if !strings.Contains(r.Error.Fix, "PAYLOADS") || !r.Provenance.Final {
+			t.Errorf("%s: %+v, final %t", id, r.Error, r.Provenance.Final)
+		}
+	}
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo"}), envelope.Success, "")
+	js := d.srv.JetStream(t)
+	stream, err := js.Stream(t.Context(), subjects.PayloadsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roomy := stream.CachedInfo().Config
+	roomy.MaxBytes = 10 << 20
+	if _, err := js.UpdateStream(t.Context(), roomy); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: []byte(large)}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "large"}), envelope.Success, "")
 }
 
 // manifests loads tools that are all run by the native tool echo.
