@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -26,8 +27,11 @@ func decodeRecord(data []byte) (r audit.Record, ok bool) {
 	return r, err == nil && r.Event != ""
 }
 
+// ErrRecordRefused means that the server takes no record: AUDIT has no room, say.
+var ErrRecordRefused = errors.New("the audit record takes nothing")
+
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
-// record is stored, with its message id.
+// record is stored, with its message id; [ErrRecordRefused] when it is not and will not be.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
 	data, err := encodeRecord(r)
 	if err != nil {
@@ -38,6 +42,9 @@ func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record
 		Data:    data,
 		Header:  nats.Header{jetstream.MsgIDHeader: {id}},
 	})
+	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+		return fmt.Errorf("%w: %w", ErrRecordRefused, err)
+	}
 	if err != nil {
 		return fmt.Errorf("audit record: %w", err)
 	}

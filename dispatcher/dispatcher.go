@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -50,7 +51,11 @@ type Health interface {
 	StoreFull() bool         // the call log is above its high-water mark
 }
 
-// Gate records what the call log does not hold: refusals and denials, before they are answered.
+// ErrRecordFull means that the audit record takes nothing.
+var ErrRecordFull = errors.New("the audit record is full")
+
+// Gate records what the call log does not hold: refusals and denials, before they are answered. It returns
+// ErrRecordFull where they cannot be recorded until somebody makes room.
 type Gate interface {
 	Denied(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
 }
@@ -168,14 +173,21 @@ func (d *Dispatcher) Handle(ctx context.Context, in *Incoming) {
 }
 
 // refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
-// answered either, so that nothing is denied unrecorded; the caller asks again.
+// answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
+// is of no use, because the record is full.
 func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) {
 	id, err := d.Gate.Denied(ctx, in, req, e)
+	full := errors.Is(err, ErrRecordFull)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
+	}
+	switch {
+	case full:
+		id, e = "", envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
+	case err != nil:
 		return
 	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: true, AuditEventID: id}
+	p := envelope.Provenance{ToolID: in.Tool, Final: !full, AuditEventID: id}
 	callID := ""
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion

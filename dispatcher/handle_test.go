@@ -113,6 +113,18 @@ func TestRefusalUnrecorded(t *testing.T) {
 	})
 }
 
+// That a full record takes no denial is told, and the denial is not.
+func TestRefusalWithoutRoomForItsRecord(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.gateErr = fmt.Errorf("gate: %w", dispatcher.ErrRecordFull)
+		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
+		r := w.outcome(1)
+		if r.Error.Code != envelope.CodeAuditLag || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final || r.Provenance.AuditEventID != "" {
+			t.Errorf("%+v, %+v", r.Error, r.Provenance)
+		}
+	})
+}
+
 // Side-effectful tools need a server that syncs, or the manifest's consent.
 func TestDurability(t *testing.T) {
 	bubble(t, tool.SideEffectful, func(t *testing.T, w *world) {

@@ -240,7 +240,11 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 	if req == nil || req.Input == nil {
 		r.ArgumentsHash = envelope.ArgumentsHash(in.Body)
 	}
-	return id, bus.Gate(ctx, g.c.JS, id, r)
+	err := bus.Gate(ctx, g.c.JS, id, r)
+	if errors.Is(err, bus.ErrRecordRefused) {
+		err = fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
+	}
+	return id, err
 }
 
 // peers tells dispatchers of joiners that leave.

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
@@ -188,5 +191,53 @@ func TestFullBucket(t *testing.T) {
 	}
 	if refused != 1 {
 		t.Errorf("%d of %d calls were refused", refused, n)
+	}
+}
+
+// A full record is an answer, and all goes on when there is room again.
+func TestFullRecord(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond, Version: "0.0.1", Ready: ready})
+	})
+	d.executor(4)
+	c := d.client()
+	js := d.srv.JetStream(t)
+	room := func(discard jetstream.DiscardPolicy, bytes int64) {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), subjects.AuditStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.Discard, cfg.MaxBytes = discard, bytes
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func(want envelope.Code) *envelope.Response {
+		t.Helper()
+		for begun := time.Now(); ; {
+			r := mustCall(t, c, bus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+			if r.Error == nil && want == "" || r.Error != nil && r.Error.Code == want {
+				return r
+			}
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("%s %+v, want %s", r.Status, r.Error, want)
+			}
+		}
+	}
+	until("")
+	room(jetstream.DiscardNew, 1)
+	if r := until(envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
+		t.Errorf("%+v, %+v", r.Error, r.Provenance)
+	}
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError, envelope.CodeAuditLag)
+	room(jetstream.DiscardOld, 1<<30)
+	until("")
+	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
+	if err := bus.AwaitAudit(t.Context(), js); err != nil {
+		t.Error(err)
 	}
 }
