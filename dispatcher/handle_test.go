@@ -527,6 +527,17 @@ func (w *world) query(n int) dispatcher.Query {
 	return dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(n)}
 }
 
+// A cancel for which the log has no room says so.
+func TestCancelInAFullLog(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.log.Before(func(call.Event) error { return call.ErrFull })
+		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
+			t.Errorf("%+v", refusal)
+		}
+	})
+}
+
 func TestCancel(t *testing.T) {
 	for told, setup := range map[string]func(*world){
 		"queued":  func(*world) {},

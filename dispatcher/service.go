@@ -151,8 +151,11 @@ func unheard(a call.Attempt, now time.Time) bool {
 }
 
 func unsettled(err error) *envelope.Error {
-	if errors.Is(err, settle.ErrGone) {
+	switch {
+	case errors.Is(err, settle.ErrGone):
 		return envelope.NewError(envelope.CodeNotFound, "the call is not retained any more")
+	case errors.Is(err, call.ErrFull):
+		return storeFull()
 	}
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
