@@ -105,7 +105,7 @@ func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function
 // needed any more.
 func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Request) (input jsontext.Value, free func(), refusal *envelope.Error) {
 	if in.InputRef == "" {
-		return req.Input, func() {}, nil
+		return req.Input, func() {}, fitsInline(req.Input)
 	}
 	ref := envelope.ParsePayloadRef(in.InputRef)
 	if ref == nil || ref.Bytes > envelope.MaxPayload {
@@ -122,6 +122,16 @@ func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Requ
 		return nil, nil, refusal
 	}
 	return input, free, nil
+}
+
+// fitsInline refuses an input that has to go through the payload store. With it the event of its admission
+// could be larger than the server takes, above all where it carries the outcomes of earlier attempts.
+func fitsInline(input jsontext.Value) *envelope.Error {
+	if len(input) <= envelope.MaxInline {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeLimit,
+		fmt.Sprintf("the input is %d bytes of JSON, at most %d fit into a request: a larger one is put into the payload store", len(input), envelope.MaxInline))
 }
 
 // fetch reads a large input and checks that it is one.
