@@ -129,9 +129,9 @@ func faultedBefore(s State, n int) bool {
 }
 
 // toolFault reports whether code is a fault of the tool's own, by whatever name the tool gives it;
-// that there is no executor which could run it, or that all were lost, is none.
+// that there is no executor which could run it is none.
 func toolFault(code envelope.Code) bool {
-	return code.Class() == envelope.ClassTool && code != envelope.CodeUnavailable && code != envelope.CodeLost
+	return code.Class() == envelope.ClassTool && code != envelope.CodeUnavailable
 }
 
 func pick(safe bool, retryable, terminal envelope.Code) envelope.Code {

@@ -121,6 +121,19 @@ func TestToolFaultIsRetryableOnce(t *testing.T) {
 	}
 }
 
+// That no executor has the tool is no fault of the tool's own, however often it is said.
+func TestUnavailableIsNoToolFault(t *testing.T) {
+	t.Parallel()
+	j := newJournal(t)
+	for n, code := range []envelope.Code{envelope.CodeUnavailable, envelope.CodeUnavailable, envelope.CodeToolFault, envelope.CodeUnavailable} {
+		j.admit(call.Idempotent, string(rune('A'+n)))
+		j.decide(tool(code, envelope.EffectNone))
+		if got := j.state.Last().Decision.Code; got != code {
+			t.Errorf("attempt %d: %s, want %s", n+1, got, code)
+		}
+	}
+}
+
 func TestDecideAdoptsOrIsGone(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)

@@ -106,6 +106,9 @@ func TestClaimsAndFences(t *testing.T) {
 	if fence != j.state.Last().Admitted {
 		t.Errorf("without a claim the fence is %d, want the message's %d", fence, j.state.Last().Admitted)
 	}
+	if newest := j.state.Last().Fence(); newest != fence {
+		t.Errorf("the newest run has fence %d, want %d", newest, fence)
+	}
 	for n := 1; n <= call.MaxClaims; n++ {
 		nonce := fmt.Sprint("c", n)
 		j.claim(nonce)
@@ -117,6 +120,9 @@ func TestClaimsAndFences(t *testing.T) {
 			t.Errorf("fence %d after %d", next, fence)
 		} else {
 			fence = next
+		}
+		if newest := j.state.Last().Fence(); newest != fence {
+			t.Errorf("the newest run has fence %d, want %d", newest, fence)
 		}
 	}
 }
