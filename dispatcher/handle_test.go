@@ -572,6 +572,9 @@ func TestCancel(t *testing.T) {
 				if told != "decided" && (c.Response.Error.Code != envelope.CodeCancelled || w.kills != 1) {
 					t.Errorf("%+v after %d kills", c.Response.Error, w.kills)
 				}
+				if told == "decided" && w.kills != 0 {
+					t.Errorf("%d kills of a call that is over", w.kills)
+				}
 			})
 		})
 	}
@@ -615,6 +618,10 @@ func TestResultAndWhy(t *testing.T) {
 			t.Error(why)
 		}
 		w.decide("")
+		w.executors = 0
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
 		r, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
 		if refusal != nil || r.Status != envelope.Success {
 			t.Fatalf("decided: %+v, %v", r, refusal)

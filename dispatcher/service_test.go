@@ -1,0 +1,152 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// To know the reference of a call is not enough to be told of it, or to end it: it takes one of its call
+// ids, or to be its owner's actor. The call id of another call is none.
+func TestStrangersAreToldNothing(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		stranger := w.query(9)
+		check := func(when string) {
+			t.Helper()
+			if r, a, refusal := w.d.Result(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+				t.Errorf("%s: result %+v, %+v, %v", when, r, a, refusal)
+			}
+			if c, refusal := w.d.Cancel(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+				t.Errorf("%s: cancel %+v, %v", when, c, refusal)
+			}
+			if _, refusal := w.d.State(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+				t.Errorf("%s: state, as chunks are read by it: %v", when, refusal)
+			}
+		}
+		check("open")
+		if !w.state().Last().Open() {
+			t.Fatal("a stranger has ended the call")
+		}
+		w.decide("")
+		check("decided")
+	})
+}
+
+// Another actor may share a call and know its owner's call id. Its cancel detaches at the most.
+func TestOnlyTheOwnersActorCancels(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		c, refusal := w.d.Cancel(t.Context(), "t", "other", w.query(1))
+		if refusal != nil || c.Told != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
+			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
+		}
+	})
+}
+
+// Who names a call id is answered under it, also if it owns the call under another.
+func TestResultOfTheCallIDThatIsNamed(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ask(2)
+		pass(100 * time.Millisecond)
+		_, a, refusal := w.d.Result(t.Context(), "t", "agent", w.query(2))
+		if refusal != nil || a.CallID != uuid(2) || !a.Joined {
+			t.Errorf("open: %+v, %v", a, refusal)
+		}
+		w.decide("")
+		r, _, refusal := w.d.Result(t.Context(), "t", "agent", w.query(2))
+		if refusal != nil || r.CallID != uuid(2) {
+			t.Errorf("decided: %+v, %v", r, refusal)
+		}
+	})
+}
+
+// unreadable is a log that cannot be read: not at all, or not at a position.
+type unreadable struct {
+	*calltest.Log
+	all bool
+}
+
+var errRead = errors.New("the log cannot be read")
+
+func (l unreadable) Read(ctx context.Context, tool, id string) (call.Entry, error) {
+	if l.all {
+		return call.Entry{}, errRead
+	}
+	return l.Log.Read(ctx, tool, id)
+}
+
+func (unreadable) Get(context.Context, uint64) (call.Entry, error) { return call.Entry{}, errRead }
+
+// A log that cannot be read is not taken for one without the call.
+func TestUnreadableIsNotUnknown(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide("")
+		q := w.query(1)
+		for _, all := range []bool{true, false} {
+			w.d.CallLog = unreadable{w.log, all}
+			if _, _, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+				t.Errorf("result: %v", refusal)
+			}
+			if _, refusal := w.d.Cancel(t.Context(), "t", "agent", q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+				t.Errorf("cancel: %v", refusal)
+			}
+		}
+		if _, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: "nonsense"}); refusal == nil || refusal.Code != envelope.CodeMalformed {
+			t.Errorf("what is no reference: %v", refusal)
+		}
+	})
+}
+
+// claim writes the claim of an executor.
+func (w *world) claim() {
+	w.t.Helper()
+	a := w.state().Last()
+	_, e := call.Take(w.state(), call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, By: "default/e1", Nonce: "c", Now: call.At(time.Now())})
+	if _, err := w.log.Write(w.t.Context(), e, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The owner need not name its call id. A claim says that the tool may run, also if no executor answers;
+// and who waits for the outcome is told it by whoever cancels.
+func TestCancelWithoutCallID(t *testing.T) {
+	for told, setup := range map[string]func(*world){"queued": func(*world) {}, "running": (*world).claim} {
+		t.Run(told, func(t *testing.T) {
+			bubble(t, tool.SideEffectful, func(t *testing.T, w *world) {
+				w.ask(1)
+				setup(w)
+				c, refusal := w.d.Cancel(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
+				if refusal != nil || c.Told != told || w.kills != 1 {
+					t.Fatalf("%+v, %v, %d kills", c, refusal, w.kills)
+				}
+				if r := w.outcome(1); r.Error == nil || r.Error.Code != c.Response.Error.Code || r.CallID != uuid(1) {
+					t.Errorf("the owner was told %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// A cancel that comes after the deadline, and before anybody has kept that, still ends the run.
+func TestCancelAfterTheDeadline(t *testing.T) {
+	bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+		w.stop()
+		w.running = true
+		w.ask(1)
+		pass(time.Minute)
+		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+		if refusal != nil || c.Told != "running" || w.kills != 1 {
+			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
+		}
+	})
+}
