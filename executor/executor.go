@@ -180,9 +180,6 @@ func (e *Executor) follow(j *job, step call.Step) error {
 // not be the first time (a server that was killed forgets its counts), the message is treated as
 // a second delivery: it claims before it runs, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.Step, error) {
-	if e.before(j) {
-		j.pickup.Deliveries = max(j.pickup.Deliveries, 2)
-	}
 	if j.pickup.Deliveries > 1 || e.inDoubt(j) {
 		if err := e.refresh(j); err != nil {
 			return 0, err
@@ -214,9 +211,6 @@ func (e *Executor) refresh(j *job) error {
 	last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
 	if err != nil {
 		return err
-	}
-	if last.State.Empty() {
-		return settle.ErrGone
 	}
 	j.state = last.State
 	return nil

@@ -36,6 +36,7 @@ type world struct {
 	replies  []*envelope.Response
 	late     []envelope.Code
 	dead     int
+	unkept   error // why records are not kept
 	payloads map[string][]byte
 	full     bool // the payload store takes nothing
 	silent   bool // and gives nothing
@@ -144,10 +145,14 @@ func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, err
 	return data, nil
 }
 
-func (w *world) Dead(context.Context, executor.Message, *envelope.Error) error { w.dead++; return nil }
+func (w *world) Dead(context.Context, executor.Message, *envelope.Error) error {
+	w.dead++
+	return w.unkept
+}
+
 func (w *world) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
 	w.late = append(w.late, said.Error)
-	return nil
+	return w.unkept
 }
 
 // holding records what became of a message.

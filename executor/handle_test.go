@@ -246,6 +246,14 @@ func TestPoison(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		w.unkept = errors.New("no room for dead letters")
+		unburied := again(m)
+		w.ex.Handle(t.Context(), unburied)
+		w.wantAcked(unburied, false)
+		if !w.state().Last().Open() {
+			t.Error("decided before it was kept")
+		}
+		w.unkept, w.dead = nil, 0
 		w.ex.Handle(t.Context(), again(m))
 		d := w.decided(1)
 		if d.Code != envelope.CodeLost || d.Effect != envelope.EffectUnknown || w.dead != 1 || len(w.runs) != 0 {

@@ -49,7 +49,11 @@ type attemptKey struct {
 	n  int
 }
 
-func (j *job) key() attemptKey { return attemptKey{j.state.ID, j.attempt} }
+// key is what the job is registered as. The message says it: a log that is gone has no id.
+func (j *job) key() attemptKey { return attemptKey{j.message.Entry.State.ID, j.attempt} }
+
+// tool is whose load the job is part of.
+func (j *job) tool() string { return j.message.Entry.State.Tool }
 
 // begin registers the message. It returns no job when the same attempt is in hand here already,
 // or when its tool is not here or has all the runs it may have; again says when to look at it next.
@@ -82,16 +86,16 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	if e.running[k] != nil {
 		return nil, e.Lease
 	}
-	tm, ok := e.Catalog.Get(j.state.Tool)
+	tm, ok := e.Catalog.Get(j.tool())
 	switch {
 	case over:
 	case !ok:
 		return nil, missingDelay
-	case e.load(j.state.Tool).runs >= tm.Limits.Concurrency:
-		return nil, e.load(j.state.Tool).later(e.Now())
+	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
+		return nil, e.load(j.tool()).later(e.Now())
 	}
 	e.running[k] = j
-	e.load(j.state.Tool).runs++
+	e.load(j.tool()).runs++
 	return j, 0
 }
 
@@ -130,9 +134,9 @@ func (e *Executor) end(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
-	l := e.load(j.state.Tool)
+	l := e.load(j.tool())
 	if l.runs--; l.runs == 0 && l.look.Before(e.Now()) { // nobody waits for it
-		delete(e.loads, j.state.Tool)
+		delete(e.loads, j.tool())
 	}
 }
 
@@ -183,14 +187,6 @@ func (e *Executor) remember(k attemptKey, due, now time.Time) {
 	e.killed[k] = due
 }
 
-// before reports whether the attempt was admitted before the connection was there. A server that
-// has crashed meanwhile may have forgotten its last deliveries, so this is perhaps not the first.
-func (e *Executor) before(j *job) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return j.enqueued.Before(e.since)
-}
-
 // heard reports whether the attempt is known to have been cancelled. A kill whose time is over was for
 // another one, of a log that has expired since.
 func (e *Executor) heard(j *job) bool {
@@ -201,7 +197,8 @@ func (e *Executor) heard(j *job) bool {
 }
 
 // inDoubt reports whether the attempt was cancelled or, because it was admitted before this
-// executor listened without interruption, may have been cancelled or delivered before.
+// executor listened without interruption, may have been cancelled or delivered before: a server that
+// has crashed meanwhile may have forgotten its last deliveries.
 func (e *Executor) inDoubt(j *job) bool {
 	e.mu.Lock()
 	since := e.since

@@ -1,0 +1,186 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// timeOut decides attempt 1 as a guardian would.
+func (w *world) timeOut() {
+	w.t.Helper()
+	s := w.state()
+	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())})
+	if _, err := w.log.Write(w.t.Context(), r.Event, outcomeBody(w.t, r.Code)); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// A join came between the message and its first delivery: the claim follows it at once (C4).
+func TestJoinedBeforeTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		join, _ := call.JoinAll(w.state(), 1, []string{callB}, "j")
+		if _, err := w.log.Write(t.Context(), join, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+		if d := w.decided(1); d.Status != envelope.Success || len(w.runs) != 1 || !w.state().Last().Has(callB) {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}
+
+// An outcome came between the message and its first delivery, and nobody heard of it: what has to
+// claim first does not run any more.
+func TestDecidedBeforeTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		m := w.admit(callA, time.Minute)
+		w.timeOut()
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+		if len(w.runs) != 0 || len(w.replies) != 1 || w.replies[0].Error.Code != envelope.CodeTimeout {
+			t.Errorf("%d runs, replies %+v", len(w.runs), w.replies)
+		}
+	})
+}
+
+// The log of a message is gone before it is claimed: nothing is run, and nothing of the message stays
+// in hand, not even its place among the runs of the tool.
+func TestGoneBeforeTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.SideEffectful)
+		w.manifest.Limits.Concurrency = 1
+		for _, delivery := range []int{1, 2} {
+			m := w.admit(callA, time.Minute)
+			m.Deliveries, m.Lease = delivery, &holding{}
+			w.log.LoseTail(0)
+			w.ex.Handle(t.Context(), m)
+			w.wantAcked(m, true)
+			if len(w.runs) != 0 || len(w.log.Entries()) != 0 || w.ex.Running() != 0 {
+				t.Errorf("delivery %d: %d runs, %d events, %d in hand", delivery, len(w.runs), len(w.log.Entries()), w.ex.Running())
+			}
+		}
+		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
+		if d := w.decided(1); d.Status != envelope.Success {
+			t.Errorf("the next call: %+v", d)
+		}
+	})
+}
+
+// unreadable is a log that takes writes and cannot be read.
+type unreadable struct{ *calltest.Log }
+
+func (unreadable) Read(context.Context, string, string) (call.Entry, error) {
+	return call.Entry{}, errors.New("the log cannot be read")
+}
+
+// A log that cannot be read is not taken for one that is gone: the message comes again.
+func TestUnreadableIsNotGone(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := again(w.admit(callA, time.Minute))
+		w.ex.CallLog = unreadable{w.log}
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+		if len(w.runs) != 0 {
+			t.Errorf("%d runs", len(w.runs))
+		}
+	})
+}
+
+// A full log holds up the end of the executor for a while, and not for ever.
+func TestShutDownWhileFull(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Hour)
+		w.log.Before(func(e call.Event) error {
+			if e.Kind == call.Decided {
+				return call.ErrFull
+			}
+			return nil
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(ctx, m) }()
+		pass(time.Second)
+		stop()
+		ended := time.Now()
+		<-done
+		if took := time.Since(ended); took > 11*time.Second {
+			t.Errorf("ended after %s", took)
+		}
+		w.wantAcked(m, false)
+	})
+}
+
+// A late result is another ending of a run that lost: neither what the winner's tool said before it was
+// judged, nor a deadline that two have kept.
+func TestWhatIsNoLateResult(t *testing.T) {
+	fails := func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+		return tool.Result{}, envelopeError{envelope.CodeUpstream}
+	}
+	t.Run("judged", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, tool.SideEffectful)
+			w.execute = fails
+			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+			if d := w.decided(1); d.Code != envelope.CodeToolUnknownState || len(w.late) != 0 {
+				t.Errorf("%+v, late %v", d, w.late)
+			}
+		})
+	})
+	t.Run("deadline", func(t *testing.T) {
+		each(t, func(t *testing.T, w *world) {
+			w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+				<-ctx.Done()
+				w.timeOut()
+				return tool.Result{}, context.Cause(ctx)
+			}
+			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+			if d := w.decided(1); d.By != call.ByDeadline || len(w.late) != 0 {
+				t.Errorf("%+v, late %v", d, w.late)
+			}
+		})
+	})
+	t.Run("but another error", func(t *testing.T) {
+		each(t, func(t *testing.T, w *world) {
+			w.execute = func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
+				w.timeOut()
+				return fails(ctx, inv, s)
+			}
+			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+			if len(w.late) != 1 || w.late[0] != envelope.CodeUpstream {
+				t.Errorf("late %v", w.late)
+			}
+		})
+	})
+}
+
+// envelopeError is an error of the taxonomy.
+type envelopeError struct{ code envelope.Code }
+
+func (e envelopeError) Error() string          { return string(e.code) }
+func (e envelopeError) Fault() *envelope.Error { return envelope.NewError(e.code, "") }
+
+// What cannot be put on record is not done with: the message comes again.
+func TestUnrecordedIsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tool.Idempotent)
+		w.unkept = errors.New("no room for records")
+		m := w.admit(callA, time.Minute)
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			w.timeOut()
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+	})
+}
