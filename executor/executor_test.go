@@ -37,6 +37,7 @@ type world struct {
 	late     []envelope.Code
 	dead     int
 	unkept   error // why records are not kept
+	unstored error // why chunks are not stored
 	payloads map[string][]byte
 	full     bool // the payload store takes nothing
 	silent   bool // and gives nothing
@@ -115,7 +116,7 @@ type stream struct {
 
 func (s *stream) Emit(context.Context, envelope.ChunkKind, jsontext.Value) error { s.n++; return nil }
 func (s *stream) Close(context.Context) (envelope.Chunks, error) {
-	return envelope.Chunks{Count: s.n}, nil
+	return envelope.Chunks{Count: s.n}, s.w.unstored
 }
 
 type payloads struct{ w *world }

@@ -184,3 +184,27 @@ func TestUnrecordedIsNotAcknowledged(t *testing.T) {
 		w.wantAcked(m, false)
 	})
 }
+
+// An outcome names the chunks of its run, and a success whose chunks are not stored is none.
+func TestChunksOfAnOutcome(t *testing.T) {
+	for name, unstored := range map[string]error{"stored": nil, "not stored": envelopeError{envelope.CodeStoreFull}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tool.Pure)
+				w.unstored = unstored
+				w.execute = func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
+					pass(time.Second)
+					return tool.Result{Output: inv.Input}, s.Emit(ctx, envelope.ChunkData, []byte(`1`))
+				}
+				w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+				r := w.replies[0]
+				if c := r.Provenance.Chunks; c == nil || c.Count != 1 || r.Metrics.DurationMS != 1000 {
+					t.Errorf("chunks %+v, metrics %+v", c, r.Metrics)
+				}
+				if d := w.decided(1); (d.Status == envelope.Success) != (unstored == nil) || unstored != nil && d.Code != envelope.CodeStoreFull {
+					t.Errorf("decision %+v", d)
+				}
+			})
+		})
+	}
+}
