@@ -63,10 +63,10 @@ type Record struct {
 }
 
 // Project returns the record of an event of the call log, stored at sequence seq at time at; ok
-// is false for events that auditors are not told of (joins and claims).
+// is false for events that auditors are not told of (joins and claims), and for what is none of ours.
 func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
 	a, found := s.Attempt(attempt)
-	if !found || kind != call.Requested && kind != call.Decided {
+	if !found || kind != call.Requested && (kind != call.Decided || a.Open()) {
 		return Record{}, false
 	}
 	r = about(s, a)

@@ -60,6 +60,9 @@ func TestProject(t *testing.T) {
 	if _, ok := audit.Project(call.Requested, 2, state(nil), 8, at); ok {
 		t.Error("projected an attempt that is not there")
 	}
+	if _, ok := audit.Project(call.Decided, 1, state(nil), 8, at); ok {
+		t.Error("projected an outcome without a decision, which somebody else has written")
+	}
 }
 
 func TestLate(t *testing.T) {

@@ -16,7 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -38,6 +40,19 @@ func garbage(r *rand.Rand) []byte {
 		return []byte("{\"call_id\":\"\xff\xfe\"}")
 	}
 	return nil
+}
+
+// foreignEvent is the header of an event that reads well and makes no sense: the subject is of another kind,
+// the attempt is not there, an outcome has no decision.
+func foreignEvent(r *rand.Rand) string {
+	e := call.Event{
+		Kind: []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)], Attempt: r.IntN(3), Nonce: "foreign",
+		State: call.State{Facts: call.Facts{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
+	}
+	for n := range r.IntN(3) {
+		e.State.Attempts = append(e.State.Attempts, call.Attempt{N: n + 1, Claim: &call.Claim{}})
+	}
+	return kv.EncodeEvent(e)
 }
 
 // A flood of malformed messages on every subject is answered or ignored, and harms no other call.
@@ -66,7 +81,7 @@ func TestMalformedFlood(t *testing.T) {
 		msg.Data, msg.Reply = garbage(r), nc.NewInbox()
 		if i%3 == 0 {
 			msg.Header.Set(subjects.HeaderContentType, envelope.ContentMsgpack)
-			msg.Header.Set(subjects.HeaderEvent, `{"kind":"q","attempt":1,"state":{"attempts":[{"n":1,"claim":{}}]}}`)
+			msg.Header.Set(subjects.HeaderEvent, foreignEvent(r))
 			msg.Header.Set(subjects.HeaderInputRef, "sha256:zz;1")
 		}
 		if err := nc.PublishMsg(msg); err != nil {
