@@ -260,12 +260,21 @@ func TestSilence(t *testing.T) {
 // Without a server the answer is unsure, never "not written".
 func TestUnsure(t *testing.T) {
 	f := setup(t, kv.LogOptions{Answer: 100 * time.Millisecond}, bus.TopologyOptions{})
+	known, err := f.log.Write(t.Context(), admission(t, call.State{}, "id2", "A", time.Minute), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.srv.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := f.log.Write(ctx, admission(t, call.State{}, "id1", "A", time.Minute), nil)
+	_, err = f.log.Write(ctx, admission(t, call.State{}, "id1", "A", time.Minute), nil)
 	if !errors.Is(err, call.ErrUnsure) {
 		t.Errorf("got %v", err)
+	}
+	again, end := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer end()
+	if _, err := f.log.Write(again, claim(t, known, "e1"), nil); !errors.Is(err, call.ErrUnsure) {
+		t.Errorf("of a log with events: %v", err)
 	}
 	if _, err := f.log.Read(ctx, "web.fetch", "id1"); err == nil {
 		t.Error("an unreachable log was read as empty")
