@@ -163,3 +163,30 @@ func TestNobodyIsRefusedUnread(t *testing.T) {
 		}
 	})
 }
+
+// A further attempt has to carry the outcomes of those before it: where they cannot be read it is not opened.
+func TestNoAttemptWithoutEarlierOutcomes(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide(envelope.CodeUpstream)
+		w.d.CallLog = unreadable{w.log, true}
+		w.ask(2)
+		if n := len(w.state().Attempts); n != 1 || w.acceptedBy(2) != 0 || w.answers() != 0 {
+			t.Errorf("%d attempts, accepted %d times, %d answers", n, w.acceptedBy(2), w.answers())
+		}
+	})
+}
+
+// What is denied, and was looked up only because it may have an outcome, is not admitted when its log turns
+// out to be gone: nobody has checked it (promise P4).
+func TestDeniedIsNotAdmittedAnew(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.manifest.Status = tool.StatusDisabled
+		w.d.CallLog = &readThen{Log: w.log, then: func() { w.log.LoseTail(0) }}
+		w.ask(1)
+		if n := len(w.log.Entries()); n != 0 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
