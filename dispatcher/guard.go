@@ -71,8 +71,8 @@ type attemptKey struct {
 	n  int
 }
 
-// open watches an attempt; if it is watched already, the earlier time counts. A log that was lost
-// or has expired may have been opened again: then the later admission counts.
+// open watches an attempt, unless it is watched already. A log that was lost or has expired may have been
+// opened again: then the later admission counts.
 func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
@@ -83,11 +83,6 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		have = nil
 	}
 	if have != nil {
-		if at.Before(have.at) && have.index >= 0 {
-			have.at = at
-			heap.Fix(&g.due, have.index)
-			g.look(at)
-		}
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.

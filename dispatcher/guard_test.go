@@ -28,3 +28,28 @@ func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
 		t.Errorf("%d are watched, the oldest at %d", g.size(), g.oldest())
 	}
 }
+
+// An attempt of an admission that is gone makes room for that of a later one, whose watch it cannot end.
+func TestGuardOfALaterAdmission(t *testing.T) {
+	g := newGuard(time.Now)
+	attempt := func(admitted uint64) call.Attempt {
+		return call.Attempt{N: 1, Admitted: admitted, Deadline: call.At(time.Now().Add(time.Hour))}
+	}
+	g.open("echo", "id", attempt(3), 0)
+	g.open("echo", "id", attempt(7), 0)
+	g.close("id", 1, 3)
+	if g.saw(9); g.size() != 1 || g.oldest() != 7 || len(g.due) != 1 || g.decided("id", 1, 7) || !g.decided("id", 1, 3) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), len(g.due), g.oldest())
+	}
+	if g.close("id", 1, 7); g.size() != 0 || g.oldest() != 0 || len(g.due) != 0 || !g.decided("id", 1, 7) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), len(g.due), g.oldest())
+	}
+}
+
+// Beyond what has been read of the log, nothing is known to be decided.
+func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
+	g := newGuard(time.Now)
+	if g.saw(4); g.decided("id", 1, 5) || !g.decided("id", 1, 4) {
+		t.Error("what was not read is taken for decided, or the other way round")
+	}
+}

@@ -65,6 +65,7 @@ func TestRefuse(t *testing.T) {
 		"deadline passed": {edit: []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, want: envelope.CodeTimeout},
 		"audit behind":    {setup: func(w *world) { w.lag = 11 * time.Second }, want: envelope.CodeAuditLag},
 		"store full":      {setup: func(w *world) { w.full = true }, want: envelope.CodeStoreFull},
+		"write too large": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrTooLarge }) }, want: envelope.CodeAttempts},
 		"write full":      {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) }, want: envelope.CodeStoreFull},
 	} {
 		t.Run(name, func(t *testing.T) {

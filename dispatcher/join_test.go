@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,24 @@ func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
 		w.d.Handle(t.Context(), in)
 		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a.Attempt != 2 || a.CallID != uuid(1) {
 			t.Errorf("the owner of the attempt before is told %+v, %v", a, refusal)
+		}
+	})
+}
+
+// The outcome comes between a join and the wait for it: the joiner is told at once.
+func TestDecidedWhileJoining(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		decide := sync.OnceFunc(func() { w.decide("") })
+		w.log.Watch(func(e call.Entry) {
+			if e.Kind == call.Joined {
+				decide()
+			}
+		})
+		w.ask(2)
+		pass(100 * time.Millisecond)
+		if r := w.outcome(2); r.Status != envelope.Success || r.CallID != uuid(2) {
+			t.Errorf("%+v", r)
 		}
 	})
 }
