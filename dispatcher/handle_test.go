@@ -450,6 +450,7 @@ func TestLargeInput(t *testing.T) {
 	}{
 		"there":     {ref: "sha256:" + sum + ";7", data: `{"n":1}`},
 		"invalid":   {ref: "sha256:" + sum + ";13", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
+		"inexact":   {ref: "sha256:" + sum + ";22", data: `{"n":9007199254740993}`, want: envelope.CodeSchema},
 		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodePayloadMissing},
 		"damaged":   {ref: "sha256:" + sum + ";7", data: `{"n":`, want: envelope.CodeChecksum},
 		"malformed": {ref: "x", want: envelope.CodeLimit},

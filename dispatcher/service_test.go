@@ -151,12 +151,14 @@ func TestCancelAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// Whether a request for which there is no room is bound to an attempt already, only the log says: where it
+// Whether a request for which there is no room, or that is denied, is bound to an attempt already, only the log says: where it
 // cannot be read the caller is not refused. It may have an outcome, and asks again.
 func TestNobodyIsRefusedUnread(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		w.lag = time.Hour
 		w.d.CallLog = unreadable{w.log, true}
+		w.ask(1)
+		w.manifest.Status = tool.StatusDisabled
 		w.ask(1)
 		if w.answers() != 0 || len(w.denied) != 0 {
 			t.Errorf("%d answers, recorded %v", w.answers(), w.denied)
