@@ -52,7 +52,7 @@ func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
 	if o.Lease <= 0 {
 		o.Lease = bus.DefaultLease
 	}
-	nc, err := bus.Dial(o.URL, name, o.Connect...)
+	nc, err := bus.Dial(o.URL, name, append(watched(o.Logger), o.Connect...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type Server struct {
 	srv  *server.Server // nil while stopped
 }
 
-// Option changes the configuration of a Server before its first start.
+// Option changes the configuration of a Server before a start.
 type Option func(*server.Options)
 
 // SyncAlways makes the server fsync before it acknowledges, as production profiles that must
@@ -75,11 +75,14 @@ func prepare(t testing.TB, options []Option) *Server {
 	return s
 }
 
-// Restart stops the server if it runs and starts it again on the same directory and port.
-// Existing connections reconnect by themselves.
-func (s *Server) Restart() {
+// Restart stops the server if it runs and starts it again on the same directory and port, with its
+// configuration changed by options. Existing connections reconnect by themselves.
+func (s *Server) Restart(options ...Option) {
 	s.t.Helper()
 	s.Stop()
+	for _, option := range options {
+		option(&s.opts)
+	}
 	s.start()
 }
 

@@ -1,0 +1,29 @@
+package app
+
+import (
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+)
+
+// watched makes a connection log what happens to it; the client library would say some of it on
+// standard error, and nothing of the rest.
+func watched(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // it was not closed by us
+				log.Warn("connection to the bus lost", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Warn("connected to the bus again", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("the bus complains", "err", err, "subject", subject)
+		}),
+	}
+}
