@@ -192,6 +192,7 @@ func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Req
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
+	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
 	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 

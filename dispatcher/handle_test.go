@@ -1,9 +1,11 @@
 package dispatcher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +43,23 @@ func TestAdmit(t *testing.T) {
 		w.decide("")
 		if open, from := w.d.Watching(); open != 0 || from != 0 {
 			t.Errorf("watching %d from %d", open, from)
+		}
+	})
+}
+
+// Who wants every event logged sees what is admitted and what is refused, and nothing of what is in it.
+func TestLogsAdmissions(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		var out bytes.Buffer
+		w.d.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		w.ask(1)
+		w.ask(2, `"1.x"`, `"2.x"`)
+		admitted, refused, _ := strings.Cut(out.String(), "\n")
+		if !strings.Contains(admitted, "msg=admitted tool=echo version=1.2.3") || !strings.Contains(admitted, "call_id="+uuid(1)) {
+			t.Errorf("logged %s", admitted)
+		}
+		if !strings.Contains(refused, "msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION\n") {
+			t.Errorf("logged %s", refused)
 		}
 	})
 }

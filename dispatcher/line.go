@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -300,10 +301,18 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	l.learn(after)
 	opened := after.Last()
 	if opened.Owner.CallID == a.ask.Owner.CallID {
+		d.logAdmission(ctx, after, opened)
 		d.keep(after, opened)
 		d.accept(a, after, opened, false)
 	}
 	return after, opened.Owner.CallID != a.ask.Owner.CallID
+}
+
+// logAdmission is for whoever wants every event logged.
+func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Attempt) {
+	if d.Logger.Enabled(ctx, slog.LevelInfo) {
+		d.Logger.InfoContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N, "call_id", a.Owner.CallID)
+	}
 }
 
 // keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow

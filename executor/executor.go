@@ -239,6 +239,7 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	}
 	j.state = o.State
 	e.pause("after-decide", j.state)
+	e.logOutcome(ctx, j, o)
 	if !o.Won && end.Cause == call.ToolEnded && differs(end, o.Attempt.Decision) {
 		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
 			return err
@@ -246,6 +247,14 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	}
 	e.reply(j, o)
 	return nil
+}
+
+// logOutcome is for whoever wants every event logged. Where another was there first, it says what that one decided.
+func (e *Executor) logOutcome(ctx context.Context, j *job, o settle.Outcome) {
+	if e.Logger.Enabled(ctx, slog.LevelInfo) {
+		e.Logger.InfoContext(ctx, "ended", "tool", j.state.Tool, "version", j.state.Version, "call", j.state.ID, "attempt", j.attempt,
+			"status", o.Attempt.Decision.Status, "code", o.Attempt.Decision.Code, "took", e.Now().Sub(j.started).Round(time.Millisecond))
+	}
 }
 
 // differs reports whether a run ended otherwise than its attempt was decided.

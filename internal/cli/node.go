@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -114,15 +113,6 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 			o.Logger.Warn("traces not sent", "err", err)
 		}
 	}, nil
-}
-
-// Logger logs problems to w, one line each, or every event.
-func Logger(w io.Writer, everything bool) *slog.Logger {
-	level := slog.LevelWarn
-	if everything {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
 // Ready tells whoever waits for it that the bus at url is being served.

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Logger logs problems to w, one line each, or every event. Of a problem that comes again and again,
+// as many do while a server is away, it logs a few, and says later how many there were.
+func Logger(w io.Writer, everything bool) *slog.Logger {
+	if everything {
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(&sparing{
+		Handler: slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}),
+		said:    &said{of: map[string]*period{}},
+	})
+}
+
+// How often the same message is logged, whatever it is about.
+const (
+	sparePeriod = 10 * time.Second
+	spareLines  = 10 // in a period
+)
+
+// sparing is a handler that leaves out what has been said often enough.
+type sparing struct {
+	slog.Handler
+	said *said
+}
+
+// said is what was logged of late.
+type said struct {
+	mu sync.Mutex
+	of map[string]*period // by message
+}
+
+// maxSaid bounds the messages that are counted: those of an embedded server are without number.
+const maxSaid = 1000
+
+// period is the time in which messages are counted.
+type period struct {
+	began time.Time
+	lines int // logged or left out
+}
+
+// more counts a message. It reports whether to log it, and how many were left out before it.
+func (s *said) more(message string, now time.Time) (leftOut int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.of[message]
+	if p == nil {
+		if len(s.of) >= maxSaid {
+			clear(s.of)
+		}
+		p = &period{began: now}
+		s.of[message] = p
+	}
+	if now.Sub(p.began) >= sparePeriod {
+		leftOut = max(0, p.lines-spareLines)
+		*p = period{began: now}
+	}
+	p.lines++
+	return leftOut, p.lines <= spareLines
+}
+
+// Handle implements slog.Handler.
+func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
+	leftOut, ok := s.said.more(r.Message, r.Time)
+	if !ok {
+		return nil
+	}
+	if leftOut > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int("left_out", leftOut))
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (s *sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &sparing{s.Handler.WithAttrs(attrs), s.said}
+}
+
+// WithGroup implements slog.Handler.
+func (s *sparing) WithGroup(name string) slog.Handler {
+	return &sparing{s.Handler.WithGroup(name), s.said}
+}

@@ -1,0 +1,49 @@
+package cli_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+// What is said a thousand times, as of every call while a server is away, does not flood the log; what
+// is said besides is not lost in it.
+func TestLoggerIsSparing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := cli.Logger(&out, false)
+		for i := range 1000 {
+			log.With("part", i).Warn("not decided yet", "call", i)
+		}
+		log.Error("something else")
+		log.Info("a detail")
+		if n := strings.Count(out.String(), "not decided yet"); n != 10 {
+			t.Errorf("said %d times, want 10", n)
+		}
+		if !strings.Contains(out.String(), "something else") || strings.Contains(out.String(), "a detail") {
+			t.Errorf("logged %s", &out)
+		}
+		out.Reset()
+		time.Sleep(10 * time.Second)
+		log.Warn("not decided yet", "call", 1000)
+		if !strings.Contains(out.String(), "call=1000 left_out=990") {
+			t.Errorf("logged %s", &out)
+		}
+	})
+}
+
+// Whoever asks for every event gets it.
+func TestLoggerOfEverything(t *testing.T) {
+	var out bytes.Buffer
+	log := cli.Logger(&out, true)
+	for range 100 {
+		log.Debug("event")
+	}
+	if n := strings.Count(out.String(), "event"); n != 100 {
+		t.Errorf("logged %d times, want 100", n)
+	}
+}
