@@ -42,6 +42,7 @@ type world struct {
 	full     bool // the payload store takes nothing
 	silent   bool // and gives nothing
 	broken   error
+	dryRun   bool // of what is admitted
 	nonce    int
 }
 
@@ -187,7 +188,7 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	req := map[string]any{
 		"call_id": callID, "tool_id": "echo", "tool_version": "*", "fn": "say", "input": map[string]any{"n": 1},
 		"context":     map[string]any{"actor_id": "a", "trace_id": callID, "timezone": "UTC", "env": "dev"},
-		"constraints": map[string]any{"timeout_ms": 1, "deadline_unix_ms": 1, "idempotency_key": "k"},
+		"constraints": map[string]any{"timeout_ms": 1, "deadline_unix_ms": 1, "idempotency_key": "k"}, "dry_run": w.dryRun,
 	}
 	raw, err := json.Marshal(req)
 	if err != nil {

@@ -1,9 +1,11 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -57,6 +60,55 @@ func TestSuccess(t *testing.T) {
 		writes := map[tool.Determinism]int{tool.Pure: 2, tool.Idempotent: 2, tool.SideEffectful: 3}[w.manifest.Determinism]
 		if n := len(w.log.Entries()); n != writes {
 			t.Errorf("%d durable writes, want %d", n, writes)
+		}
+	})
+}
+
+// Who wants every event logged sees how calls end, and nothing of what is in them.
+func TestLogsOutcomes(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var out bytes.Buffer
+		w.ex.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "msg=ended tool=echo version=1.0.0 call=id1 attempt=1 status=success") {
+			t.Errorf("logged %s", s)
+		}
+	})
+}
+
+// While a tool is replaced, hosts may have builds of it that say of themselves to be the same version. One
+// of another effect class would be run again after a crash, or not, by the wrong rules; one without a dry
+// run would do the real thing.
+func TestOtherBuild(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+			if class == w.manifest.Determinism {
+				continue
+			}
+			m := w.admit(callA, time.Minute)
+			admitted := w.manifest
+			other := *admitted
+			other.Determinism = class
+			w.manifest = &other
+			w.ex.Handle(t.Context(), m)
+			w.wantAcked(m, true)
+			if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+				t.Errorf("%s for %s: decision %+v after %d runs", class, admitted.Determinism, d, len(w.runs))
+			}
+			w.manifest, w.log = admitted, &calltest.Log{}
+			w.ex = w.executor("default/e1")
+			pass(time.Second)
+		}
+	})
+}
+
+func TestDryRunOfOtherBuild(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.dryRun = true
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("decision %+v after %d runs", d, len(w.runs))
 		}
 	})
 }

@@ -172,15 +172,32 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	if !ok {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
 	}
-	if m.Semver != j.state.Version {
-		return nil, nil, envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
+	if fault := same(m, j); fault != nil {
+		return nil, nil, fault
 	}
 	a, ok := e.Adapters[m.Transport]
 	if !ok {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor has no adapter for transport "+string(m.Transport))
 	}
 	return m, a, nil
+}
+
+// same refuses to run another tool than the one that was admitted. What a call may be put through after a
+// crash goes by the class that was admitted, so a build of another class may not run under it, whatever
+// version it calls itself; and one that knows no dry run would do the real thing.
+func same(m *tool.Manifest, j *job) *envelope.Error {
+	switch class := call.Class(m.Determinism); {
+	case m.Semver != j.state.Version:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
+	case class != j.state.Class:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s", m.ToolID, m.Semver, j.state.Class, class))
+	case j.req.DryRun && !m.Capability.DryRun:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
+	}
+	return nil
 }
 
 // invocation builds what the adapter gets, fetching a large input.
