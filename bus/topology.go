@@ -193,12 +193,14 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	found := have.CachedInfo().Config
-	if modernise(&found, want) {
-		if _, err := js.UpdateStream(ctx, found); err != nil {
-			return fmt.Errorf("stream %s: %w", want.Name, err)
-		}
+	older := modernise(&found, want)
+	if err := compatible(found, want); err != nil || !older { // a stream that is not ours is left as it is
+		return err
 	}
-	return compatible(found, want)
+	if _, err := js.UpdateStream(ctx, found); err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	return nil
 }
 
 // modernise changes what an earlier version has made otherwise, and reports whether there is anything.
@@ -214,6 +216,15 @@ func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (chan
 
 // compatible reports settings of an existing stream that break a promise.
 func compatible(have, want jetstream.StreamConfig) error {
+	// What expires by itself, message by message, may not go earlier, nor be full while there is room for its bytes.
+	age, msgs := time.Duration(0), int64(-1)
+	if want.MaxAge == 0 {
+		age, msgs = have.MaxAge, have.MaxMsgs
+	}
+	size := int32(-1)
+	if have.MaxMsgSize > 0 && have.MaxMsgSize < minPayload {
+		size = have.MaxMsgSize
+	}
 	var bad []error
 	for _, c := range []struct {
 		setting    string
@@ -230,6 +241,19 @@ func compatible(have, want jetstream.StreamConfig) error {
 		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},
 		{"num_replicas", min(have.Replicas, want.Replicas), want.Replicas},
 		{"max_msgs_per_subject", max(have.MaxMsgsPerSubject, 0), max(want.MaxMsgsPerSubject, 0)}, // 0 is stored as -1
+		{"discard_new_per_subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject},
+		{"storage", have.Storage, want.Storage},
+		{"persist_mode", have.PersistMode, want.PersistMode},
+		{"no_ack", have.NoAck, want.NoAck},
+		{"sealed", have.Sealed, want.Sealed},
+		{"allow_rollup_hdrs", have.AllowRollup, want.AllowRollup},
+		{"allow_msg_counter", have.AllowMsgCounter, want.AllowMsgCounter},
+		{"mirror", have.Mirror != nil, false},
+		{"sources", len(have.Sources), 0},
+		{"subject_transform", have.SubjectTransform != nil, false},
+		{"max_age", age, time.Duration(0)},
+		{"max_msgs", msgs, int64(-1)},
+		{"max_msg_size", size, int32(-1)},
 	} {
 		if c.have != c.want {
 			bad = append(bad, fmt.Errorf("stream %s: %s is %v, must be %v", want.Name, c.setting, c.have, c.want))

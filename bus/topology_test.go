@@ -1,0 +1,101 @@
+package bus
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Streams that somebody else has made, or changed, so that calls would be lost, forgotten too early or never
+// acknowledged, are refused; the setting is named.
+func TestForeignStreams(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	for setting, change := range map[string]func(*jetstream.StreamConfig){
+		"storage is Memory": func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"persist_mode": func(c *jetstream.StreamConfig) {
+			c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false
+		},
+		"no_ack is true":            func(c *jetstream.StreamConfig) { c.NoAck, c.AllowAtomicPublish = true, false },
+		"allow_rollup_hdrs is true": func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = true, false },
+		"allow_msg_counter is true": func(c *jetstream.StreamConfig) {
+			c.AllowMsgCounter, c.AllowMsgTTL, c.Discard = true, false, jetstream.DiscardOld
+		},
+		"discard_new_per_subject is true": func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true },
+		"sources is 1":                    func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: subjects.AuditStream}} },
+		"mirror is true": func(c *jetstream.StreamConfig) {
+			*c = jetstream.StreamConfig{Name: c.Name, Mirror: &jetstream.StreamSource{Name: subjects.AuditStream}}
+		},
+		"subject_transform is true": func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "$KV.calls.>", Destination: "$KV.other.>"}
+		},
+		"max_age is 1h0m0s":    func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"max_msgs is 1000":     func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 },
+		"max_msg_size is 1024": func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1024 },
+	} {
+		t.Run(setting, func(t *testing.T) {
+			if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			foreign := streams(TopologyOptions{}.withDefaults())[0]
+			change(&foreign)
+			if err := js.DeleteStream(t.Context(), foreign.Name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.CreateStream(t.Context(), foreign); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, js, "stream "+foreign.Name+": "+setting)
+			if left, err := js.Stream(t.Context(), foreign.Name); err != nil || left.CachedInfo().Config.AllowAtomicPublish != foreign.AllowAtomicPublish {
+				t.Errorf("it was changed, or is gone: %v", err)
+			}
+			if err := js.DeleteStream(t.Context(), foreign.Name); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Sizes, and the ages of what has one, are the operator's.
+func TestStreamsOfOtherSizes(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	for _, c := range streams(TopologyOptions{}.withDefaults()) {
+		c.MaxBytes /= 2
+		c.MaxMsgSize = 1 << 20
+		if c.MaxAge > 0 {
+			c.MaxAge, c.MaxMsgs = c.MaxAge/2, 1_000_000
+		}
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A sealed stream takes nothing.
+func TestSealedStream(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sealed := streams(TopologyOptions{}.withDefaults())[2]
+	sealed.Sealed = true
+	if _, err := js.UpdateStream(t.Context(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, js, "stream "+sealed.Name+": sealed is true")
+}
+
+func refused(t *testing.T, js jetstream.JetStream, says string) {
+	t.Helper()
+	if err := Ensure(context.WithoutCancel(t.Context()), js, TopologyOptions{}); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want %s", err, says)
+	}
+}
