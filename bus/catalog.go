@@ -290,11 +290,15 @@ func (c *Client) ask(ctx context.Context, op string, question, answer any) (*env
 		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 	}
-	msg, err := c.requestMsg(ctx, subjects.Service(op, c.Tenant, c.Actor), data)
+	subject := subjects.Service(op, c.Tenant, c.Actor)
+	msg, err := c.requestMsg(ctx, subject, data)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, fmt.Errorf("%s: %w", op, errNobody)
 	}
 	if err != nil {
+		if forbidden := c.forbidden(subject); forbidden != nil {
+			err = forbidden
+		}
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	if msg.Header.Get(subjects.HeaderKind) == kindRefusal {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -186,6 +188,8 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 		resp, err = c.inTime(ctx, call, req, fn, deadline)
 	case silent(err) && ctx.Err() == nil:
 		resp, err = c.unsent(req, until, err), nil
+	case errors.Is(err, nats.ErrPermissionViolation):
+		resp, err = c.refused(req, c.notAllowed(err)), nil
 	}
 	if err != nil {
 		return nil, err
@@ -207,6 +211,22 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
 		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, PolicyApplied: []string{"client-preflight"},
 	}, envelope.Metrics{})
+}
+
+// forbidden returns what the server last said of publishing to subject, if it does not allow that: it drops
+// the message, and whoever waits for an answer is told nothing.
+func (c *Client) forbidden(subject string) error {
+	err := c.nc.LastError()
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
+		return err
+	}
+	return nil
+}
+
+// notAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor.
+func (c *Client) notAllowed(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeForbidden,
+		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", c.Tenant, c.Actor)).WithCause(err.Error())
 }
 
 // complete fetches a large output and checks it against the tool's response schema (000 §4.5). An

@@ -229,8 +229,11 @@ func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
 
 // unanswered is the statement the library makes when the bus is silent. It is no outcome.
 func (c *Client) unanswered(req *envelope.Request, deadline time.Time) *envelope.Response {
-	return c.silence(req, deadline, envelope.NewError(envelope.CodeTimeout,
-		"no answer from the bus by the deadline; the call may still be running or have ended").WithEffect(envelope.EffectUnknown))
+	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call may still be running or have ended")
+	if err := c.forbidden(c.subject(req.ToolID)); err != nil {
+		e = e.WithCause(err.Error())
+	}
+	return c.silence(req, deadline, e.WithEffect(envelope.EffectUnknown))
 }
 
 // unsent is that statement about a call that could not be sent by its deadline, and why.

@@ -1,18 +1,25 @@
 package blackbox
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -48,4 +55,139 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 		r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 2 * time.Second})
 		return err == nil && r.Status == envelope.Success
 	})
+}
+
+// users is the server's configuration in the manual, with passwords filled in.
+func users(t *testing.T) []*server.User {
+	t.Helper()
+	manual, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(manual), "```\nauthorization {")
+	block, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the manual has no authorization block")
+	}
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte("authorization {"+strings.ReplaceAll(block, `"..."`, "secret")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Users
+}
+
+// guarded is a deployment whose processes and callers have the least permissions.
+type guarded struct {
+	*deployment
+	url     string // without a user
+	mu      sync.Mutex
+	refused []error // what the server did not let processes and agents do
+}
+
+func (g *guarded) watch(nc *nats.Conn) {
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.refused = append(g.refused, err)
+	})
+}
+
+func (g *guarded) agent(actor string) *bus.Client {
+	g.t.Helper()
+	g.srv.URL = as("agent:secret", g.url)
+	nc := g.srv.Connect(g.t, nats.CustomInboxPrefix("_INBOX.a"))
+	g.watch(nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func guard(t *testing.T, tools map[string]spec) *guarded {
+	t.Helper()
+	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t) })
+	g := &guarded{url: srv.URL}
+	g.deployment = deployOn(t, srv, tools)
+	srv.URL = as("dispatcher:secret", g.url)
+	g.watch(g.dispatcher().conn.NC)
+	srv.URL = as("executor:secret", g.url)
+	g.watch(g.executor(4).conn.NC)
+	return g
+}
+
+// With the permissions that the manual gives, everything works: calls, chunks while a tool runs, large
+// payloads, questions, cancels and the record. Nothing that is done is refused by the server.
+func TestLeastPermissions(t *testing.T) {
+	started := make(chan struct{}, 1)
+	g := guard(t, map[string]spec{
+		"pay": {class: tool.SideEffectful, run: echo(new(atomic.Int64))},
+		"count": {class: tool.Pure, streaming: true, run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
+			return tool.Result{Output: inv.Input}, errors.Join(s.Emit(ctx, envelope.ChunkData, []byte("1")), s.Emit(ctx, envelope.ChunkData, []byte("2")))
+		}},
+		"sleep": {class: tool.Idempotent, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			started <- struct{}{}
+			<-ctx.Done()
+			return tool.Result{}, ctx.Err()
+		}},
+	})
+	c := g.agent("agent://a")
+	for _, call := range []bus.Call{
+		{Tool: "pay", Input: []byte(`{}`)},
+		{Tool: "pay", Input: input(map[string]string{"large": strings.Repeat("x", 2*envelope.MaxInline)})},
+		{Tool: "count", Input: []byte(`{}`), Chunk: func(envelope.Chunk) error { return nil }},
+	} {
+		if r, err := c.Call(t.Context(), call); err != nil || r.Status != envelope.Success {
+			t.Fatalf("%s: %v, %v", call.Tool, r, err)
+		}
+	}
+	accepted := make(chan envelope.Accepted, 1)
+	go func() { // its answer is looked for below
+		_, _ = c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
+	}()
+	a := <-accepted
+	<-started
+	q := bus.CallQuery{Ref: a.Ref, CallID: a.CallID}
+	if _, err := c.Why(t.Context(), q); err != nil {
+		t.Error(err)
+	}
+	if told, err := c.Cancel(t.Context(), q); err != nil || told.Told != "running" {
+		t.Errorf("cancel: %+v, %v", told, err)
+	}
+	if r, err := c.Result(t.Context(), q); err != nil || r.Response == nil || r.Response.Error.Code != envelope.CodeCancelled {
+		t.Errorf("result: %+v, %v", r, err)
+	}
+	g.srv.URL = as("operator:secret", g.url)
+	js := g.srv.JetStream(t)
+	eventually(t, "all is on record", func() bool {
+		s, err := js.Stream(t.Context(), subjects.AuditStream)
+		return err == nil && s.CachedInfo().State.Msgs >= 8 // requested and ended, of four calls
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.refused) > 0 {
+		t.Errorf("the server refused: %v", g.refused)
+	}
+}
+
+// Who may not speak for an actor is told so, and not that the bus is silent.
+func TestNotAllowed(t *testing.T) {
+	g := guard(t, map[string]spec{"echo": {class: tool.Pure, run: echo(new(atomic.Int64))}})
+	c := g.agent("agent://b")
+	r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`)})
+	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden || !strings.Contains(r.Error.Message, "agent://b") {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if _, err := c.Tools(t.Context()); !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Errorf("got %v", err)
+	}
 }
