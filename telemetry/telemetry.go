@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -27,12 +28,14 @@ type Tracer struct {
 }
 
 // Open exports spans over OTLP/HTTP to endpoint, a URL such as http://collector:4318, in
-// batches and off the path of calls. Close it to send what is left.
-func Open(ctx context.Context, service, endpoint string) (*Tracer, error) {
+// batches and off the path of calls. failed, of which a process has one, is told of those that could not be
+// sent. Close it to send what is left.
+func Open(ctx context.Context, service, endpoint string, failed func(error)) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
 	return New(service, sdktrace.WithBatcher(exporter)), nil
 }
 
@@ -85,14 +88,14 @@ func (t *Tracer) Run(ctx context.Context, s call.State, attempt int, req *envelo
 			attribute.String("tool.origin", "local"), attribute.String("tool.fn", req.Fn),
 			attribute.String("effect.level", string(s.Class)), attribute.String("determinism", string(s.Class)),
 			attribute.Int64("timeout_ms", req.Constraints.TimeoutMS),
-			attribute.String("idempotency_key_prefix", key[:min(len(key), keyPrefix)]),
+			attribute.String("idempotency_key_prefix", strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "")), // it may cut a letter
 			attribute.Int("call.attempt", attempt), attribute.String("call.ref", s.Ref()),
 		))
 	return ctx, func(r *envelope.Response) {
 		span.SetAttributes(attribute.String("call.status", string(r.Status)), attribute.Int64("duration_ms", r.Metrics.DurationMS))
 		if r.Error != nil {
 			span.SetAttributes(attribute.String("error.type", string(r.Error.Code)))
-			span.SetStatus(codes.Error, r.Error.Message)
+			span.SetStatus(codes.Error, envelope.Lookup(r.Error.Code).Message) // a tool's own may quote its input
 		}
 		span.End()
 	}

@@ -26,7 +26,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	parent := dispatcher.Admit(t.Context(), ask, req)
 	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
 	_, done := executor.Run(t.Context(), s, 1, req)
-	done(&envelope.Response{Status: envelope.TerminalError, Error: envelope.NewError(envelope.CodeLost, "")})
+	done(&envelope.Response{Status: envelope.TerminalError, Error: envelope.NewError(envelope.CodeLost, "it quotes its input")})
 
 	got := spans.GetSpans()
 	if len(got) != 2 {
@@ -38,6 +38,9 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	}
 	if admit.Parent.SpanID().String() != "b7ad6b7169203331" || run.Parent.SpanID() != admit.SpanContext.SpanID() {
 		t.Errorf("parents %s, %s", admit.Parent.SpanID(), run.Parent.SpanID())
+	}
+	if want := envelope.Lookup(envelope.CodeLost).Message; run.Status.Description != want {
+		t.Errorf("status %q, want %q", run.Status.Description, want)
 	}
 	want := map[string]string{
 		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "local", "effect.level": "pure",
@@ -77,7 +80,7 @@ func TestWithoutParent(t *testing.T) {
 }
 
 func TestOpenBadEndpoint(t *testing.T) {
-	if _, err := telemetry.Open(t.Context(), "x", "http://127.0.0.1:4318"); err != nil {
+	if _, err := telemetry.Open(t.Context(), "x", "http://127.0.0.1:4318", nil); err != nil {
 		t.Errorf("a collector that is not there yet is no error: %v", err)
 	}
 }

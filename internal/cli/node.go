@@ -103,14 +103,15 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 	if n.otlp == "" {
 		return o, func() {}, nil
 	}
-	tracer, err := telemetry.Open(ctx, service, n.otlp)
+	failed := func(err error) { o.Logger.Warn("traces not sent", "err", err) }
+	tracer, err := telemetry.Open(ctx, service, n.otlp, failed)
 	if err != nil {
 		return o, nil, err
 	}
 	o.Trace = app.Tracer{Admit: tracer.Admit, Run: tracer.Run}
 	return o, func() {
 		if err := tracer.Close(ctx); err != nil {
-			o.Logger.Warn("traces not sent", "err", err)
+			failed(err)
 		}
 	}, nil
 }
