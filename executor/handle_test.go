@@ -76,6 +76,21 @@ func TestLogsOutcomes(t *testing.T) {
 	})
 }
 
+// Work of a tool that is not here is given to others, and the operator is told which: nobody else would say.
+func TestToolIsNotHere(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var out bytes.Buffer
+		w.ex.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		m := w.admit(callA, time.Minute)
+		w.manifest = nil
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, false)
+		if !strings.Contains(out.String(), "tool=echo pool=default call=id1") {
+			t.Errorf("logged %s", &out)
+		}
+	})
+}
+
 // While a tool is replaced, hosts may have builds of it that say of themselves to be the same version. One
 // of another effect class would be run again after a crash, or not, by the wrong rules; one without a dry
 // run would do the real thing.

@@ -90,6 +90,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	switch {
 	case over:
 	case !ok:
+		e.Logger.Warn("work handed back: its tool is not here, but in its pool", "tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
 		return nil, missingDelay
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
 		return nil, e.load(j.tool()).later(e.Now())
