@@ -173,20 +173,41 @@ func checkLevel(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// noStorage is the server's code for a stream that may grow beyond what all may hold together.
-const noStorage = 10047
+// What the server says of a stream that may not be made.
+const (
+	codeNoAccountStorage jetstream.ErrorCode = 10002 // the account may not store so much
+	codeNoPeers          jetstream.ErrorCode = 10005 // not enough servers of the cluster can hold it
+	codeNoStorage        jetstream.ErrorCode = 10047 // the server, or the account, may not store so much
+	codeOverlap          jetstream.ErrorCode = 10065 // another stream takes the subjects
+)
+
+// refusal says what to do about err, with which the server refused to make a stream.
+func refusal(err error, want jetstream.StreamConfig) error {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	do := ""
+	switch api.ErrorCode {
+	case codeNoStorage, codeNoAccountStorage:
+		do = fmt.Sprintf(": the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
+			"which is 75 %% of the free disk by default, or max_file of the account, or make room", want.MaxBytes>>20)
+	case codeNoPeers:
+		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise max_file_store of their jetstream blocks",
+			want.Replicas, want.MaxBytes>>20)
+	case codeOverlap:
+		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them", strings.Join(want.Subjects, ", "))
+	}
+	return fmt.Errorf("stream %s: %w%s", want.Name, err, do)
+}
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	_, err := js.CreateStream(ctx, want)
 	if err == nil {
 		return nil
 	}
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == noStorage {
-		return fmt.Errorf("stream %s: %w: the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
-			"which is 75 %% of the free disk by default, or make room", want.Name, err, want.MaxBytes>>20)
-	}
 	if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		return refusal(err, want)
 	}
 	have, err := js.Stream(ctx, want.Name)
 	if err != nil {

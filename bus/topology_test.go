@@ -2,10 +2,14 @@ package bus
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -59,6 +63,37 @@ func TestForeignStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server on which a stream may not be made is refused with what to do about it.
+func TestStreamsMayNotBeMade(t *testing.T) {
+	t.Run("overlap", func(t *testing.T) {
+		js := natstest.Start(t).JetStream(t)
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"tb.>"}}); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, js, "it needs tb.audit.> for itself")
+	})
+	t.Run("account", func(t *testing.T) {
+		conf := filepath.Join(t.TempDir(), "nats.conf")
+		if err := os.WriteFile(conf, []byte("accounts { A { jetstream { max_file: 1G }, users: [{user: a, password: a}] } }"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := server.ProcessConfigFile(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := natstest.Start(t, func(to *server.Options) { to.Accounts, to.Users = o.Accounts, o.Users })
+		js, err := jetstream.New(srv.Connect(t, nats.UserInfo("a", "a")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, js, "max_file of the account")
+	})
+	t.Run("cluster", func(t *testing.T) {
+		js := natstest.StartCluster(t, 3, func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 })[0].JetStream(t)
+		refused(t, js, "it takes 1 servers that are there and can reserve 4096 MiB each")
+	})
 }
 
 // Sizes, and the ages of what has one, are the operator's.
