@@ -166,8 +166,9 @@ func (p *Pool) Check() error {
 	switch {
 	case !tool.ValidPool(p.Name):
 		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes", p.Name)
-	case p.Slots < 1:
-		return Usagef("--slots is 1 or more, not %d", p.Slots)
+	case p.Slots < bus.MinSlots:
+		return Usagef("--slots is %d or more, one per priority, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
+			bus.MinSlots, p.Slots)
 	}
 	return nil
 }
