@@ -117,6 +117,29 @@ func TestOtherBuild(t *testing.T) {
 	})
 }
 
+// What differs in less is run, and the outcome says by which build: on record is the one that was admitted.
+func TestDigestOfOtherBuild(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.manifest.Digest = "sha256:other"
+		w.ex.Handle(t.Context(), m)
+		if r := w.replies[0]; r.Status != envelope.Success || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "sha256:other") {
+			t.Errorf("%s with warnings %q", r.Status, r.Warnings)
+		}
+	})
+}
+
+func TestFunctionOfOtherBuild(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.manifest.Functions = map[string]*tool.Function{"sing": w.manifest.Functions["say"]}
+		w.ex.Handle(t.Context(), m)
+		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("decision %+v after %d runs", d, len(w.runs))
+		}
+	})
+}
+
 func TestDryRunOfOtherBuild(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.dryRun = true

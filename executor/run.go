@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -123,6 +124,9 @@ func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
 // the tool's own response schema first: what does not fit is the tool's fault.
 func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error) (call.Ending, settle.Draft) {
 	d := settle.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
+	if m.Digest != j.state.Digest { // on record is the one that was admitted
+		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
+	}
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
 	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
@@ -142,11 +146,7 @@ func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res to
 }
 
 func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft) *envelope.Error {
-	fn, ok := m.Functions[j.req.Fn]
-	if !ok {
-		return envelope.NewError(envelope.CodeFnUnknown, "")
-	}
-	if bad := fn.Response.Validate(res.Output); len(bad) > 0 {
+	if bad := m.Functions[j.req.Fn].Response.Validate(res.Output); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
 	}
 	if len(res.Output) <= envelope.MaxInline {
@@ -184,7 +184,8 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 
 // same refuses to run another tool than the one that was admitted. What a call may be put through after a
 // crash goes by the class that was admitted, so a build of another class may not run under it, whatever
-// version it calls itself; and one that knows no dry run would do the real thing.
+// version it calls itself; one that knows no dry run would do the real thing; and what one without the
+// function would do, nobody can check.
 func same(m *tool.Manifest, j *job) *envelope.Error {
 	switch class := call.Class(m.Determinism); {
 	case m.Semver != j.state.Version:
@@ -193,6 +194,9 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 	case class != j.state.Class:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s", m.ToolID, m.Semver, j.state.Class, class))
+	case m.Functions[j.req.Fn] == nil:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function", m.ToolID, m.Semver, j.req.Fn))
 	case j.req.DryRun && !m.Capability.DryRun:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
