@@ -152,7 +152,9 @@ func (f *Follower) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			f.look(ctx)
+			if err := f.look(ctx); err != nil {
+				return err
+			}
 		case <-status:
 			f.mu.Lock()
 			f.question(f.last)
@@ -165,8 +167,9 @@ func (f *Follower) watch(ctx context.Context) error {
 	}
 }
 
-// look notes how old the oldest event is that has not been seen, if there is one.
-func (f *Follower) look(ctx context.Context) {
+// look notes how old the oldest event is that has not been seen, if there is one. An error means that
+// there is no log any more: its server came again without what it had stored.
+func (f *Follower) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookBehind)
 	defer cancel()
 	f.mu.Lock()
@@ -176,14 +179,17 @@ func (f *Follower) look(ctx context.Context) {
 	switch msg, err := f.stream.GetMsg(ctx, seen+1, jetstream.WithGetMsgSubject(subjects.CallsAll)); {
 	case err == nil:
 		missed = msg.Time.UnixNano()
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: the call log is gone", ErrLostTail)
 	case !errors.Is(err, jetstream.ErrMsgNotFound):
-		return // the server is not there: nothing is admitted either
+		return nil // the server is not there: nothing is admitted either
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last.seq == seen {
 		f.missed.Store(missed)
 	}
+	return nil
 }
 
 // question lets p be checked, unless an older place is waiting to be. Callers hold f.mu.

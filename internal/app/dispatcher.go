@@ -45,7 +45,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		return err
 	}
 	for again := false; ; again = true {
-		err := runDispatcher(ctx, c, o)
+		err := runDispatcher(ctx, c, o, again)
 		lost := errors.Is(err, bus.ErrLostTail)
 		if err == nil || ctx.Err() != nil || !lost && !again {
 			return err
@@ -78,8 +78,14 @@ func warnOfRetention(ctx context.Context, c *Conn, r *tool.Registry) error {
 const restartDelay = time.Second
 
 // runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
-// guardian and projector stop, the connection is flushed by its owner.
-func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
+// guardian and projector stop, the connection is flushed by its owner. Where it is not the first time, the
+// streams may be gone, and are made again.
+func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool) error {
+	if again {
+		if err := bus.Ensure(ctx, c.JS, c.Topology); err != nil {
+			return err
+		}
+	}
 	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
 	if err != nil {
 		return err
