@@ -24,7 +24,7 @@ type Pools struct {
 
 	mu         sync.Mutex
 	seen       map[string]verdict
-	since      time.Time // connected without interruption since then
+	since      time.Time // connected, and able to beat if it tried, without interruption since then
 	reconnects uint64    // of the connection, until then
 }
 
@@ -67,9 +67,19 @@ func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
 		Header:  nats.Header{jetstream.MsgTTLHeader: {strconv.Itoa(int(p.ttl / time.Second))}},
 	})
 	if err != nil {
+		p.interrupted()
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	return nil
+}
+
+// interrupted notes that nobody may have been able to beat: where the servers that are left are too few to
+// store anything, no connection is interrupted.
+func (p *Pools) interrupted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+	clear(p.seen)
 }
 
 // freshVerdict is how long an answer about an instance is used again.

@@ -1,0 +1,76 @@
+package kv_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// While nobody can write, as when two of three servers are away, nobody can beat. When they are back, nobody is
+// taken for dead before there was the time to beat again, also over a connection that was never interrupted.
+func TestNobodyCouldBeat(t *testing.T) {
+	const lease = 2 * time.Second
+	servers := natstest.StartCluster(t, 3)
+	urls := strings.Split(servers[2].URL, ",")
+	servers[2].URL = urls[2]
+	js := servers[2].JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, lease)
+	beat := func(instance string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), lease/3)
+		defer cancel()
+		return pools.Beat(ctx, "default", instance)
+	}
+	until := func(d time.Duration, holds func() bool) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.After(d); !holds(); {
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+		}
+	}
+	until(time.Minute, func() bool { return beat("other") == nil && beat("me") == nil })
+	until(lease+time.Second, func() bool { // longer than it takes to trust in what beats say
+		return beat("other") != nil || beat("me") != nil
+	})
+	if other := kv.Instance("default", "other"); pools.Gone(t.Context(), other) {
+		t.Fatal("who beats is taken for dead")
+	}
+	servers[0].Stop()
+	servers[1].Stop()
+	until(2*lease, func() bool { _ = beat("me"); return false })
+	servers[0].Restart()
+	servers[1].Restart()
+	until(time.Minute, func() bool { return beat("me") == nil })
+	until(lease/3, func() bool {
+		if pools.Gone(t.Context(), kv.Instance("default", "other")) {
+			t.Fatal("who could not beat is taken for dead")
+		}
+		return false
+	})
+	until(time.Minute, func() bool { return beat("me") == nil && pools.Gone(t.Context(), kv.Instance("default", "other")) })
+	if !pools.Gone(t.Context(), kv.Instance("default", "other")) {
+		t.Error("who does not beat any more is not found out")
+	}
+}
+
+func open(t *testing.T, js jetstream.JetStream, lease time.Duration) *kv.Pools {
+	t.Helper()
+	pools, err := kv.OpenPools(t.Context(), js, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pools
+}
