@@ -31,6 +31,8 @@ type Observed struct {
 // then, so whoever follows has to start anew.
 var ErrLostTail = errors.New("the server has lost the end of a stream, which it had not synced")
 
+var errLogGone = fmt.Errorf("%w: the call log is gone", ErrLostTail)
+
 // Follower reads the call log in order, every event of it, from a position on: of an attempt whose
 // admission has expired, only a claim or a join may be left. It resumes by itself after any
 // interruption.
@@ -180,7 +182,7 @@ func (f *Follower) look(ctx context.Context) error {
 	case err == nil:
 		missed = msg.Time.UnixNano()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return fmt.Errorf("%w: the call log is gone", ErrLostTail)
+		return errLogGone
 	case !errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil // the server is not there: nothing is admitted either
 	}
@@ -219,6 +221,9 @@ func (f *Follower) check(ctx context.Context, p place) error {
 
 func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 	stream, err := f.js.Stream(ctx, subjects.CallsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return errLogGone, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -96,9 +96,6 @@ func readProjected(header nats.Header, data []byte) (r projected, ok bool) {
 // what the next record is to follow on, and the last record among them; zero where there is none.
 func (p *Projector) lastProjected(ctx context.Context) (end uint64, last projected, err error) {
 	stream, err := p.js.Stream(ctx, subjects.AuditStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, fmt.Errorf("%w: the audit record is gone: %w", ErrLostTail, err)
-	}
 	if err != nil {
 		return 0, last, fmt.Errorf("audit: %w", err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -90,29 +89,6 @@ func TestLostAll(t *testing.T) {
 		d.srv.Restart(func(o *server.Options) { o.StoreDir = empty })
 		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Timeout: 30 * time.Second, Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
 		d.records(1)
-	}
-}
-
-// The audit record alone is gone: it is made anew, and what the log still holds is recorded again.
-func TestRecordIsGone(t *testing.T) {
-	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
-	d.dispatcher()
-	d.executor(4)
-	c := d.client()
-	first := mustCall(t, c, bus.Call{Tool: "echo", Input: input(map[string]int{"n": 1})})
-	d.records(1)
-	js := d.srv.JetStream(t)
-	if err := js.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Timeout: 30 * time.Second, Input: input(map[string]int{"n": 2})}), envelope.Success, "")
-	eventually(t, "there is a record again", func() bool {
-		_, err := js.Stream(t.Context(), subjects.AuditStream)
-		return err == nil
-	})
-	if got := d.records(2)[first.CallID]; len(got) != 2 {
-		t.Errorf("on record is %v", got)
 	}
 }
 
