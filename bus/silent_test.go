@@ -68,7 +68,7 @@ func unsent(t *testing.T, c *bus.Client, call bus.Call, after time.Duration) {
 	if r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
 		t.Errorf("%s %+v %+v", r.Status, r.Error, r.Provenance)
 	}
-	if took < after-50*time.Millisecond || took > after+400*time.Millisecond { // a busy machine is late
+	if took < after-50*time.Millisecond || took > after+2*time.Second { // a busy machine is late; what hangs takes longer
 		t.Errorf("answered after %s, due after %s", took, after)
 	}
 }

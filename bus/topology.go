@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -289,80 +287,6 @@ func missing(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the streams, or name another server)", err)
-}
-
-// minPayload is what a server must take in one message, headers included: an envelope with the state
-// of its log, or chunks as the service answers with them, in base64. Frames of chunks adapt
-// to what it takes.
-const minPayload = 768 << 10
-
-const ( // neither is larger
-	_ = uint(minPayload - envelope.MaxEnvelope - envelope.MaxHeaders)
-	_ = uint(minPayload - (maxAsked+2)/3*4 - envelope.MaxHeaders)
-)
-
-// Dial connects to servers, one or more URLs with commas between them, and refuses servers that are too old or take too small
-// messages. Reconnection is unlimited, also while a server turns the connection away, as one with a wrong configuration does:
-// whoever waits for an answer has a deadline of its own.
-func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
-	opts = append([]nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
-		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
-	}, opts...)
-	nc, err := nats.Connect(servers, opts...)
-	if err != nil {
-		if bad, ok := errors.AsType[*url.Error](err); ok {
-			err = bad.Err // it quotes the whole URL otherwise
-		}
-		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
-	}
-	if v := nc.ConnectedServerVersion(); older(v, minServer) {
-		nc.Close()
-		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v, Redacted(servers), minServer)
-	}
-	if most := nc.MaxPayload(); most < minPayload {
-		nc.Close()
-		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its configuration",
-			errServer, Redacted(servers), most, minPayload)
-	}
-	return nc, nil
-}
-
-// Redacted returns URLs of servers without what is secret in them, to be shown.
-func Redacted(servers string) string {
-	shown := strings.Split(servers, ",")
-	for i, server := range shown {
-		switch u, err := url.Parse(strings.TrimSpace(server)); {
-		case err == nil && u.User != nil && u.Host != "":
-			if _, secret := u.User.Password(); !secret { // a token
-				u.User = url.User("xxxxx")
-			}
-			shown[i] = u.Redacted()
-		case strings.Contains(server, "@"): // without a scheme, or no URL
-			shown[i] = "xxxxx" + server[strings.LastIndexByte(server, '@'):]
-		}
-	}
-	return strings.Join(shown, ",")
-}
-
-var errServer = errors.New("the server does not do")
-
-// older compares two versions of the form x.y.z; a version that cannot be read counts as old.
-func older(have, want string) bool {
-	var h, w [3]int
-	if _, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2]); err != nil {
-		return true
-	}
-	if _, err := fmt.Sscanf(want, "%d.%d.%d", &w[0], &w[1], &w[2]); err != nil {
-		return true
-	}
-	for i := range h {
-		if h[i] != w[i] {
-			return h[i] < w[i]
-		}
-	}
-	return false
 }
 
 // ensureWorkers creates the durable consumer of a pool and priority, or updates its lease.

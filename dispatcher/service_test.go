@@ -3,13 +3,16 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -189,6 +192,161 @@ func TestDeniedIsNotAdmittedAnew(t *testing.T) {
 		w.ask(1)
 		if n := len(w.log.Entries()); n != 0 {
 			t.Errorf("%d events", n)
+		}
+	})
+}
+
+func (w *world) query(n int) dispatcher.Query {
+	return dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(n)}
+}
+
+// A cancel for which the log has no room says so.
+func TestCancelInAFullLog(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.log.Before(func(call.Event) error { return call.ErrFull })
+		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
+			t.Errorf("%+v", refusal)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	for told, setup := range map[string]func(*world){
+		"queued":  func(*world) {},
+		"running": func(w *world) { w.running = true },
+		"decided": func(w *world) { w.decide("") },
+	} {
+		t.Run(told, func(t *testing.T) {
+			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+				w.ask(1)
+				setup(w)
+				c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+				if refusal != nil || c.Told != told {
+					t.Fatalf("%+v, %v", c, refusal)
+				}
+				if told != "decided" && (c.Response.Error.Code != envelope.CodeCancelled || w.kills != 1) {
+					t.Errorf("%+v after %d kills", c.Response.Error, w.kills)
+				}
+				if told == "decided" && w.kills != 0 {
+					t.Errorf("%d kills of a call that is over", w.kills)
+				}
+			})
+		})
+	}
+}
+
+// Only the owner's cancel decides; a joiner's detaches the joiner.
+func TestJoinerCancels(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ask(2)
+		pass(10 * time.Millisecond)
+		w.d.Forget(dispatcher.Leave{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.Forget(dispatcher.Leave{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
+		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2))
+		if refusal != nil || c.Told != "detached" || !w.state().Last().Open() {
+			t.Fatalf("%+v, %v", c, refusal)
+		}
+		w.decide("")
+		got := w.outcomes["inbox2"]
+		if len(got) != 1 || got[0].Provenance.Final || got[0].Error.Code != envelope.CodeCancelled {
+			t.Errorf("a detached joiner was told %+v", got)
+		}
+	})
+}
+
+func TestResultAndWhy(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		_, accepted, refusal := w.d.Result(t.Context(), "t", "agent", w.query(1))
+		if refusal != nil || accepted == nil {
+			t.Fatalf("open: %v, %v", accepted, refusal)
+		}
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "deadline") {
+			t.Error(why)
+		}
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
+		w.executors = 1
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
+		w.decide("")
+		w.executors = 0
+		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+			t.Error(why)
+		}
+		r, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
+		if refusal != nil || r.Status != envelope.Success {
+			t.Fatalf("decided: %+v, %v", r, refusal)
+		}
+		for _, q := range []struct {
+			tenant, actor string
+			q             dispatcher.Query
+		}{
+			{"other", "agent", w.query(1)},
+			{"t", "stranger", dispatcher.Query{Ref: w.state().Ref()}},
+			{"t", "agent", w.query(7)},
+			{"t", "agent", dispatcher.Query{Ref: "nonsense"}},
+			{"t", "agent", dispatcher.Query{Ref: "echo.0123456789"}},
+		} {
+			if _, _, refusal := w.d.Result(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v was told", q)
+			}
+			if _, refusal := w.d.Cancel(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v could cancel", q)
+			}
+			if _, refusal := w.d.Why(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+				t.Errorf("%+v was told why", q)
+			}
+		}
+	})
+}
+
+// A call of a tool whose id is too long for a subject can be asked about, too.
+func TestResultOfALongName(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.manifest.ToolID = strings.Repeat("very.long.", 10)
+		in := w.request(1, `"echo"`, `"`+w.manifest.ToolID+`"`)
+		in.Subject, in.Tool = subjects.Call("t", "agent", w.manifest.ToolID), ""
+		w.d.Handle(t.Context(), in)
+		synctest.Wait()
+		q := dispatcher.Query{Ref: w.state().Ref()}
+		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a == nil {
+			t.Errorf("%v, %v", a, refusal)
+		}
+		other := dispatcher.Query{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
+		if _, _, refusal := w.d.Result(t.Context(), "t", "agent", other); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			t.Errorf("of a tool that is not there: %v", refusal)
+		}
+	})
+}
+
+// A cancel that was written without its writer learning of it, or surviving it, ends the run when it is
+// asked for again.
+func TestUnsureCancel(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.running = true
+		w.ask(1)
+		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })
+		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || w.kills != 0 {
+			t.Errorf("%v, %d kills", refusal, w.kills)
+		}
+		w.log.Lost(nil)
+		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+		if refusal != nil || w.kills != 1 || c.Told != "running" || c.Response.Error.Code != envelope.CodeCancelled {
+			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
+		}
+		w.running = false
+		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" {
+			t.Errorf("told %s once nothing runs any more", c.Told)
+		}
+		pass(time.Minute)
+		w.kills = 0
+		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" || w.kills != 0 {
+			t.Errorf("told %s, %d kills, after the deadline", c.Told, w.kills)
 		}
 	})
 }

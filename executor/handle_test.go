@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -72,81 +71,6 @@ func TestLogsOutcomes(t *testing.T) {
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "msg=ended tool=echo version=1.0.0 call=id1 attempt=1 status=success") {
 			t.Errorf("logged %s", s)
-		}
-	})
-}
-
-// Work of a tool that is not here is given to others, and the operator is told which: nobody else would say.
-func TestToolIsNotHere(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		var out bytes.Buffer
-		w.ex.Logger = slog.New(slog.NewTextHandler(&out, nil))
-		m := w.admit(callA, time.Minute)
-		w.manifest = nil
-		w.ex.Handle(t.Context(), m)
-		w.wantAcked(m, false)
-		if !strings.Contains(out.String(), "tool=echo pool=default call=id1") {
-			t.Errorf("logged %s", &out)
-		}
-	})
-}
-
-// While a tool is replaced, hosts may have builds of it that say of themselves to be the same version. One
-// of another effect class would be run again after a crash, or not, by the wrong rules; one without a dry
-// run would do the real thing.
-func TestOtherBuild(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
-			if class == w.manifest.Determinism {
-				continue
-			}
-			m := w.admit(callA, time.Minute)
-			admitted := w.manifest
-			other := *admitted
-			other.Determinism = class
-			w.manifest = &other
-			w.ex.Handle(t.Context(), m)
-			w.wantAcked(m, true)
-			if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-				t.Errorf("%s for %s: decision %+v after %d runs", class, admitted.Determinism, d, len(w.runs))
-			}
-			w.manifest, w.log = admitted, &calltest.Log{}
-			w.ex = w.executor("default/e1")
-			pass(time.Second)
-		}
-	})
-}
-
-// What differs in less is run, and the outcome says by which build: on record is the one that was admitted.
-func TestDigestOfOtherBuild(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		m := w.admit(callA, time.Minute)
-		w.manifest.Digest = "sha256:other"
-		w.ex.Handle(t.Context(), m)
-		if r := w.replies[0]; r.Status != envelope.Success || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "sha256:other") {
-			t.Errorf("%s with warnings %q", r.Status, r.Warnings)
-		}
-	})
-}
-
-func TestFunctionOfOtherBuild(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		m := w.admit(callA, time.Minute)
-		w.manifest.Functions = map[string]*tool.Function{"sing": w.manifest.Functions["say"]}
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-			t.Errorf("decision %+v after %d runs", d, len(w.runs))
-		}
-	})
-}
-
-func TestDryRunOfOtherBuild(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.dryRun = true
-		m := w.admit(callA, time.Minute)
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-			t.Errorf("decision %+v after %d runs", d, len(w.runs))
 		}
 	})
 }
@@ -298,26 +222,6 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// An executor that shuts down while it asks concludes nothing: another one can ask.
-func TestLookupWhileDraining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
-		w.manifest.Capability.Lookup = true
-		ctx, stop := context.WithCancel(t.Context())
-		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {
-			stop()
-			return tool.Result{}, false, ctx.Err()
-		}
-		m := w.claimed("default/dead")
-		w.gone["default/dead"] = true
-		w.ex.Handle(ctx, m)
-		w.wantAcked(m, false)
-		if !w.state().Last().Open() {
-			t.Error("decided by an executor that shut down")
-		}
-	})
-}
-
 // Five claims without an outcome are a poison call: kept in DEAD, then decided lost.
 func TestPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -440,48 +344,6 @@ func TestOldMessage(t *testing.T) {
 	})
 }
 
-func TestKill(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		started := make(chan struct{})
-		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			close(started)
-			<-ctx.Done()
-			return tool.Result{}, context.Cause(ctx)
-		}
-		m := w.admit(callA, time.Minute)
-		done := make(chan struct{})
-		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
-		<-started
-		before := time.Now()
-		if !w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
-			t.Error("the tool was running, Kill says not")
-		}
-		<-done
-		if took := time.Since(before); took > time.Second {
-			t.Errorf("killed after %s", took)
-		}
-		w.wantAcked(m, true)
-	})
-}
-
-// A cancel that came before the work is found in the log: the tool never starts.
-func TestKilledBeforeStart(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
-		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
-			t.Fatal(err)
-		}
-		if w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
-			t.Error("nothing runs, Kill says it does")
-		}
-		w.ex.Handle(t.Context(), m)
-		if len(w.runs) != 0 || w.decided(1).Code != envelope.CodeCancelled {
-			t.Errorf("%d runs, decision %+v", len(w.runs), w.decided(1))
-		}
-	})
-}
-
 func TestToolErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		class tool.Determinism
@@ -600,214 +462,6 @@ func TestPayloadStoreFull(t *testing.T) {
 	})
 }
 
-// A tool has no more runs at once than its manifest allows; the rest is handed back.
-func TestConcurrency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
-		w.manifest.Limits.Concurrency = 1
-		release, started := make(chan struct{}), make(chan struct{})
-		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			close(started)
-			<-release
-			return tool.Result{Output: inv.Input}, nil
-		}
-		first := w.admit(callA, time.Minute)
-		done := make(chan struct{})
-		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
-		<-started
-		other := first
-		other.Entry.State.ID, other.Lease = "id2", &holding{}
-		w.ex.Handle(t.Context(), other)
-		w.wantAcked(other, false)
-		same := again(first)
-		w.ex.Handle(t.Context(), same)
-		w.wantAcked(same, false)
-		w.ex.Extend()
-		if h := first.Lease.(*holding); h.extended != 1 || w.ex.Running() != 1 {
-			t.Errorf("extended %d, running %d", h.extended, w.ex.Running())
-		}
-		close(release)
-		<-done
-		w.wantAcked(first, true)
-	})
-}
-
-// What this executor cannot run is not decided here, except where the build differs.
-func TestUnknownTool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
-		m := w.admit(callA, time.Minute)
-		w.manifest.Semver = "2.0.0"
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone {
-			t.Errorf("decision %+v", d)
-		}
-		w.manifest = nil
-		second := again(m)
-		w.ex.Handle(t.Context(), second)
-		w.wantAcked(second, false)
-	})
-}
-
-// Past its deadline a call needs neither its tool nor a slot of it: it is not handed back for ever.
-func TestNoToolNeededPastTheDeadline(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.manifest.Limits.Concurrency = 0
-		m := w.admit(callA, time.Minute)
-		w.ex.Handle(t.Context(), m)
-		w.wantAcked(m, false)
-		pass(time.Minute)
-		m = again(m)
-		w.ex.Handle(t.Context(), m)
-		w.wantAcked(m, true)
-		if d := w.decided(1); d.Code != envelope.CodeTimeout {
-			t.Errorf("decision %+v", d)
-		}
-		w.manifest = nil
-		m = again(m)
-		w.ex.Handle(t.Context(), m)
-		w.wantAcked(m, true)
-	})
-}
-
-// large is the message of a call whose input lies in the payload store.
-func large(m executor.Message) executor.Message {
-	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
-	m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
-	return m
-}
-
-// So it is where it shuts down between the claim and the start.
-func TestDrainAfterClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
-		ctx, stop := context.WithCancel(t.Context())
-		w.ex.Hooks.Pause = func(point string, _ call.State) {
-			if point == "after-claim" {
-				stop()
-			}
-		}
-		w.ex.Handle(ctx, w.admit(callA, time.Minute))
-		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-			t.Errorf("%d runs, decision %+v", len(w.runs), d)
-		}
-	})
-}
-
-// An executor that shuts down in the middle of a lookup has no answer: another one asks again.
-func TestDrainDuringLookup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
-		w.manifest.Capability.Lookup = true
-		ctx, stop := context.WithCancel(t.Context())
-		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {
-			stop()
-			return tool.Result{}, false, context.Canceled
-		}
-		m := w.claimed("default/dead")
-		w.gone["default/dead"] = true
-		w.ex.Handle(ctx, m)
-		w.wantAcked(m, false)
-		if !w.state().Last().Open() {
-			t.Errorf("decision %+v", w.decided(1))
-		}
-	})
-}
-
-// damaged is the error of a payload that is not what its reference names.
-type damaged struct{}
-
-func (damaged) Error() string          { return "damaged" }
-func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeChecksum, "") }
-
-func TestLargeInput(t *testing.T) {
-	for name, c := range map[string]struct {
-		prepare func(w *world)
-		want    envelope.Code
-	}{
-		"missing":                {func(*world) {}, envelope.CodePayloadMissing},
-		"damaged":                {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
-		"not read in time":       {func(w *world) { w.silent = true }, envelope.CodeTimeout},
-		"killed before it is in": {func(w *world) { w.silent = true; go w.killLater() }, envelope.CodeCancelled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, w *world) {
-				m := large(w.admit(callA, time.Minute))
-				c.prepare(w)
-				w.ex.Handle(t.Context(), m)
-				if d := w.decided(1); d.Code != c.want || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-					t.Errorf("%d runs, decision %+v", len(w.runs), d)
-				}
-				w.wantAcked(m, true)
-			})
-		})
-	}
-}
-
-// A key that was cancelled runs again when its log has expired: the kill was for what was there before.
-func TestKilledLongAgo(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
-		pass(2 * time.Hour)
-		m := w.admit(callA, time.Minute)
-		w.ex.Handle(t.Context(), m)
-		if d := w.decided(1); d.Status != envelope.Success {
-			t.Errorf("%d runs, decision %+v", len(w.runs), d)
-		}
-	})
-}
-
-// A flood of kills does not keep an executor from its work. It forgets some, and reads the log instead.
-func TestKillFlood(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		for n := range 25_000 {
-			w.ex.Kill(fmt.Sprint("other", n), 1, time.Now().Add(time.Minute))
-		}
-		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
-		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
-			t.Fatal(err)
-		}
-		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
-		for n := range 9_000 { // of which one of the first is forgotten
-			w.ex.Kill(fmt.Sprint("another", n), 1, time.Now().Add(time.Minute))
-		}
-		w.ex.Handle(t.Context(), m)
-		if len(w.runs) != 0 {
-			t.Error("a cancelled call ran")
-		}
-	})
-}
-
-// killLater ends the attempt while its executor waits.
-func (w *world) killLater() {
-	pass(time.Second)
-	w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
-}
-
-// An executor that shuts down while it waits for an input hands the call back. A claim it could not
-// take back, so it says that nothing ran.
-func TestDrainBeforeStart(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		w.silent = true
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		m := large(w.admit(callA, time.Minute))
-		w.ex.Handle(ctx, m)
-		claims := w.manifest.Determinism == tool.SideEffectful
-		w.wantAcked(m, claims)
-		if !claims {
-			if !w.state().Last().Open() {
-				t.Error("decided by an executor that shut down")
-			}
-			return
-		}
-		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Effect != envelope.EffectNone {
-			t.Errorf("decision %+v", d)
-		}
-	})
-}
-
 // Fences grow from run to run.
 func TestFencesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -820,39 +474,6 @@ func TestFencesGrow(t *testing.T) {
 		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
 		if w.runs[0].Fence >= w.runs[1].Fence || w.runs[1].Attempt != 2 {
 			t.Errorf("fences %d, %d", w.runs[0].Fence, w.runs[1].Fence)
-		}
-	})
-}
-
-// An executor that shuts down under a run decides nothing: the message goes to another.
-func TestDrain(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		ctx, stop := context.WithCancel(t.Context())
-		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			stop()
-			<-ctx.Done()
-			return tool.Result{}, ctx.Err()
-		}
-		m := w.admit(callA, time.Minute)
-		w.ex.Handle(ctx, m)
-		w.wantAcked(m, false)
-		if !w.state().Last().Open() {
-			t.Error("decided by an executor that shut down")
-		}
-	})
-}
-
-// A result in hand is recorded even while the executor shuts down.
-func TestResultWhileDraining(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		ctx, stop := context.WithCancel(t.Context())
-		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			stop()
-			return tool.Result{Output: inv.Input}, nil
-		}
-		w.ex.Handle(ctx, w.admit(callA, time.Minute))
-		if d := w.decided(1); d.Status != envelope.Success {
-			t.Errorf("decision %+v", d)
 		}
 	})
 }
@@ -950,51 +571,5 @@ func TestReadmittedDuringRun(t *testing.T) {
 			t.Errorf("%+v, replies %v", a, w.replies)
 		}
 		w.wantAcked(first, true)
-	})
-}
-
-// A long queue for a busy tool costs no more looks than a short one, also when one of its runs has ended.
-func TestQueueForABusyTool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
-		w.manifest.Limits.Concurrency = 1
-		release, started := make(chan struct{}), make(chan struct{})
-		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			close(started)
-			<-release
-			return tool.Result{Output: inv.Input}, nil
-		}
-		first := w.admit(callA, time.Minute)
-		done := make(chan struct{})
-		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
-		<-started
-		other := first
-		other.Entry.State.ID = "id2"
-		look := func() time.Duration {
-			h := &holding{}
-			other.Lease = h
-			w.ex.Handle(t.Context(), other)
-			return h.handedBack[0]
-		}
-		for n := range 1000 {
-			if got, want := look(), time.Duration(50+n)*time.Millisecond; got != want {
-				t.Fatalf("message %d is looked at after %s, want %s", n, got, want)
-			}
-		}
-		close(release)
-		<-done
-		w.manifest.Limits.Concurrency = 0 // another has taken the slot
-		if got, want := look(), 1050*time.Millisecond; got != want {
-			t.Errorf("after the run, a message is looked at after %s, want %s", got, want)
-		}
-		for range 2000 {
-			if got := look(); got > 2*time.Second {
-				t.Fatalf("looked at after %s", got)
-			}
-		}
-		pass(10 * time.Second)
-		if got, want := look(), 50*time.Millisecond; got != want {
-			t.Errorf("without a queue, a message is looked at after %s, want %s", got, want)
-		}
 	})
 }

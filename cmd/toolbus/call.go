@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
@@ -257,101 +254,4 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Cal
 		call.Key = ""
 	}
 	return call, nil
-}
-
-// readInput returns the JSON that --input names.
-func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, error) {
-	data := []byte(arg)
-	var err error
-	switch {
-	case arg == "-":
-		data, err = readWhile(ctx, func() ([]byte, error) { return readAll(g.env.stdin) })
-	case strings.HasPrefix(arg, "@"):
-		data, err = readWhile(ctx, func() ([]byte, error) { return readFile(arg[1:]) })
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("--input was not read to its end, nothing was sent: %w", ctx.Err())
-	}
-	if err != nil {
-		return nil, usagef("--input: %v", err)
-	}
-	if len(data) > envelope.MaxPayload {
-		return nil, usagef("--input is larger than %d bytes", envelope.MaxPayload)
-	}
-	v := jsontext.Value(strings.TrimSpace(string(data)))
-	if !v.IsValid() {
-		return nil, usagef("--input is not JSON (or has a duplicate key): %.60q", v)
-	}
-	return v, nil
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f)
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(r, envelope.MaxPayload+1))
-}
-
-// readWhile reads until ctx ends. A read of a terminal or a pipe, or the opening of one, cannot be
-// called off, so a read that is given up is left to end with the process.
-func readWhile(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		data, err := read()
-		done <- result{data, err}
-	}()
-	select {
-	case r := <-done:
-		return r.data, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// completeTool completes a flag with tool ids.
-func completeTool(g *global, cmd *cobra.Command, flag string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return completeTools(cmd.Context(), g, nil)
-	})
-	if err != nil {
-		panic(err) // there is no such flag: a mistake of ours
-	}
-}
-
-// completeTools completes tool ids, then functions.
-func completeTools(ctx context.Context, g *global, args []string) ([]string, cobra.ShellCompDirective) {
-	c, done, err := g.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, t := range tools {
-		if len(args) == 0 {
-			names = append(names, t.ToolID+"\t"+t.Title)
-			continue
-		}
-		if len(args) == 1 && t.ToolID == args[0] {
-			for fn, info := range t.Functions {
-				names = append(names, fn+"\t"+info.Description)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -1,0 +1,112 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+func TestLargeInput(t *testing.T) {
+	sum := strings.Repeat("c", 64)
+	for name, c := range map[string]struct {
+		ref, data string
+		want      envelope.Code
+	}{
+		"there":     {ref: "sha256:" + sum + ";7", data: `{"n":1}`},
+		"invalid":   {ref: "sha256:" + sum + ";13", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
+		"inexact":   {ref: "sha256:" + sum + ";22", data: `{"n":9007199254740993}`, want: envelope.CodeSchema},
+		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodePayloadMissing},
+		"damaged":   {ref: "sha256:" + sum + ";7", data: `{"n":`, want: envelope.CodeChecksum},
+		"malformed": {ref: "x", want: envelope.CodeLimit},
+		"too large": {ref: "sha256:" + sum + ";99999999999", want: envelope.CodeLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+				w.payloads[sum] = []byte(c.data)
+				in := w.request(1, `{"n":1}`, `null`)
+				in.InputRef = c.ref
+				w.d.Handle(t.Context(), in)
+				synctest.Wait()
+				if c.want == "" {
+					if w.acceptedBy(1) != 1 {
+						t.Errorf("not accepted: %+v", w.outcomes)
+					}
+					return
+				}
+				if got := w.outcome(1).Error.Code; got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// An input is inside a request or, from one byte more on, in the payload store.
+func TestInlineInput(t *testing.T) {
+	for size, want := range map[int]envelope.Code{envelope.MaxInline: "", envelope.MaxInline + 1: envelope.CodeLimit} {
+		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			input := `{"n":1` + strings.Repeat(" ", size-len(`{"n":1}`)) + `}`
+			w.ask(1, `{"n":1}`, input)
+			switch {
+			case want == "" && w.acceptedBy(1) != 1:
+				t.Errorf("%d bytes: not accepted: %+v", size, w.outcomes)
+			case want != "" && w.outcome(1).Error.Code != want:
+				t.Errorf("%d bytes: %+v", size, w.outcome(1).Error)
+			}
+		})
+	}
+}
+
+// A payload store that is silent keeps nobody for ever, and what may be in it is not called missing.
+func TestLargeInputWithoutAnswer(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.silent = true
+		in := w.request(1, `{"n":1}`, `null`)
+		in.InputRef = "sha256:" + strings.Repeat("c", 64) + ";7"
+		w.d.Handle(t.Context(), in)
+		if r := w.outcome(1); r.Error.Code != envelope.CodeUnavailable || r.Status != envelope.RetryableError {
+			t.Errorf("got %+v", r.Error)
+		}
+	})
+}
+
+// Large inputs wait for each other: what requests refer to is a hundred thousand times larger than they are.
+func TestManyLargeInputs(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.silent = true // holds each input until its time is over
+		for n := range 6 {
+			in := w.request(n, `{"n":1}`, `null`)
+			in.InputRef = fmt.Sprintf("sha256:%s;%d", strings.Repeat("c", 64), envelope.MaxPayload)
+			go w.d.Handle(t.Context(), in)
+		}
+		synctest.Wait()
+		if n := len(w.refusals()); w.fetching.Load() != 2 || n != 0 {
+			t.Errorf("%d of 64 MiB are fetched, %d requests refused at once", w.fetching.Load(), n)
+		}
+		pass(time.Minute)
+		if w.fetching.Load() != 0 {
+			t.Errorf("%d are fetched", w.fetching.Load())
+		}
+		told := map[envelope.Code]int{}
+		for _, code := range w.refusals() {
+			told[code]++
+		}
+		if told[envelope.CodeCapacity] < 2 || told[envelope.CodeUnavailable]+told[envelope.CodeCapacity] != 6 {
+			t.Errorf("told %v", told)
+		}
+		w.silent = false
+		w.payloads[strings.Repeat("c", 64)] = []byte(`{"n":1}`)
+		in := w.request(9, `{"n":1}`, `null`)
+		in.InputRef = "sha256:" + strings.Repeat("c", 64) + ";7"
+		w.d.Handle(t.Context(), in)
+		synctest.Wait()
+		if w.acceptedBy(9) != 1 {
+			t.Errorf("not accepted afterwards: %+v", w.outcomes)
+		}
+	})
+}

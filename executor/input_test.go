@@ -1,0 +1,78 @@
+package executor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// large is the message of a call whose input lies in the payload store.
+func large(m executor.Message) executor.Message {
+	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: 1}
+	m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
+	return m
+}
+
+// damaged is the error of a payload that is not what its reference names.
+type damaged struct{}
+
+func (damaged) Error() string          { return "damaged" }
+func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeChecksum, "") }
+
+func TestLargeInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(w *world)
+		want    envelope.Code
+	}{
+		"missing":                {func(*world) {}, envelope.CodePayloadMissing},
+		"damaged":                {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
+		"not read in time":       {func(w *world) { w.silent = true }, envelope.CodeTimeout},
+		"killed before it is in": {func(w *world) { w.silent = true; go w.killLater() }, envelope.CodeCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, w *world) {
+				m := large(w.admit(callA, time.Minute))
+				c.prepare(w)
+				w.ex.Handle(t.Context(), m)
+				if d := w.decided(1); d.Code != c.want || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+					t.Errorf("%d runs, decision %+v", len(w.runs), d)
+				}
+				w.wantAcked(m, true)
+			})
+		})
+	}
+}
+
+// killLater ends the attempt while its executor waits.
+func (w *world) killLater() {
+	pass(time.Second)
+	w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+}
+
+// An executor that shuts down while it waits for an input hands the call back. A claim it could not
+// take back, so it says that nothing ran.
+func TestDrainBeforeStart(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.silent = true
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		m := large(w.admit(callA, time.Minute))
+		w.ex.Handle(ctx, m)
+		claims := w.manifest.Determinism == tool.SideEffectful
+		w.wantAcked(m, claims)
+		if !claims {
+			if !w.state().Last().Open() {
+				t.Error("decided by an executor that shut down")
+			}
+			return
+		}
+		if d := w.decided(1); d.Code != envelope.CodeUnavailable || d.Effect != envelope.EffectNone {
+			t.Errorf("decision %+v", d)
+		}
+	})
+}
