@@ -234,7 +234,10 @@ func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 	once, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	answer, err := d.callers[a.caller].Cancel(once, bus.CallQuery{Ref: seen.Ref, CallID: a.callID})
-	c.Done, c.Told, c.Response = time.Now(), answer.Told, answer.Response
+	c.Done, c.Told = time.Now(), answer.Told
+	if answer.Response != nil {
+		c.Response = lighten(answer.Response)
+	}
 	if err != nil {
 		c.Failed = err.Error()
 	}
