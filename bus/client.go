@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -211,16 +209,6 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
 		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, PolicyApplied: []string{"client-preflight"},
 	}, envelope.Metrics{})
-}
-
-// forbidden returns what the server last said of publishing to subject, if it does not allow that: it drops
-// the message, and whoever waits for an answer is told nothing.
-func (c *Client) forbidden(subject string) error {
-	err := c.nc.LastError()
-	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
-		return err
-	}
-	return nil
 }
 
 // notAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor.

@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -145,4 +146,58 @@ func TestTimeoutTooShort(t *testing.T) {
 			t.Errorf("%s: %+v, %v", timeout, r, err)
 		}
 	}
+}
+
+// A server that lets itself be connected to and says nothing, as a frozen one, keeps the whole connection
+// busy, and nobody from the answer that is due.
+func TestMuteServer(t *testing.T) {
+	f := setup(t)
+	f.serve(describing("echo"))
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected := make(chan net.Conn, 8)
+	go func() {
+		defer close(connected)
+		for {
+			conn, err := mute.Accept()
+			if err != nil {
+				return // closed
+			}
+			connected <- conn
+		}
+	}()
+	nc, err := nats.Connect(f.srv.URL+",nats://"+mute.Addr().String(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.Timeout(30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := bus.NewClient(nc, bus.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Tool(t.Context(), "echo"); err != nil {
+		t.Fatal(err)
+	}
+	f.srv.Stop()
+	conn := <-connected
+	for _, tool := range []string{"echo", "unknown"} {
+		began := time.Now()
+		r, err := c.Call(t.Context(), bus.Call{Tool: tool, Timeout: 300 * time.Millisecond})
+		if took := time.Since(began); err != nil || r.Provenance.Final || took > 2*time.Second {
+			t.Errorf("%s: after %s: %+v, %v", tool, took, r, err)
+		}
+	}
+	if err := mute.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = conn.Close() // so that the connection is let go of
+	for conn := range connected {
+		_ = conn.Close()
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	nc.Close()
+	f.srv.Restart() // the service is stopped in good order
 }
