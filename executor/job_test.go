@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -54,21 +55,26 @@ func TestKilledBeforeStart(t *testing.T) {
 	})
 }
 
+// busy gives the tool the one run that it may have at once, until end.
+func (w *world) busy() (running executor.Message, end func()) {
+	w.manifest.Limits.Concurrency = 1
+	release, started, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		close(started)
+		<-release
+		return tool.Result{Output: inv.Input}, nil
+	}
+	running = w.admit(callA, time.Minute)
+	go func() { defer close(done); w.ex.Handle(w.t.Context(), running) }()
+	<-started
+	return running, func() { close(release); <-done }
+}
+
 // A tool has no more runs at once than its manifest allows; the rest is handed back.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, tool.Pure)
-		w.manifest.Limits.Concurrency = 1
-		release, started := make(chan struct{}), make(chan struct{})
-		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			close(started)
-			<-release
-			return tool.Result{Output: inv.Input}, nil
-		}
-		first := w.admit(callA, time.Minute)
-		done := make(chan struct{})
-		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
-		<-started
+		first, end := w.busy()
 		other := first
 		other.Entry.State.ID, other.Lease = "id2", &holding{}
 		w.ex.Handle(t.Context(), other)
@@ -80,8 +86,7 @@ func TestConcurrency(t *testing.T) {
 		if h := first.Lease.(*holding); h.extended != 1 || w.ex.Running() != 1 {
 			t.Errorf("extended %d, running %d", h.extended, w.ex.Running())
 		}
-		close(release)
-		<-done
+		end()
 		w.wantAcked(first, true)
 	})
 }
@@ -146,17 +151,7 @@ func TestKillFlood(t *testing.T) {
 func TestQueueForABusyTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, tool.Pure)
-		w.manifest.Limits.Concurrency = 1
-		release, started := make(chan struct{}), make(chan struct{})
-		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			close(started)
-			<-release
-			return tool.Result{Output: inv.Input}, nil
-		}
-		first := w.admit(callA, time.Minute)
-		done := make(chan struct{})
-		go func() { defer close(done); w.ex.Handle(t.Context(), first) }()
-		<-started
+		first, end := w.busy()
 		other := first
 		other.Entry.State.ID = "id2"
 		look := func() time.Duration {
@@ -170,8 +165,7 @@ func TestQueueForABusyTool(t *testing.T) {
 				t.Fatalf("message %d is looked at after %s, want %s", n, got, want)
 			}
 		}
-		close(release)
-		<-done
+		end()
 		w.manifest.Limits.Concurrency = 0 // another has taken the slot
 		if got, want := look(), 1050*time.Millisecond; got != want {
 			t.Errorf("after the run, a message is looked at after %s, want %s", got, want)

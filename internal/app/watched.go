@@ -4,6 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
 )
 
 // watched makes a connection log what happens to it; the client library would say some of it on
@@ -16,7 +18,7 @@ func watched(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Warn("connected to the bus again", "server", nc.ConnectedUrlRedacted())
+			log.Warn("connected to the bus again", "server", bus.Redacted(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""

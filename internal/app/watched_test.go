@@ -1,0 +1,44 @@
+package app
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+)
+
+// lines hands on what is written, line by line.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
+// What happens to a connection is logged, and the token in the URL of its server is not.
+func TestWatched(t *testing.T) {
+	const token = "s3cr3t"
+	srv := natstest.Start(t, func(o *server.Options) { o.Authorization = token })
+	logged := make(lines, 100)
+	options := append(watched(slog.New(slog.NewTextHandler(logged, nil))), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(strings.Replace(srv.URL, "://", "://"+token+"@", 1), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	srv.Restart()
+	for lost := false; ; {
+		line := <-logged
+		if strings.Contains(line, token) {
+			t.Errorf("the token is logged: %s", line)
+		}
+		lost = lost || strings.Contains(line, "lost")
+		if strings.Contains(line, "again") {
+			if !lost || !strings.Contains(line, "127.0.0.1") {
+				t.Errorf("lost %t, %s", lost, line)
+			}
+			return
+		}
+	}
+}
