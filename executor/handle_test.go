@@ -439,7 +439,8 @@ func TestOutputRules(t *testing.T) {
 	}
 }
 
-// A large output that cannot be stored holds its slot until the deadline, and no longer.
+// A large output that cannot be stored holds its slot until just before the deadline: at the deadline
+// itself somebody else may decide, who does not know why it has not ended.
 func TestPayloadStoreFull(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.full = true
@@ -448,7 +449,7 @@ func TestPayloadStoreFull(t *testing.T) {
 		}
 		m, begun := w.admit(callA, time.Minute), time.Now()
 		w.ex.Handle(t.Context(), m)
-		if took := time.Since(begun); took != time.Minute {
+		if took := time.Since(begun); took != time.Minute-time.Second/2 {
 			t.Errorf("it took %s", took)
 		}
 		want := envelope.CodeStoreFull

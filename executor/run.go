@@ -49,11 +49,13 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	j.setRunning()
 	res, err := adapter.Execute(ctx, m, inv, stream)
 	e.pause("after-effect", j.state)
-	chunks, streamErr := stream.Close(ctx)
+	storing, stop := e.storing(ctx, j)
+	defer stop()
+	chunks, streamErr := stream.Close(storing)
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft := e.outcome(ctx, j, m, res, failure(adapter, m, err))
+	end, draft := e.outcome(storing, j, m, res, failure(adapter, m, err))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
@@ -234,6 +236,14 @@ func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 		kill(errKilled)
 	}
 	return ctx, func() { timer.Stop(); kill(nil) }
+}
+
+// storing bounds how long what a run produced waits for room in its store. It ends early enough for the
+// outcome to say so: whoever decides at the deadline knows nothing of it.
+func (e *Executor) storing(ctx context.Context, j *job) (context.Context, context.CancelFunc) {
+	a, _ := j.state.Attempt(j.attempt)
+	left := a.Due().Sub(e.Now())
+	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
 func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {

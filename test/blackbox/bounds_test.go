@@ -187,7 +187,7 @@ func TestFullPayloadStore(t *testing.T) {
 	c := d.client()
 	for id, call := range map[string]bus.Call{
 		"input":  {Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
-		"output": {Tool: "large", Timeout: 2 * time.Second},
+		"output": {Tool: "large", Timeout: 4 * time.Second}, // it ends half a second before
 	} {
 		r := mustCall(t, c, call)
 		wantStatus(t, r, envelope.RetryableError, envelope.CodeStoreFull)
