@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Event names what happened (003 §Audit emission rules).
@@ -59,7 +60,8 @@ type Record struct {
 	DecidedBy     call.Decider      `json:"decided_by,omitzero"`
 	Fence         uint64            `json:"fence,omitzero"`
 	DryRun        bool              `json:"dry_run,omitzero"`
-	LogSeq        uint64            `json:"log_seq,omitzero"` // position in the call log
+	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
+	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
 }
 
 // Project returns the record of an event of the call log, stored at sequence seq at time at; ok
@@ -70,7 +72,7 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 		return Record{}, false
 	}
 	r = about(s, a)
-	r.Timestamp, r.LogSeq = at.UTC(), seq
+	r.Timestamp, r.LogPart, r.LogSeq = at.UTC(), s.Part, seq
 	if kind == call.Requested {
 		r.Event, r.Name = ToolRequested, "ToolInvoked"
 		return r, true
@@ -118,5 +120,5 @@ func ending(d *call.Decision) (Event, string) {
 
 // ID is the message id of a projected record: the same for everyone who projects the same event.
 func (r Record) ID() string {
-	return "calls." + strconv.FormatUint(r.LogSeq, 10) + "." + string(r.Event)
+	return r.LogPart.Bucket() + "." + strconv.FormatUint(r.LogSeq, 10) + "." + string(r.Event)
 }

@@ -89,12 +89,12 @@ func TestTopology(t *testing.T) {
 	if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{CallsBytes: 1 << 20}); err != nil {
 		t.Errorf("another size: %v", err)
 	}
-	for _, name := range []string{subjects.CallsStream, subjects.AuditStream, subjects.ChunksStream, subjects.DeadStream, subjects.PayloadsStream, subjects.PoolsStream} {
+	for _, name := range []string{subjects.Part(0).Stream(), subjects.AuditStream, subjects.ChunksStream, subjects.DeadStream, subjects.PayloadsStream, subjects.PoolsStream} {
 		if _, err := f.js.Stream(t.Context(), name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	stream, err := f.js.Stream(t.Context(), subjects.CallsStream)
+	stream, err := f.js.Stream(t.Context(), subjects.Part(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOlderLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	batches := func() *jetstream.StreamConfig {
-		stream, err := js.Stream(t.Context(), subjects.CallsStream)
+		stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestFullPools(t *testing.T) {
 func TestStockKV(t *testing.T) {
 	f := setup(t)
 	s := f.admit(1, envelope.PriorityNormal)
-	bucket, err := f.js.KeyValue(t.Context(), subjects.CallsBucket)
+	bucket, err := f.js.KeyValue(t.Context(), subjects.Part(0).Bucket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,7 +520,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%s says no fix", c.Name)
 		}
 	}
-	if failed["server"] || failed[subjects.CallsStream] || !failed["executors"] || !failed["dispatchers"] {
+	if failed["server"] || failed[subjects.Part(0).Stream()] || !failed["executors"] || !failed["dispatchers"] {
 		t.Errorf("failed: %v", failed)
 	}
 	if checks := bus.Diagnose(t.Context(), "nats://127.0.0.1:1", bus.ClientOptions{}); len(checks) != 1 || checks[0].Status != bus.CheckFailed {

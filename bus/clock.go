@@ -35,7 +35,7 @@ func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Tim
 	if local == nil {
 		local = time.Now
 	}
-	stream, err := js.Stream(ctx, subjects.CallsStream)
+	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
 	if err != nil {
 		return nil, fmt.Errorf("bus clock: %w", missing(err))
 	}

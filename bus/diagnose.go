@@ -64,7 +64,11 @@ func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 
 func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
 	var checks []Check
-	for _, want := range streams(TopologyOptions{}.withDefaults()) {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil { // said of the stream itself
+		n = 1
+	}
+	for _, want := range streams(TopologyOptions{Partitions: n}.withDefaults()) {
 		have, err := js.Stream(ctx, want.Name)
 		if err != nil {
 			checks = append(checks, Check{want.Name, CheckFailed, err.Error(), "start a dispatcher or an executor: they create the topology"})
@@ -102,15 +106,32 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 
 // unrecorded returns the oldest event that is not on record yet; nil when all are.
 func unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
-	p := &Projector{js: js}
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	for p := range n {
+		msg, err := unrecordedIn(ctx, js, subjects.Part(p))
+		if err != nil {
+			return nil, err
+		}
+		if oldest == nil || msg != nil && msg.Time.Before(oldest.Time) {
+			oldest = msg
+		}
+	}
+	return oldest, nil
+}
+
+func unrecordedIn(ctx context.Context, js jetstream.JetStream, part subjects.Part) (oldest *jetstream.RawStreamMsg, err error) {
+	p := &Projector{js: js, part: part}
 	if _, err := p.resume(ctx); err != nil {
 		return nil, err
 	}
-	calls, err := js.Stream(ctx, subjects.CallsStream)
+	calls, err := js.Stream(ctx, part.Stream())
 	if err != nil {
 		return nil, fmt.Errorf("call log: %w", err)
 	}
-	for _, kind := range subjects.Recorded() {
+	for _, kind := range part.Recorded() {
 		msg, err := calls.GetMsg(ctx, p.done+1, jetstream.WithGetMsgSubject(kind))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue

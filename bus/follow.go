@@ -33,11 +33,12 @@ var ErrLostTail = errors.New("the server has lost the end of a stream, which it 
 
 var errLogGone = fmt.Errorf("%w: the call log is gone", ErrLostTail)
 
-// Follower reads the call log in order, every event of it, from a position on: of an attempt whose
+// Follower reads one partition of the call log in order, every event of it, from a position on: of an attempt whose
 // admission has expired, only a claim or a join may be left. It resumes by itself after any
 // interruption.
 type Follower struct {
 	js     jetstream.JetStream
+	part   subjects.Part
 	stream jetstream.Stream
 	behind atomic.Int64 // unix nanoseconds of the event it stands at; 0 when it is up to date
 	missed atomic.Int64 // the same of the first event that it should have got meanwhile; 0 when there is none
@@ -58,9 +59,9 @@ type place struct {
 	at  time.Time
 }
 
-// NewFollower returns a follower of the call log.
-func NewFollower(js jetstream.JetStream) *Follower {
-	return &Follower{js: js, doubts: make(chan place, 1)}
+// NewFollower returns a follower of a partition of the call log.
+func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
+	return &Follower{js: js, part: part, doubts: make(chan place, 1)}
 }
 
 // Run calls observe for every event from sequence from (1 for all) until ctx ends, which is no
@@ -70,8 +71,8 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed))
 	if err := f.begin(ctx); err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
 	}
-	cons, err := f.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subjects.CallsAll},
+	cons, err := f.js.OrderedConsumer(ctx, f.part.Stream(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{f.part.All()},
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    max(from, 1),
 		HeadersOnly:    true,
@@ -110,7 +111,7 @@ func (f *Follower) stop(running jetstream.ConsumeContext) {
 
 // begin notes the end of the log: it may be lost before anything has been read.
 func (f *Follower) begin(ctx context.Context) error {
-	stream, err := f.js.Stream(ctx, subjects.CallsStream)
+	stream, err := f.js.Stream(ctx, f.part.Stream())
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (f *Follower) look(ctx context.Context) error {
 	seen := f.last.seq
 	f.mu.Unlock()
 	var missed int64
-	switch msg, err := f.stream.GetMsg(ctx, seen+1, jetstream.WithGetMsgSubject(subjects.CallsAll)); {
+	switch msg, err := f.stream.GetMsg(ctx, seen+1, jetstream.WithGetMsgSubject(f.part.All())); {
 	case err == nil:
 		missed = msg.Time.UnixNano()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -220,7 +221,7 @@ func (f *Follower) check(ctx context.Context, p place) error {
 }
 
 func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
-	stream, err := f.js.Stream(ctx, subjects.CallsStream)
+	stream, err := f.js.Stream(ctx, f.part.Stream())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return errLogGone, nil
 	}
@@ -255,6 +256,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 	}
 	f.passed(meta)
 	if e, err := kv.DecodeEvent(msg.Headers()); err == nil {
+		e.State.Part = f.part
 		observe(Observed{
 			Kind: e.Kind, Attempt: e.Attempt, State: call.Fold(e, meta.Sequence.Stream),
 			Seq: meta.Sequence.Stream, Time: meta.Timestamp,

@@ -51,7 +51,7 @@ func TestLostBeforeRead(t *testing.T) {
 	end := f.admit(2, envelope.PriorityNormal).Seq
 	done := make(chan error, 1)
 	start(t, func(ctx context.Context) {
-		done <- bus.NewFollower(f.js).Run(ctx, end+1, func(bus.Observed) {})
+		done <- bus.NewFollower(f.js, 0).Run(ctx, end+1, func(bus.Observed) {})
 	})
 	f.consumedFrom(end + 1)
 	f.restored(dir)
@@ -72,7 +72,7 @@ func TestFollowsInOrderOverReconnection(t *testing.T) {
 	f.admit(1, envelope.PriorityNormal)
 	seen, release := make(chan uint64, 10), make(chan struct{})
 	start(t, func(ctx context.Context) {
-		err := bus.NewFollower(f.js).Run(ctx, 1, func(o bus.Observed) {
+		err := bus.NewFollower(f.js, 0).Run(ctx, 1, func(o bus.Observed) {
 			seen <- o.Seq
 			if o.Seq == 1 {
 				<-release
@@ -122,7 +122,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 	}
 	f.recorded("id00002")
 	stop()
-	if err := f.js.DeleteStream(t.Context(), subjects.CallsStream); err != nil {
+	if err := f.js.DeleteStream(t.Context(), subjects.Part(0).Stream()); err != nil {
 		t.Fatal(err)
 	}
 	if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{}); err != nil {
@@ -135,7 +135,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 
 // project projects the log until ctx ends.
 func (f *fixture) project(ctx context.Context) {
-	p, from, err := bus.NewProjector(ctx, f.js, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+	p, from, err := bus.NewProjector(ctx, f.js, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 	if err != nil {
 		f.t.Error(err)
 		return
@@ -146,7 +146,7 @@ func (f *fixture) project(ctx context.Context) {
 			f.t.Error(err)
 		}
 	})
-	if err := bus.NewFollower(f.js).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+	if err := bus.NewFollower(f.js, 0).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
 		f.t.Error(err)
 	}
 	wg.Wait()
@@ -181,7 +181,7 @@ func TestNotBehindWhatIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, release := make(chan uint64), make(chan struct{})
-	follower := bus.NewFollower(js)
+	follower := bus.NewFollower(js, 0)
 	start(t, func(ctx context.Context) {
 		err := follower.Run(ctx, 1, func(o bus.Observed) {
 			seen <- o.Seq
@@ -215,7 +215,7 @@ func TestNotBehindWhatIsLost(t *testing.T) {
 func TestBehindWhatDoesNotCome(t *testing.T) {
 	f := setup(t)
 	seen, release := make(chan uint64, 10), make(chan struct{})
-	follower := bus.NewFollower(f.js)
+	follower := bus.NewFollower(f.js, 0)
 	start(t, func(ctx context.Context) {
 		err := follower.Run(ctx, 1, func(o bus.Observed) {
 			seen <- o.Seq
@@ -247,7 +247,7 @@ func TestBehindWhatDoesNotCome(t *testing.T) {
 func (f *fixture) consumedFrom(seq uint64) {
 	f.t.Helper()
 	for {
-		stream, err := f.js.Stream(f.t.Context(), subjects.CallsStream)
+		stream, err := f.js.Stream(f.t.Context(), subjects.Part(0).Stream())
 		if err != nil {
 			f.t.Fatal(err)
 		}

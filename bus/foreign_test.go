@@ -16,7 +16,7 @@ import (
 // removed from AUDIT, so that it would do so for good.
 func TestForeignMessagesInTheStreams(t *testing.T) {
 	f := setup(t)
-	record := subjects.Audit(subjects.AuditFromLog, "t", "tool_executed", "echo")
+	record := subjects.Audit(subjects.Part(0).AuditSource(), "t", "tool_executed", "echo")
 	intrude := func(n int) {
 		t.Helper()
 		for range n {

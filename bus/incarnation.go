@@ -7,8 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // incarnation is what is known of a consumer, so that its counts of deliveries can be trusted. One
@@ -60,7 +58,7 @@ func (w *Workers) look(ctx context.Context) {
 func (w *Workers) lookAt(ctx context.Context, s *source) {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
-	cons, err := w.js.Consumer(ctx, subjects.CallsStream, s.name)
+	cons, err := w.js.Consumer(ctx, s.stream, s.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cons, err = s.ensure(ctx)
 	}

@@ -63,7 +63,7 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 		t.Errorf("delivery %d, want the first", n)
 	}
 	stop()
-	if err := f.js.DeleteConsumer(t.Context(), subjects.CallsStream, subjects.Worker("default", "normal")); err != nil {
+	if err := f.js.DeleteConsumer(t.Context(), subjects.Part(0).Stream(), subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
 	defer work()()
@@ -88,7 +88,7 @@ func TestWorkersOfADeletedConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, func(ctx context.Context) { w.Run(ctx, ctx, f.nc) })
-	if err := f.js.DeleteConsumer(t.Context(), subjects.CallsStream, subjects.Worker("default", "normal")); err != nil {
+	if err := f.js.DeleteConsumer(t.Context(), subjects.Part(0).Stream(), subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
 	f.admit(1, envelope.PriorityNormal)

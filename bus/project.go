@@ -25,11 +25,12 @@ const (
 	headerOpen   = "Tb-Open"
 )
 
-// Projector appends the records of the call log to AUDIT, in order, by compare-and-set on the
+// Projector appends the records of one partition of the call log to AUDIT, in order, by compare-and-set on the
 // projection's own last record. Several may run: one of them wins each batch, the others read on
 // from what it wrote. Nothing is doubled and nothing forgotten.
 type Projector struct {
 	js   jetstream.JetStream
+	part subjects.Part
 	log  *slog.Logger
 	open func() uint64 // log position of the oldest open attempt; 0 when none is open
 
@@ -243,8 +244,8 @@ func (p *Projector) message(r audit.Record, first bool) (*nats.Msg, error) {
 		last := p.last
 		p.mu.Unlock()
 		header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
-		header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, subjects.AuditLog)
+		header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, p.part.AuditLog())
 	}
-	subject := subjects.Audit(subjects.AuditFromLog, r.Tenant, string(r.Event), r.ToolName)
+	subject := subjects.Audit(p.part.AuditSource(), r.Tenant, string(r.Event), r.ToolName)
 	return &nats.Msg{Subject: subject, Data: data, Header: header}, nil
 }

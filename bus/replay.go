@@ -144,12 +144,25 @@ func (a *auditReader) followUntil(ctx context.Context, from jetstream.OrderedCon
 
 // AwaitAudit waits until the record holds every admission and decision that the call log holds now.
 func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
-	calls, err := js.Stream(ctx, subjects.CallsStream)
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	for p := range n {
+		if err := awaitPart(ctx, js, subjects.Part(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
+	calls, err := js.Stream(ctx, part.Stream())
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
 	}
 	end := uint64(0)
-	for _, filter := range subjects.Recorded() {
+	for _, filter := range part.Recorded() {
 		msg, err := calls.GetLastMsgForSubject(ctx, filter)
 		switch {
 		case err == nil:
@@ -160,7 +173,7 @@ func AwaitAudit(ctx context.Context, js jetstream.JetStream) error {
 			return fmt.Errorf("await the record: %w", err)
 		}
 	}
-	p := &Projector{js: js}
+	p := &Projector{js: js, part: part}
 	for {
 		if _, err := p.resume(ctx); err != nil || p.done >= end {
 			return err

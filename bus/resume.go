@@ -14,9 +14,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// NewProjector reads from AUDIT how far projection has come. It logs what keeps it from going on.
-func NewProjector(ctx context.Context, js jetstream.JetStream, log *slog.Logger, open func() uint64) (p *Projector, from uint64, err error) {
-	p = &Projector{js: js, log: log, open: open, more: make(chan struct{}, 1)}
+// NewProjector reads from AUDIT how far projection of a partition has come. It logs what keeps it from
+// going on. open says where in the partition the oldest open attempt is.
+func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Part, log *slog.Logger, open func() uint64) (p *Projector, from uint64, err error) {
+	p = &Projector{js: js, part: part, log: log, open: open, more: make(chan struct{}, 1)}
 	oldest, err := p.resume(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -32,7 +33,7 @@ func NewProjector(ctx context.Context, js jetstream.JetStream, log *slog.Logger,
 // returns the position up to which the log is on record. A log that has lost its end (see
 // [ErrLostTail]) uses positions again: then everything younger than that record is still to come.
 func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint64, error) {
-	stream, err := p.js.Stream(ctx, subjects.CallsStream)
+	stream, err := p.js.Stream(ctx, p.part.Stream())
 	if err != nil {
 		return 0, fmt.Errorf("audit: %w", err)
 	}
@@ -53,7 +54,7 @@ func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint6
 // none.
 func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
 	after := at.Add(1)
-	cons, err := p.js.OrderedConsumer(ctx, subjects.CallsStream, jetstream.OrderedConsumerConfig{
+	cons, err := p.js.OrderedConsumer(ctx, p.part.Stream(), jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
 	})
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *Projector) lastProjected(ctx context.Context) (end uint64, last project
 	if err != nil {
 		return 0, last, fmt.Errorf("audit: %w", err)
 	}
-	msg, err := stream.GetLastMsgForSubject(ctx, subjects.AuditLog)
+	msg, err := stream.GetLastMsgForSubject(ctx, p.part.AuditLog())
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // new, or all records have aged out
 		return 0, last, nil
@@ -121,7 +122,7 @@ const firstSpan = 1000
 func (p *Projector) search(ctx context.Context, newest uint64) (end uint64, last projected, err error) {
 	for span := uint64(firstSpan); last.seq == 0; span *= 10 {
 		from := after(newest - min(span, newest))
-		from.FilterSubjects = []string{subjects.AuditLog}
+		from.FilterSubjects = []string{p.part.AuditLog()}
 		for msg, err := range messages(ctx, p.js, subjects.AuditStream, from, false) {
 			if err != nil {
 				return 0, last, fmt.Errorf("audit: %w", err)

@@ -89,7 +89,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d requests were taken in", n)
 	}
-	for _, name := range []string{subjects.AuditStream, subjects.CallsStream, subjects.PayloadsStream} {
+	for _, name := range []string{subjects.AuditStream, subjects.Part(0).Stream(), subjects.PayloadsStream} {
 		stream, err := f.js.Stream(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -22,7 +24,8 @@ const (
 // TopologyOptions size the streams; the zero value is the default.
 type TopologyOptions struct {
 	Replicas     int           // servers that hold each stream; default 1, and more are fine
-	CallsBytes   int64         // default 4 GiB
+	Partitions   int           // of the call log, fixed when it is made; default what there is, else 1
+	CallsBytes   int64         // default 4 GiB, shared by the partitions
 	AuditAge     time.Duration // default 30 days
 	AuditBytes   int64         // default 4 GiB
 	ChunksAge    time.Duration // default 15 minutes
@@ -57,27 +60,40 @@ func either[T comparable](v, otherwise T) T {
 	return v
 }
 
+const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
+
+// callLog is one partition of the call log, with the reason of each unusual setting.
+func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name:               p.Stream(),
+		Description:        "Toolbus call log: one log per idempotency id",
+		Subjects:           []string{p.All()},
+		Retention:          jetstream.LimitsPolicy,
+		Storage:            jetstream.FileStorage,
+		Discard:            jetstream.DiscardNew, // full must be an answer, not a loss
+		AllowMsgTTL:        true,
+		AllowDirect:        false, // reads must come from the leader
+		DenyPurge:          true,
+		AllowAtomicPublish: true, // events that wait for a sync are stored by one
+		MaxBytes:           o.CallsBytes / int64(o.Partitions),
+		MaxMsgsPerSubject:  64, // the stock KV tools want a history; events repeat a key only when they contain the older one
+		MaxMsgSize:         -1,
+		Duplicates:         dedup,
+		Replicas:           o.Replicas,
+	}
+	if p == 0 && o.Partitions > 1 {
+		c.Metadata = map[string]string{subjects.MetaPartitions: strconv.Itoa(o.Partitions)}
+	}
+	return c
+}
+
 // streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
 func streams(o TopologyOptions) []jetstream.StreamConfig {
-	const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
-	return []jetstream.StreamConfig{
-		{
-			Name:               subjects.CallsStream,
-			Description:        "Toolbus call log: one log per idempotency id",
-			Subjects:           []string{subjects.CallsAll},
-			Retention:          jetstream.LimitsPolicy,
-			Storage:            jetstream.FileStorage,
-			Discard:            jetstream.DiscardNew, // full must be an answer, not a loss
-			AllowMsgTTL:        true,
-			AllowDirect:        false, // reads must come from the leader
-			DenyPurge:          true,
-			AllowAtomicPublish: true, // events that wait for a sync are stored by one
-			MaxBytes:           o.CallsBytes,
-			MaxMsgsPerSubject:  64, // the stock KV tools want a history; events repeat a key only when they contain the older one
-			MaxMsgSize:         -1,
-			Duplicates:         dedup,
-			Replicas:           o.Replicas,
-		},
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+5)
+	for p := range o.Partitions {
+		all = append(all, callLog(subjects.Part(p), o))
+	}
+	return append(all, []jetstream.StreamConfig{
 		{
 			Name:               subjects.AuditStream,
 			Description:        "Toolbus audit record",
@@ -141,7 +157,7 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 			Duplicates:        time.Second,
 			Replicas:          o.Replicas,
 		},
-	}
+	}...)
 }
 
 // Ensure creates the streams, or verifies that what exists fits. A
@@ -151,12 +167,38 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	if err := checkLevel(ctx, js); err != nil {
 		return err
 	}
+	o, err := o.partitioned(ctx, js)
+	if err != nil {
+		return err
+	}
 	for _, want := range streams(o) {
 		if err := ensureStream(ctx, js, want); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// partitioned says how many partitions the call log has. Whoever makes the first one decides for all.
+func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream) (TopologyOptions, error) {
+	want := o.Partitions
+	if want < 0 || want > subjects.MaxPartitions {
+		return o, fmt.Errorf("the call log cannot have %d partitions: it is 1 to %d", want, subjects.MaxPartitions)
+	}
+	o.Partitions = either(want, 1)
+	if err := ensureStream(ctx, js, callLog(0, o)); err != nil {
+		return o, err
+	}
+	have, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return o, err
+	}
+	if want != 0 && want != have {
+		return o, fmt.Errorf("the call log has %d partitions, not %d: that is fixed when it is made; leave it out, or use a server without the stream %s",
+			have, want, subjects.Part(0).Stream())
+	}
+	o.Partitions = have
+	return o, nil
 }
 
 func checkLevel(ctx context.Context, js jetstream.JetStream) error {
@@ -289,12 +331,12 @@ func missing(err error) error {
 	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the streams, or name another server)", err)
 }
 
-// ensureWorkers creates the durable consumer of a pool and priority, or updates its lease.
-func ensureWorkers(ctx context.Context, js jetstream.JetStream, pool string, prio envelope.Priority, lease time.Duration) (jetstream.Consumer, error) {
+// ensureWorkers creates the durable consumer of a partition, pool and priority, or updates its lease.
+func ensureWorkers(ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority, lease time.Duration) (jetstream.Consumer, error) {
 	name := subjects.Worker(pool, string(prio))
-	cons, err := js.CreateOrUpdateConsumer(ctx, subjects.CallsStream, jetstream.ConsumerConfig{
+	cons, err := js.CreateOrUpdateConsumer(ctx, part.Stream(), jetstream.ConsumerConfig{
 		Durable:       name,
-		FilterSubject: subjects.WorkFilter(pool, string(prio)),
+		FilterSubject: part.WorkFilter(pool, string(prio)),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       lease,
 		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead

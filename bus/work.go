@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -31,8 +32,8 @@ func (w Work) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the d
 // HandBack returns the work, to be delivered again after a while.
 func (w Work) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
-// Workers pull work messages of one pool: never more than there are free slots, and shared over
-// the priorities by weight, so that low never starves.
+// Workers pull work messages of one pool from all partitions of the call log: never more than there are
+// free slots, and shared over the priorities by weight, so that low never starves.
 type Workers struct {
 	slots   int
 	sources []*source
@@ -49,8 +50,9 @@ type Workers struct {
 	pulls   []*pull
 }
 
-// source is the consumer of one priority.
+// source is the consumer of one priority in one partition.
 type source struct {
+	stream  string
 	name    string
 	ensure  func(context.Context) (jetstream.Consumer, error) // makes it where it is not
 	next    string                                            // subject of its pull requests
@@ -67,10 +69,10 @@ var weights = []struct {
 	weight int
 }{{envelope.PriorityHigh, 6}, {envelope.PriorityNormal, 3}, {envelope.PriorityLow, 1}}
 
-// MinSlots is the fewest slots that Workers take: one per priority.
+// MinSlots is the fewest slots that Workers take: one per priority, in each partition of the call log.
 const MinSlots = 3
 
-// How long a pull waits. One message per priority is always asked for; what is asked for beyond
+// How long a pull waits. One message per source is always asked for; what is asked for beyond
 // that is asked for briefly, so that slots move to where the work is. The server says when a
 // request has ended; when it does not, its slots are free again after a grace.
 const (
@@ -82,21 +84,38 @@ const (
 // NewWorkers creates or updates the consumers of pool and returns workers with so many slots,
 // which call handle for every message, as many at once as there are slots.
 func NewWorkers(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration, handle func(context.Context, Work)) (*Workers, error) {
-	w := &Workers{slots: max(slots, MinSlots), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
+	partitions, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	if least := MinSlots * partitions; slots < least {
+		return nil, fmt.Errorf("%d slots are too few: the call log has %d partitions, and it takes one for each priority in each, %d", slots, partitions, least)
+	}
+	w := &Workers{slots: slots, handle: handle, js: js, lookNow: make(chan struct{}, 1)}
+	for p := range partitions {
+		if err := w.add(ctx, subjects.Part(p), pool, either(lease, DefaultLease)); err != nil {
+			return nil, err
+		}
+	}
+	w.last = w.sources[1]
+	return w, nil
+}
+
+// add makes the sources of one partition.
+func (w *Workers) add(ctx context.Context, part subjects.Part, pool string, lease time.Duration) error {
 	for _, c := range weights {
-		s := &source{name: subjects.Worker(pool, string(c.prio)), next: subjects.NextWork(pool, string(c.prio)), weight: c.weight}
+		s := &source{stream: part.Stream(), name: subjects.Worker(pool, string(c.prio)), next: part.NextWork(pool, string(c.prio)), weight: c.weight}
 		s.ensure = func(ctx context.Context) (jetstream.Consumer, error) {
-			return ensureWorkers(ctx, js, pool, c.prio, either(lease, DefaultLease))
+			return ensureWorkers(ctx, w.js, part, pool, c.prio, lease)
 		}
 		cons, err := s.ensure(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.known = meet(cons.CachedInfo())
 		w.sources = append(w.sources, s)
 	}
-	w.last = w.sources[1]
-	return w, nil
+	return nil
 }
 
 // Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
@@ -159,7 +178,7 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	work, ok := open(msg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ok && !p.last.known.counts(work.meta) {
+	if ok && !w.counts(work.meta) {
 		work.Deliveries = max(work.Deliveries, 2)
 	}
 	s := p.source
@@ -181,6 +200,17 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 		work.HandBack(0)
 	}
 	w.pull()
+}
+
+// counts reports whether the count in a message includes all its deliveries. Its inbox does not say whose it
+// is: that may have served another source before. Callers hold w.mu.
+func (w *Workers) counts(m *nats.MsgMetadata) bool {
+	for _, s := range w.sources {
+		if s.name == m.Consumer && s.stream == m.Stream {
+			return s.known.counts(m)
+		}
+	}
+	return false
 }
 
 // The server's words about a pull request.
@@ -224,11 +254,13 @@ func open(msg *nats.Msg) (pulled, bool) {
 		return pulled{}, false
 	}
 	e, err := kv.DecodeEvent(msg.Header)
-	if err != nil || e.Kind != call.Requested {
+	part, ours := subjects.ParsePart(msg.Subject)
+	if err != nil || !ours || e.Kind != call.Requested {
 		_ = msg.Ack() // nothing to run; a redelivery would end here again
 		return pulled{}, false
 	}
 	seq := meta.Sequence.Stream
+	e.State.Part = part
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return pulled{Work{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
 }

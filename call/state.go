@@ -56,6 +56,8 @@ const (
 type State struct {
 	// Seq is the sequence of the log's last event, and so the expectation of the next write.
 	Seq uint64 `json:"-"`
+	// Part is the partition that the log is in. Positions are those of their partition.
+	Part subjects.Part `json:"-"`
 	Facts
 	Attempts []Attempt `json:"attempts"`
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // patience is how long a patient caller waits for its acceptance: most calls have an outcome
@@ -26,6 +27,7 @@ type acceptances struct {
 type acceptance struct {
 	due      time.Time
 	to       Inbox
+	part     subjects.Part
 	id       string
 	admitted uint64
 	message  *envelope.Accepted
@@ -43,7 +45,7 @@ func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined
 		return
 	}
 	d.acceptances.hold(acceptance{
-		due: time.Now().Add(patience), to: a.in.inbox(), id: s.ID, admitted: attempt.Admitted, message: message,
+		due: time.Now().Add(patience), to: a.in.inbox(), part: s.Part, id: s.ID, admitted: attempt.Admitted, message: message,
 	})
 }
 
@@ -82,7 +84,7 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 	for {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
-			if !d.guard.decided(a.id, a.message.Attempt, a.admitted) {
+			if !d.guard.decided(a.part, a.id, a.message.Attempt, a.admitted) {
 				d.Replies.Accepted(a.to, a.message)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // guard keeps the deadlines of open attempts, nearest first. It holds every attempt that is
@@ -23,15 +24,21 @@ type guard struct {
 	mu    sync.Mutex
 	due   dues
 	byKey map[attemptKey]*due // undecided attempts
-	order []*due              // the same as the log has them, and decided ones behind the first
-	over  int                 // how many in order are decided
-	armed time.Time           // until then nobody looks for what is due
-	seen  uint64              // position in the log up to which they are known
+	parts map[subjects.Part]*sequel
+	armed time.Time // until then nobody looks for what is due
+}
+
+// sequel is what is known of one partition of the log.
+type sequel struct {
+	order []*due // undecided attempts as the log has them, and decided ones behind the first
+	over  int    // how many in order are decided
+	seen  uint64 // position up to which they are known
 }
 
 // due is an open attempt and when to end it.
 type due struct {
 	at       time.Time // bus time
+	part     subjects.Part
 	tool, id string
 	attempt  int
 	admitted uint64
@@ -62,7 +69,7 @@ func (h *dues) Pop() any {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}}
+	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}, parts: map[subjects.Part]*sequel{}}
 }
 
 // attemptKey names an attempt.
@@ -73,11 +80,11 @@ type attemptKey struct {
 
 // open watches an attempt, unless it is watched already. A log that was lost or has expired may have been
 // opened again: then the later admission counts.
-func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
+func (g *guard) open(s call.State, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	have := g.byKey[attemptKey{id, a.N}]
+	have := g.byKey[attemptKey{s.ID, a.N}]
 	if have != nil && have.admitted != a.Admitted {
 		g.remove(have)
 		have = nil
@@ -86,21 +93,44 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.
-	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
+	d := &due{at: at, part: s.Part, tool: strings.Clone(s.Tool), id: strings.Clone(s.ID), attempt: a.N, admitted: a.Admitted}
 	g.byKey[attemptKey{d.id, a.N}] = d
-	g.line(d)
+	g.sequel(d.part).line(d)
 	heap.Push(&g.due, d)
 	g.look(at)
 }
 
+// sequel returns that of a partition. Callers hold g.mu.
+func (g *guard) sequel(p subjects.Part) *sequel {
+	q := g.parts[p]
+	if q == nil {
+		q = &sequel{}
+		g.parts[p] = q
+	}
+	return q
+}
+
 // line puts d in its place in the log: who asks for an attempt may come before the follower does.
-// Callers hold g.mu.
-func (g *guard) line(d *due) {
-	at := len(g.order)
-	for at > 0 && g.order[at-1].admitted > d.admitted {
+func (q *sequel) line(d *due) {
+	at := len(q.order)
+	for at > 0 && q.order[at-1].admitted > d.admitted {
 		at--
 	}
-	g.order = slices.Insert(g.order, at, d)
+	q.order = slices.Insert(q.order, at, d)
+}
+
+// drop lets go of one that is decided.
+func (q *sequel) drop() {
+	q.over++
+	for len(q.order) > 0 && q.order[0].done {
+		q.order[0] = nil
+		q.order = q.order[1:]
+		q.over--
+	}
+	if q.over > len(q.order)/2 { // an attempt may be open for an hour, with millions behind it
+		q.order = slices.DeleteFunc(q.order, func(d *due) bool { return d.done })
+		q.over = 0
+	}
 }
 
 // close ends the watch over an attempt, admitted at a position of the log, that is decided or gone.
@@ -119,32 +149,24 @@ func (g *guard) remove(d *due) {
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
-	g.over++
-	for len(g.order) > 0 && g.order[0].done {
-		g.order[0] = nil
-		g.order = g.order[1:]
-		g.over--
-	}
-	if g.over > len(g.order)/2 { // an attempt may be open for an hour, with millions behind it
-		g.order = slices.DeleteFunc(g.order, func(d *due) bool { return d.done })
-		g.over = 0
-	}
+	g.sequel(d.part).drop()
 }
 
-// saw notes how far the log has been read.
-func (g *guard) saw(seq uint64) {
+// saw notes how far a partition of the log has been read.
+func (g *guard) saw(p subjects.Part, seq uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.seen = max(g.seen, seq)
+	q := g.sequel(p)
+	q.seen = max(q.seen, seq)
 }
 
-// decided reports whether an attempt that was admitted at a position of the log is known to have
+// decided reports whether an attempt that was admitted at a position of its partition is known to have
 // an outcome.
-func (g *guard) decided(id string, attempt int, admitted uint64) bool {
+func (g *guard) decided(p subjects.Part, id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.byKey[attemptKey{id, attempt}]
-	return g.seen >= admitted && (d == nil || d.admitted != admitted)
+	return g.sequel(p).seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
 // size returns how many attempts are watched.
@@ -154,14 +176,14 @@ func (g *guard) size() int {
 	return len(g.byKey)
 }
 
-// oldest returns the log position of the first undecided attempt; 0 when there is none.
-func (g *guard) oldest() uint64 {
+// oldest returns the position of the first undecided attempt of a partition; 0 when there is none.
+func (g *guard) oldest(p subjects.Part) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.order) == 0 {
-		return 0
+	if q := g.sequel(p); len(q.order) > 0 {
+		return q.order[0].admitted
 	}
-	return g.order[0].admitted
+	return 0
 }
 
 // look lets somebody look for what is due at a time, unless somebody does before it anyway: calls
@@ -311,6 +333,9 @@ func (g *guard) retry(job *due) {
 	g.look(job.at)
 }
 
-// Watching returns how many open attempts this dispatcher guards, and the log position from
-// which a new guardian would have to read to find them all; 0 when there are none.
-func (d *Dispatcher) Watching() (open int, from uint64) { return d.guard.size(), d.guard.oldest() }
+// Watching returns how many open attempts this dispatcher guards.
+func (d *Dispatcher) Watching() int { return d.guard.size() }
+
+// Oldest returns the position in a partition of the log from which a new guardian would have to read to
+// find all open attempts; 0 when there are none.
+func (d *Dispatcher) Oldest(p subjects.Part) uint64 { return d.guard.oldest(p) }

@@ -47,7 +47,7 @@ func TestLostForGood(t *testing.T) {
 		pass(time.Second)
 		w.log.LoseTail(0)
 		pass(20 * time.Second)
-		if open, _ := w.d.Watching(); open != 0 || w.answers() != 0 || w.d.Lines() != 0 {
+		if open := w.d.Watching(); open != 0 || w.answers() != 0 || w.d.Lines() != 0 {
 			t.Errorf("%d attempts are watched, %d answers, %d lines", open, w.answers(), w.d.Lines())
 		}
 	})

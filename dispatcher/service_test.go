@@ -87,7 +87,9 @@ func (l unreadable) Read(ctx context.Context, tool, id string) (call.Entry, erro
 	return l.Log.Read(ctx, tool, id)
 }
 
-func (unreadable) Get(context.Context, uint64) (call.Entry, error) { return call.Entry{}, errRead }
+func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error) {
+	return call.Entry{}, errRead
+}
 
 // A log that cannot be read is not taken for one without the call.
 func TestUnreadableIsNotUnknown(t *testing.T) {

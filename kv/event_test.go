@@ -42,7 +42,7 @@ func fullEvent() call.Event {
 	var e call.Event
 	n := 0
 	fill(reflect.ValueOf(&e).Elem(), &n)
-	e.State.Seq = 0 // the position is not part of what is written
+	e.State.Part, e.State.Seq = 0, 0 // the place is not part of what is written
 	return e
 }
 

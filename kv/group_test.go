@@ -22,7 +22,7 @@ import (
 // stored returns how many events the log holds of each id, and how many of all came in batches.
 func stored(t *testing.T, js jetstream.JetStream) (events map[string]int, batched int) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), subjects.CallsStream)
+	stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestGroup(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		first, err := f.log.Get(t.Context(), opened.Seq)
+		first, err := f.log.Get(t.Context(), opened.Part, opened.Seq)
 		if err != nil || first.State.ID != id || first.Kind != call.Requested {
 			t.Errorf("%s was said to be opened at %d, there is %s of %s: %v", id, opened.Seq, first.Kind, first.State.ID, err)
 		}

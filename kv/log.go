@@ -19,11 +19,16 @@ import (
 // Log writes and reads the call log. Its methods are safe for concurrent use.
 type Log struct {
 	js     jetstream.JetStream
-	stream jetstream.Stream
+	parts  []part
 	expiry call.Expiry
 	answer time.Duration
-	group  *group // nil: every event is sent as it comes
 	silent atomic.Int64
+}
+
+// part is one partition of the log.
+type part struct {
+	stream jetstream.Stream
+	group  *group // nil: every event is sent as it comes
 }
 
 // LogOptions tune a Log; the zero value is the default.
@@ -36,23 +41,62 @@ type LogOptions struct {
 	Group int
 }
 
-// OpenLog binds to the calls bucket, which must exist (see bus.Topology).
+// OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
 func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
-	stream, err := js.Stream(ctx, subjects.CallsStream)
-	if err != nil {
-		return nil, fmt.Errorf("call log: %w", err)
-	}
 	if o.Expiry == (call.Expiry{}) {
 		o.Expiry = call.DefaultExpiry
 	}
 	if o.Answer <= 0 {
 		o.Answer = 2 * time.Second
 	}
-	l := &Log{js: js, stream: stream, expiry: o.Expiry, answer: o.Answer}
-	if o.Group > 0 && stream.CachedInfo().Config.Replicas == 1 {
-		l.group = &group{js: js, answer: o.Answer, least: o.Group}
+	n, err := Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{js: js, expiry: o.Expiry, answer: o.Answer}
+	for p := range n {
+		stream, err := js.Stream(ctx, subjects.Part(p).Stream())
+		if err != nil {
+			return nil, fmt.Errorf("call log, partition %d: %w", p, err)
+		}
+		open := part{stream: stream}
+		if o.Group > 0 && stream.CachedInfo().Config.Replicas == 1 {
+			open.group = &group{js: js, answer: o.Answer, least: o.Group}
+		}
+		l.parts = append(l.parts, open)
 	}
 	return l, nil
+}
+
+// Partitions returns how many partitions the call log has, as its first one says.
+func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
+	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
+	if err != nil {
+		return 0, fmt.Errorf("call log: %w", err)
+	}
+	return PartitionsOf(stream.CachedInfo().Config)
+}
+
+// PartitionsOf returns what the first partition says: 1 where it says nothing.
+func PartitionsOf(first jetstream.StreamConfig) (int, error) {
+	said, ok := first.Metadata[subjects.MetaPartitions]
+	if !ok {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil || n < 1 || n > subjects.MaxPartitions {
+		return 0, fmt.Errorf("stream %s: its metadata says that the call log has %.20q partitions: it is 1 to %d", first.Name, said, subjects.MaxPartitions)
+	}
+	return n, nil
+}
+
+// Partitions returns how many partitions the log has.
+func (l *Log) Partitions() int { return len(l.parts) }
+
+// part returns the partition of the log of id.
+func (l *Log) part(id string) (subjects.Part, part) {
+	p := subjects.PartOf(id, len(l.parts))
+	return p, l.parts[p]
 }
 
 // Write appends e if the log has not moved since the state that e was derived from, and returns
@@ -60,11 +104,13 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 // the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
 // [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended first.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	var in part
+	e.State.Part, in = l.part(e.State.ID)
 	msg := l.message(e, body)
 	underway := false // a former try had no answer, and may be stored yet
 	silence := silence{log: l, since: time.Now()}
 	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
-		seq, err := l.publish(ctx, msg)
+		seq, err := l.publish(ctx, in, msg)
 		full := errors.Is(err, call.ErrFull)
 		silence.heard(err)
 		switch {
@@ -124,11 +170,11 @@ func (s *silence) looked(err error) {
 
 // publish sends msg once. The server refuses it when the log has moved, and drops it when it
 // has it already.
-func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	if l.group != nil {
-		return l.group.publish(ctx, msg)
+	if in.group != nil {
+		return in.group.publish(ctx, msg)
 	}
 	return publish(ctx, l.js, msg)
 }
@@ -180,71 +226,73 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	msg, err := l.stream.GetLastMsgForSubject(ctx, subjects.Key{Tool: tool, ID: id}.Filter())
+	p, in := l.part(id)
+	key := subjects.Key{Tool: tool, ID: id, Part: p}
+	msg, err := in.stream.GetLastMsgForSubject(ctx, key.Filter())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return call.Entry{}, nil
 	}
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("read call log: %w", err)
 	}
-	last, err := entry(msg)
+	last, err := entry(p, msg)
 	if err != nil {
-		return l.scan(ctx, msg)
+		return in.scan(ctx, key, msg)
 	}
 	return last, nil
 }
 
 // scan reads a log whose last message is none of ours, such as the marker of an operator's
 // `nats kv del`: the newest event before it counts, and the next write follows the intruder.
-func (l *Log) scan(ctx context.Context, intruder *jetstream.RawStreamMsg) (call.Entry, error) {
-	parsed, err := subjects.ParseEvent(intruder.Subject)
-	if err != nil {
-		return call.Entry{}, fmt.Errorf("read call log: %w", err)
-	}
+func (p part) scan(ctx context.Context, key subjects.Key, intruder *jetstream.RawStreamMsg) (call.Entry, error) {
 	last := call.Entry{}
 	for seq := uint64(1); ; {
-		msg, err := l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(parsed.Key.Filter()))
+		msg, err := p.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > intruder.Sequence {
 			break
 		}
 		if err != nil {
 			return call.Entry{}, fmt.Errorf("read call log: %w", err)
 		}
-		if e, err := entry(msg); err == nil {
+		if e, err := entry(key.Part, msg); err == nil {
 			last = e
 		}
 		seq = msg.Sequence + 1
 	}
-	last.State.Seq = intruder.Sequence
+	last.State.Part, last.State.Seq = key.Part, intruder.Sequence
 	return last, nil
 }
 
-// Get returns the event at seq; the zero Entry when it has expired.
-func (l *Log) Get(ctx context.Context, seq uint64) (call.Entry, error) {
+// Get returns the event at seq of a partition; the zero Entry when it has expired.
+func (l *Log) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry, error) {
+	if int(p) >= len(l.parts) {
+		return call.Entry{}, fmt.Errorf("read call log: there is no partition %d", p)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	msg, err := l.stream.GetMsg(ctx, seq)
+	msg, err := l.parts[p].stream.GetMsg(ctx, seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return call.Entry{}, nil
 	}
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("read call log at %d: %w", seq, err)
 	}
-	return entry(msg)
+	return entry(p, msg)
 }
 
-func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
+func entry(p subjects.Part, msg *jetstream.RawStreamMsg) (call.Entry, error) {
 	e, err := DecodeEvent(msg.Header)
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	}
+	e.State.Part = p
 	return call.Entry{
 		State: call.Fold(e, msg.Sequence), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: msg.Time,
 	}, nil
 }
 
 func (l *Log) message(e call.Event, body []byte) *nats.Msg {
-	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID}
+	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: e.State.Part}
 	values := [...]string{ // one allocation for all headers
 		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
 		strconv.FormatUint(e.State.Seq, 10), key.Filter(),

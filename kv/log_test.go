@@ -125,11 +125,11 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil || last.State.Seq != decided.Seq || last.Kind != call.Decided || string(last.Body) != string(body) {
 		t.Errorf("%+v, %v", last, err)
 	}
-	first, err := f.log.Get(t.Context(), s.Seq)
+	first, err := f.log.Get(t.Context(), 0, s.Seq)
 	if err != nil || first.Kind != call.Requested || first.State.Last().Admitted != s.Seq || first.Time.IsZero() {
 		t.Errorf("%+v, %v", first, err)
 	}
-	if none, err := f.log.Get(t.Context(), 999); err != nil || !none.State.Empty() {
+	if none, err := f.log.Get(t.Context(), 0, 999); err != nil || !none.State.Empty() {
 		t.Errorf("%+v, %v", none, err)
 	}
 }
@@ -204,7 +204,7 @@ func TestUncertainAnswers(t *testing.T) {
 			if s.Last().Decision.Nonce != "g" {
 				t.Errorf("decision %+v", s.Last().Decision)
 			}
-			stream, err := f.js.Stream(t.Context(), subjects.CallsStream)
+			stream, err := f.js.Stream(t.Context(), subjects.Part(0).Stream())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +279,7 @@ func TestUnsure(t *testing.T) {
 	if _, err := f.log.Read(ctx, "web.fetch", "id1"); err == nil {
 		t.Error("an unreachable log was read as empty")
 	}
-	if _, err := f.log.Get(ctx, 1); err == nil {
+	if _, err := f.log.Get(ctx, 0, 1); err == nil {
 		t.Error("an unreachable log was read as empty")
 	}
 }
@@ -330,7 +330,7 @@ func TestExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		first, err := f.log.Get(t.Context(), s.Seq)
+		first, err := f.log.Get(t.Context(), 0, s.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -440,5 +440,41 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s", what)
 		}
+	}
+}
+
+// An id has its log in one partition, and all that is read and written of it is there.
+func TestLogInPartitions(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{Partitions: 3})
+	if n := f.log.Partitions(); n != 3 {
+		t.Fatalf("%d partitions", n)
+	}
+	used := map[subjects.Part]int{}
+	for n := range 30 {
+		id := fmt.Sprintf("id%02d", n)
+		s, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "A", time.Minute), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used[s.Part]++
+		last, err := f.log.Read(t.Context(), "web.fetch", id)
+		if err != nil || last.State.Part != s.Part || last.State.Seq != s.Seq || s.Part != subjects.PartOf(id, 3) {
+			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Part, last.State.Seq, last.State.Part, err)
+		}
+		if at, err := f.log.Get(t.Context(), s.Part, s.Seq); err != nil || at.State.ID != id || at.State.Part != s.Part {
+			t.Errorf("%s: at its place is %q of partition %d: %v", id, at.State.ID, at.State.Part, err)
+		}
+		if _, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "B", time.Minute), nil); err == nil {
+			t.Errorf("%s was admitted twice", id)
+		}
+		if _, err := f.log.Write(t.Context(), timeout(last.State, "g"), body); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(used) != 3 {
+		t.Errorf("logs by partition: %v", used)
+	}
+	if _, err := f.log.Get(t.Context(), 3, 1); err == nil {
+		t.Error("a partition that is not there is read")
 	}
 }

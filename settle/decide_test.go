@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Two callers.
@@ -145,7 +146,9 @@ var errRead = errors.New("the log cannot be read")
 func (unreadable) Read(context.Context, string, string) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
-func (unreadable) Get(context.Context, uint64) (call.Entry, error) { return call.Entry{}, errRead }
+func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error) {
+	return call.Entry{}, errRead
+}
 
 // What cannot be read is not taken for nothing: an outcome is not gone, and a decision that would have to
 // carry others is not written without them.

@@ -13,13 +13,14 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Log is the call log as deciders need it; kv.Log is one.
 type Log interface {
 	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
 	Read(ctx context.Context, tool, id string) (call.Entry, error)
-	Get(ctx context.Context, seq uint64) (call.Entry, error)
+	Get(ctx context.Context, part subjects.Part, seq uint64) (call.Entry, error)
 }
 
 // ErrGone means that the log holds the attempt no more, or another in its place: there is
@@ -108,7 +109,7 @@ const tooLarge = "the response is larger than the server takes, together with th
 // own returns the outcome that was just written, at the position it got.
 func own(s call.State, n int, r *envelope.Response) Outcome {
 	a, _ := s.Attempt(n)
-	r.Provenance.AuditEventID = AuditID(a.Decision.Seq)
+	r.Provenance.AuditEventID = AuditID(s.Part, a.Decision.Seq)
 	return Outcome{State: s, Attempt: a, Response: r, Won: true}
 }
 
@@ -139,7 +140,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	if fault != nil {
 		return Outcome{}, fmt.Errorf("stored outcome at %d: %s", stored.Seq, fault.Message)
 	}
-	r.Provenance.AuditEventID = AuditID(stored.Seq)
+	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
 	return Outcome{State: s, Attempt: a, Response: r}, nil
 }
 
@@ -156,7 +157,7 @@ func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome,
 // at returns the event of the log s at a position; the zero Entry when it has expired, or when the
 // position is another log's now: the server may have lost its end and used it again.
 func at(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
-	entry, err := log.Get(ctx, seq)
+	entry, err := log.Get(ctx, s.Part, seq)
 	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
 		return call.Entry{}, err
 	}
@@ -173,7 +174,7 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 }
 
 // AuditID names the log position of a decision; it is the same whenever it is told.
-func AuditID(seq uint64) string { return fmt.Sprintf("calls.%d", seq) }
+func AuditID(part subjects.Part, seq uint64) string { return fmt.Sprintf("%s.%d", part.Bucket(), seq) }
 
 func respond(ruling call.Ruling, d Draft) *envelope.Response {
 	s := ruling.Event.State

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Key names one log in the calls bucket: a tool and an idempotency id. All its names start with
+// Key names one log in its partition: a tool and an idempotency id. All its names start with
 // the same prefix, so one filter covers the log. Use [Key.Ref] where a comparable value is needed:
 // a parsed key of a very long tool id has no Tool (see the package comment).
 type Key struct {
 	Tool string // tool id, plain
 	ID   string
+	Part Part // see [PartOf]; references do without
 	// digest is the tool token of a parsed key whose tool id is not in it.
 	digest string
 }
@@ -25,7 +26,7 @@ func (k Key) Ref() string { return k.Prefix() }
 
 // Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
 // and it must be the same string in each.
-func (k Key) Filter() string { return callsPrefix + k.tool() + "." + Token(k.ID) + ".>" }
+func (k Key) Filter() string { return k.Part.prefix() + k.tool() + "." + Token(k.ID) + ".>" }
 
 // Request returns the subject of the event that admits attempt n; executors pull it.
 func (k Key) Request(n int, version, prio, pool string) string {
@@ -45,7 +46,7 @@ func (k Key) Outcome(n int) string { return k.event(n, decisions) + "." + KindOu
 const decisions = "x"
 
 func (k Key) event(n int, kind string) string {
-	return callsPrefix + k.tool() + "." + Token(k.ID) + "." + strconv.Itoa(n) + "." + kind
+	return k.Part.prefix() + k.tool() + "." + Token(k.ID) + "." + strconv.Itoa(n) + "." + kind
 }
 
 func (k Key) tool() string {
@@ -101,7 +102,7 @@ func ParseEvent(subject string) (Event, error) {
 }
 
 func parseEvent(subject string) (e Event, err error) {
-	rest, ok := strings.CutPrefix(subject, callsPrefix)
+	part, rest, ok := cutPart(subject)
 	t := strings.Split(rest, ".")
 	if !ok || len(t) < 4 {
 		return e, errSubject
@@ -109,6 +110,7 @@ func parseEvent(subject string) (e Event, err error) {
 	if e.Key, err = parseKey(t[0], t[1]); err != nil {
 		return e, err
 	}
+	e.Key.Part = part
 	if e.Attempt, ok = natural(t[2]); !ok {
 		return e, errSubject
 	}
@@ -150,19 +152,9 @@ func priority(prio string) string {
 	return word(prio)
 }
 
-// WorkFilter returns the filter of the requests that executors of a pool pull at one priority.
-func WorkFilter(pool, prio string) string {
-	return callsPrefix + "*.*.*." + KindRequest + ".*." + priority(prio) + "." + Token(pool)
-}
-
-// Worker returns the durable name of the consumer behind [WorkFilter].
+// Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
 func Worker(pool, prio string) string {
 	return "exec_" + Token(pool) + "_" + priority(prio)
-}
-
-// NextWork returns the subject on which a server hands out what [Worker] holds.
-func NextWork(pool, prio string) string {
-	return "$JS.API.CONSUMER.MSG.NEXT." + CallsStream + "." + Worker(pool, prio)
 }
 
 // Pool returns the key of an executor's heartbeat in the pools bucket.

@@ -2,11 +2,6 @@ package subjects
 
 import "strings"
 
-// Recorded are the filters of the events that auditors are told of: admissions and decisions.
-func Recorded() []string {
-	return []string{callsPrefix + "*.*.*." + KindRequest + ".>", callsPrefix + "*.*.*." + decisions + ".*"}
-}
-
 // The stream of claim-checked payloads: `tb.payload.<sha256>.<part>`.
 const (
 	PayloadsStream = "PAYLOADS"

@@ -1,12 +1,8 @@
 package subjects
 
-// Streams and the subjects they hold. The calls and pools buckets are KV buckets, created as
-// streams so that their settings can be chosen.
+// Streams and the subjects they hold. The pools bucket is a KV bucket, as the partitions of the call
+// log are (see [Part]), created as a stream so that its settings can be chosen.
 const (
-	CallsBucket = "calls"
-	CallsStream = "KV_calls"
-	CallsAll    = callsPrefix + ">"
-
 	PoolsBucket = "pools"
 	PoolsStream = "KV_pools"
 	PoolsAll    = poolsPrefix + ">"
@@ -16,16 +12,12 @@ const (
 
 	AuditStream = "AUDIT"
 	AuditAll    = "tb.audit.>"
-	AuditLog    = "tb.audit.log.>" // the projection of the call log
 
 	DeadStream = "DEAD"
 	DeadAll    = "tb.dead.>"
 )
 
-const (
-	callsPrefix = "$KV.calls."
-	poolsPrefix = "$KV.pools."
-)
+const poolsPrefix = "$KV.pools."
 
 // Headers of messages on the bus.
 const (
@@ -54,7 +46,7 @@ const (
 
 // Sources of audit records, the src of [Audit].
 const (
-	AuditFromLog  = "log"  // projected from the call log
+	auditFromLog  = "log"  // projected from the call log, see [Part.AuditSource]
 	AuditFromGate = "gate" // denials, skipped calls, locks, rollouts, late results
 )
 

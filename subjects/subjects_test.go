@@ -15,8 +15,8 @@ func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
 		CallWildcard:                             "tb.call.*.*.*",
-		Recorded()[0]:                            "$KV.calls.*.*.*.q.>",
-		Recorded()[1]:                            "$KV.calls.*.*.*.x.*",
+		Part(0).Recorded()[0]:                    "$KV.calls.*.*.*.q.>",
+		Part(0).Recorded()[1]:                    "$KV.calls.*.*.*.x.*",
 		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
 		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
 		k.Prefix():                               "web_2efetch." + id,
@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 		k.Join(1):                                "$KV.calls.web_2efetch." + id + ".1.j",
 		k.Claim(1):                               "$KV.calls.web_2efetch." + id + ".1.c",
 		k.Outcome(1):                             "$KV.calls.web_2efetch." + id + ".1.x.o",
-		WorkFilter("default", "low"):             "$KV.calls.*.*.*.q.*.low.default",
+		Part(0).WorkFilter("default", "low"):     "$KV.calls.*.*.*.q.*.low.default",
 		Worker("default", ""):                    "exec_default_normal",
 		Worker("gpu pool", "high"):               "exec_gpu_20pool_high",
 		Pool("default", "host-1.x"):              "default.host-1_2ex",
@@ -172,7 +172,7 @@ func FuzzParseEvent(f *testing.F) {
 func TestInbox(t *testing.T) {
 	for subject, want := range map[string]bool{
 		"_INBOX.x.1": true, "replies.agent.7": true, "": false, "$JS.ACK.x": false, "$KV.calls.x": false,
-		Call("t", "a", "x"): false, Audit(AuditFromLog, "t", "e", "x"): false,
+		Call("t", "a", "x"): false, Audit(auditFromLog, "t", "e", "x"): false,
 	} {
 		if Inbox(subject) != want {
 			t.Errorf("%q: %t", subject, !want)

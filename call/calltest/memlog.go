@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Log is a call log in memory with the semantics of the real one: compare-and-set per call, one
@@ -102,7 +103,7 @@ func (l *Log) last(tool, id string) call.Entry {
 }
 
 // Get implements settle.Log.
-func (l *Log) Get(_ context.Context, seq uint64) (call.Entry, error) {
+func (l *Log) Get(_ context.Context, _ subjects.Part, seq uint64) (call.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.entries {

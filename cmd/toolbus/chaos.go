@@ -38,6 +38,9 @@ violation may need several runs of its seed to come again. Keep what was recorde
 			if o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 {
 				return usagef("--duration and --rate are more than 0, --calls is 0 or more")
 			}
+			if o.Partitions < 0 || o.Partitions > 2 {
+				return usagef("--partitions is 1 or 2")
+			}
 			return runChaos(cmd, g, o)
 		},
 	}
@@ -48,6 +51,7 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
 	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
+	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
 	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
 	return cmd
 }

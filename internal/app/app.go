@@ -79,6 +79,7 @@ func open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Topology.Partitions = log.Partitions() // should it have to be made again
 	local := func() time.Time { return time.Now().Add(o.Skew) }
 	clock, err := bus.NewClock(ctx, js, local)
 	if err != nil {

@@ -92,14 +92,13 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	store := &storeGauge{}
 	killer := &killer{nc: c.NC}
-	// The projector needs the guardian's oldest open attempt, the dispatcher the projector's lag.
+	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
-	projector, from, err := bus.NewProjector(ctx, c.JS, c.Logger, func() uint64 { _, oldest := d.Watching(); return oldest })
+	readers, err := readParts(ctx, c, func(p subjects.Part) uint64 { return d.Oldest(p) })
 	if err != nil {
 		return err
 	}
-	follower := bus.NewFollower(c.JS)
-	health := &health{projector: projector, follower: follower, store: store, now: c.Clock.Now}
+	health := &health{readers: readers, store: store, now: c.Clock.Now}
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
@@ -111,15 +110,17 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	defer stop()
 	g, background := errgroup.WithContext(background)
 	g.Go(func() error { return d.Run(background) })
-	g.Go(func() error { return projector.Run(background) })
-	g.Go(func() error {
-		return follower.Run(background, from, func(o bus.Observed) {
-			d.Observe(background, o.Kind, o.Attempt, o.State)
-			projector.Observe(background, o)
+	for _, r := range readers {
+		g.Go(func() error { return r.projector.Run(background) })
+		g.Go(func() error {
+			return r.follower.Run(background, r.from, func(o bus.Observed) {
+				d.Observe(background, o.Kind, o.Attempt, o.State)
+				r.projector.Observe(background, o)
+			})
 		})
-	})
+	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
-	g.Go(func() error { store.run(background, c.JS); return nil })
+	g.Go(func() error { store.run(background, c.JS, c.Log.Partitions()); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
@@ -129,6 +130,26 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	return nil
+}
+
+// reader follows one partition of the call log and puts it on record.
+type reader struct {
+	follower  *bus.Follower
+	projector *bus.Projector
+	from      uint64 // where it starts
+}
+
+// readParts returns a reader of each partition. oldest says where the oldest open attempt of one is.
+func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) ([]reader, error) {
+	var all []reader
+	for p := range subjects.Part(c.Log.Partitions()) {
+		projector, from, err := bus.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, reader{bus.NewFollower(c.JS, p), projector, from})
+	}
+	return all, nil
 }
 
 // handTime is how long requests in hand may take when the dispatcher stops. Who has no answer by then
@@ -190,21 +211,23 @@ func (r replies) Outcome(to dispatcher.Inbox, resp *envelope.Response) {
 
 // health tells admission how the deployment is.
 type health struct {
-	projector *bus.Projector
-	follower  *bus.Follower
-	store     *storeGauge
-	now       func() time.Time
+	readers []reader
+	store   *storeGauge
+	now     func() time.Time
 }
 
-func (h *health) AuditLag() time.Duration {
+func (h *health) AuditLag() (lag time.Duration) {
 	now := h.now()
-	return max(h.projector.Lag(now), h.follower.Behind(now))
+	for _, r := range h.readers {
+		lag = max(lag, r.projector.Lag(now), r.follower.Behind(now))
+	}
+	return lag
 }
 
 func (h *health) StoreFull() bool { return h.store.full.Load() }
 
-// storeGauge watches how full the call log is. Admission stops at the high-water mark, so that
-// decisions always find room.
+// storeGauge watches how full the call log is. Admission stops when a partition is at the high-water mark,
+// so that decisions always find room.
 type storeGauge struct{ full atomic.Bool }
 
 const (
@@ -212,20 +235,31 @@ const (
 	highWater     = 85 // per cent
 )
 
-func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream) {
+func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream, partitions int) {
 	tick := time.NewTicker(gaugeInterval)
 	defer tick.Stop()
 	for {
-		if stream, err := js.Stream(ctx, subjects.CallsStream); err == nil {
-			i := stream.CachedInfo()
-			g.full.Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
-		}
+		g.look(ctx, js, partitions)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// look reads how full each partition is. What cannot be read stays as it was.
+func (g *storeGauge) look(ctx context.Context, js jetstream.JetStream, partitions int) {
+	full := false
+	for p := range subjects.Part(partitions) {
+		stream, err := js.Stream(ctx, p.Stream())
+		if err != nil {
+			return
+		}
+		i := stream.CachedInfo()
+		full = full || i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater
+	}
+	g.full.Store(full)
 }
 
 // gate appends the gate's own audit records.

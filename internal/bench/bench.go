@@ -25,9 +25,11 @@ type Options struct {
 	Drain    int           // calls of the large drain; default a million
 	Side     string        // raw or toolbus measures only one, to profile it; default both
 	Slots    int           // of the executor and of the raw workers; default 256
-	Dir      string        // for the servers' files; default the system's temporary directory
-	Self     string        // path of the toolbus command, for child processes
-	Progress io.Writer     // may be nil
+	// Partitions of the call log; default 1.
+	Partitions int
+	Dir        string    // for the servers' files; default the system's temporary directory
+	Self       string    // path of the toolbus command, for child processes
+	Progress   io.Writer // may be nil
 }
 
 // The words of Options.

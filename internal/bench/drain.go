@@ -17,6 +17,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
+// calls is the call log, which has one partition here.
+func calls() string { return subjects.Part(0).Stream() }
+
 // What draining may cost.
 const (
 	smallDrain  = 1000
@@ -152,7 +155,7 @@ func (d *draining) close() error {
 // run admits n calls and drains them.
 func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	out := drained{calls: n}
-	before, err := lastSeq(ctx, d.js, subjects.CallsStream)
+	before, err := lastSeq(ctx, d.js, calls())
 	if err != nil {
 		return out, err
 	}
@@ -171,7 +174,7 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	if err != nil {
 		return out, err
 	}
-	last, err := lastSeq(ctx, d.js, subjects.CallsStream)
+	last, err := lastSeq(ctx, d.js, calls())
 	if err != nil {
 		return out, err
 	}
@@ -189,9 +192,9 @@ func (d *draining) pause(ctx context.Context, on bool) error {
 		name := subjects.Worker(tool.DefaultPool, string(prio))
 		var err error
 		if on {
-			_, err = d.js.PauseConsumer(ctx, subjects.CallsStream, name, time.Now().Add(24*time.Hour))
+			_, err = d.js.PauseConsumer(ctx, calls(), name, time.Now().Add(24*time.Hour))
 		} else {
-			_, err = d.js.ResumeConsumer(ctx, subjects.CallsStream, name)
+			_, err = d.js.ResumeConsumer(ctx, calls(), name)
 		}
 		if err != nil {
 			return fmt.Errorf("consumer %s: %w", name, err)
@@ -266,7 +269,7 @@ func (d *draining) leave(ctx context.Context) error {
 // await waits until all work is acknowledged, and looks at the executor's memory when a tenth is
 // done and at the end.
 func (d *draining) await(ctx context.Context, n int, out *drained) error {
-	work, err := d.js.Consumer(ctx, subjects.CallsStream, subjects.Worker(tool.DefaultPool, string(envelope.PriorityNormal)))
+	work, err := d.js.Consumer(ctx, calls(), subjects.Worker(tool.DefaultPool, string(envelope.PriorityNormal)))
 	if err != nil {
 		return fmt.Errorf("work: %w", err)
 	}
@@ -295,7 +298,7 @@ func (d *draining) await(ctx context.Context, n int, out *drained) error {
 
 // span returns the time between two events of the log, as the server dated them.
 func (d *draining) span(ctx context.Context, first, last uint64) (time.Duration, error) {
-	s, err := d.js.Stream(ctx, subjects.CallsStream)
+	s, err := d.js.Stream(ctx, calls())
 	if err != nil {
 		return 0, err
 	}
@@ -322,7 +325,7 @@ func Node(ctx context.Context, role, url, tools string, slots int, ready func())
 	if err != nil {
 		return err
 	}
-	c, err := app.Connect(ctx, "bench-"+role, app.Options{URL: url, Topology: topology()})
+	c, err := app.Connect(ctx, "bench-"+role, app.Options{URL: url, Topology: topology(1)})
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -112,7 +111,7 @@ func (o Options) withTools(ctx context.Context, n int) (*side, error) {
 		name: fmt.Sprint(n), settle: p.settle,
 		stop:  func() error { err := p.stop(); h.close(); return err },
 		call:  func(ctx context.Context, id uint64) error { return p.call(ctx, key(id), toolID(int(id)%n), in) },
-		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: []string{subjects.CallsStream, subjects.AuditStream}},
+		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: streams(o.Partitions)},
 	}
 	for i := range n { // descriptions are fetched once
 		if err := p.call(ctx, fmt.Sprintf("first-%016d", i), toolID(i), in); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/rawpipeline"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Row is one line of the matrix: both sides under one load.
@@ -230,7 +229,7 @@ func toolbusSide(ctx context.Context, h *host, o Options, size int) (*side, erro
 	return &side{
 		name: toolbus, settle: p.settle, stop: p.stop,
 		call:  func(ctx context.Context, n uint64) error { return p.call(ctx, key(n), toolID(0), in) },
-		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: []string{subjects.CallsStream, subjects.AuditStream}},
+		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: streams(o.Partitions)},
 	}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -33,15 +34,15 @@ type product struct {
 // callsBytes leaves room for the longest row of large calls.
 const callsBytes = 20 << 30
 
-func topology() bus.TopologyOptions {
-	return bus.TopologyOptions{CallsBytes: callsBytes}
+func topology(partitions int) bus.TopologyOptions {
+	return bus.TopologyOptions{CallsBytes: callsBytes, Partitions: partitions}
 }
 
 func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*product, error) {
 	p := &product{tools: r.Len()}
 	var opened []*app.Conn
 	for _, name := range []string{"bench-dispatcher", "bench-executor"} {
-		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(), Connect: h.connect})
+		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(o.Partitions), Connect: h.connect})
 		if err != nil {
 			return nil, errors.Join(err, closeAll(opened))
 		}
@@ -121,13 +122,26 @@ func (p *product) call(ctx context.Context, key, tool string, input jsontext.Val
 func (p *product) settle(ctx context.Context) error { return settled(ctx, p.js) }
 
 func settled(ctx context.Context, js jetstream.JetStream) error {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return err
+	}
+	for p := range subjects.Part(n) {
+		if err := settledIn(ctx, js, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settledIn(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
 	done, since := uint64(0), time.Now()
 	for {
-		last, err := lastSeq(ctx, js, subjects.CallsStream)
+		last, err := lastSeq(ctx, js, part.Stream())
 		if err != nil {
 			return err
 		}
-		projected, err := projection(ctx, js)
+		projected, err := projection(ctx, js, part)
 		if err != nil || projected >= last {
 			return err
 		}
@@ -150,9 +164,9 @@ const (
 	settlePoll = 25 * time.Millisecond
 )
 
-// projection returns how far in the log auditors have been told.
-func projection(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	msg, err := lastMsg(ctx, js, subjects.AuditStream, subjects.AuditLog)
+// projection returns how far in a partition of the log auditors have been told.
+func projection(ctx context.Context, js jetstream.JetStream, part subjects.Part) (uint64, error) {
+	msg, err := lastMsg(ctx, js, subjects.AuditStream, part.AuditLog())
 	if err != nil || msg == nil {
 		return 0, err
 	}

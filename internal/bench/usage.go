@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // usage is what had been used up at one moment.
@@ -25,6 +27,15 @@ type meter struct {
 	conns   []*nats.Conn
 	js      jetstream.JetStream
 	streams []string
+}
+
+// streams are those to which the product writes for a call.
+func streams(partitions int) []string {
+	all := []string{subjects.AuditStream}
+	for p := range subjects.Part(max(1, partitions)) {
+		all = append(all, p.Stream())
+	}
+	return all
 }
 
 func (m meter) read(ctx context.Context) (usage, error) {

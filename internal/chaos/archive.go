@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // archive keeps the events of the call log beyond their expiry: requests outlive their deadlines by
 // ten minutes, and a run may be longer.
-type archive map[uint64]call.Entry // by sequence
+type archive map[check.Place]call.Entry
 
 // How often the log is copied, and how soon again when the server is not there.
 const (
@@ -47,11 +48,13 @@ func (a archive) copy(ctx context.Context, url string) error {
 
 func (a archive) add(entries []call.Entry) {
 	for _, e := range entries {
-		a[e.State.Seq] = e
+		a[check.PlaceOf(e.State)] = e
 	}
 }
 
-// log returns all events, oldest first.
+// log returns all events, each partition in its order.
 func (a archive) log() []call.Entry {
-	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int { return cmp.Compare(x.State.Seq, y.State.Seq) })
+	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int {
+		return cmp.Or(cmp.Compare(x.State.Part, y.State.Part), cmp.Compare(x.State.Seq, y.State.Seq))
+	})
 }

@@ -23,6 +23,7 @@ type Options struct {
 	// SyncAlways makes the server sync before it acknowledges. Killing a server loses nothing
 	// of what it acknowledged either way; only a power cut tells the difference.
 	SyncAlways bool
+	Partitions int              // of the call log; default 2 for odd seeds, else 1
 	Calm       bool             // make no trouble: what fails then is broken without it
 	Tell       func(string)     // is told what is done; may be nil
 	Every      time.Duration    // how often Progress is told; default 5 s
@@ -63,6 +64,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Rate <= 0 {
 		o.Rate = 10
+	}
+	if o.Partitions <= 0 {
+		o.Partitions = 1 + int(o.Seed%2)
 	}
 	if o.Every <= 0 {
 		o.Every = 5 * time.Second

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,11 +81,12 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		nats = append(nats, "--sync-always")
 	}
 	c.add(server, nats, nil)
+	partitions := strconv.Itoa(o.Partitions)
 	for _, name := range dispatchers {
-		c.add(name, []string{"dispatcher", "--fsync", "--group", group, "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, []string{"dispatcher", "--fsync", "--group", group, "--partitions", partitions, "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
 	}
 	for _, name := range executors {
-		c.add(name, []string{"executor", "--fsync", "--group", group, "--slots", "8", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, []string{"executor", "--fsync", "--group", group, "--partitions", partitions, "--slots", "8", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
 	}
 	return c, nil
 }

@@ -82,13 +82,29 @@ func direct(url string) (js jetstream.JetStream, done func(), err error) {
 // readLog reads events until none is left to come: all that is stored and, but for a copy in between,
 // an outcome for every attempt. When ctx ends first it returns what there is.
 func readLog(ctx context.Context, js jetstream.JetStream, between bool) ([]call.Entry, error) {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	var all []call.Entry
+	for p := range subjects.Part(n) {
+		entries, err := readPart(ctx, js, p, between)
+		if all = append(all, entries...); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, between bool) ([]call.Entry, error) {
 	var entries []call.Entry
 	open := map[string]bool{}
-	err := read(ctx, js, subjects.CallsStream, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	err := read(ctx, js, part.Stream(), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		e, err := kv.DecodeEvent(msg.Headers())
 		if err != nil {
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
+		e.State.Part = part
 		s := call.Fold(e, meta.Sequence.Stream)
 		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(), Time: meta.Timestamp})
 		if id := fmt.Sprint(s.Ref(), e.Attempt); e.Kind == call.Decided {

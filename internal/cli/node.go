@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
@@ -36,12 +37,13 @@ type Node struct {
 	Fsync   bool   // the server syncs every write
 	Verbose bool   // log every event
 
-	replicas  int // 0 is the default
-	lease     time.Duration
-	skew      time.Duration
-	group     int
-	readyFile string
-	otlp      string
+	replicas   int // 0 is the default
+	partitions int // 0 is what there is
+	lease      time.Duration
+	skew       time.Duration
+	group      int
+	readyFile  string
+	otlp       string
 }
 
 // Flags adds the flags to cmd.
@@ -61,6 +63,7 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be called, and what waits for a sync shares it")
 	f.IntVar(&n.replicas, "replicas", 1, "servers that hold each stream; 3 in a cluster of three")
+	f.IntVar(&n.partitions, "partitions", 0, "partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
 	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
 	_ = f.MarkHidden("group") // exists
 }
@@ -81,6 +84,8 @@ func (n *Node) Check() error {
 		return Usagef("--lease is %s: it is %s or more", n.lease, minLease)
 	case n.replicas < 0 || n.replicas > maxReplicas:
 		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
+	case n.partitions < 0 || n.partitions > subjects.MaxPartitions:
+		return Usagef("--partitions is %d: it is 1 to %d, and four are many", n.partitions, subjects.MaxPartitions)
 	case n.otlp != "" && !httpURL(n.otlp):
 		return Usagef("--otlp %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
 	}
@@ -97,7 +102,7 @@ func httpURL(s string) bool {
 func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
 	o = app.Options{
 		URL: url, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, KV: kv.LogOptions{Group: n.group},
-		Topology: bus.TopologyOptions{Replicas: n.replicas},
+		Topology: bus.TopologyOptions{Replicas: n.replicas, Partitions: n.partitions},
 		Logger:   Logger(stderr, n.Verbose),
 	}
 	if n.otlp == "" {

@@ -38,7 +38,7 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	srv := natstest.Start(t, password("right"))
 	srv.URL = as("toolbus:right", srv.URL)
 	d := deployOn(t, srv, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
-	processes := []*process{d.dispatcher(), d.executor(4)}
+	processes := []*process{d.dispatcher(), d.executor(6)}
 	srv.Restart(password("wrong"))
 	for _, p := range processes {
 		away := 0
@@ -118,10 +118,11 @@ func guard(t *testing.T, tools map[string]spec) *guarded {
 	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t) })
 	g := &guarded{url: srv.URL}
 	g.deployment = deployOn(t, srv, tools)
+	g.topology.Partitions = 1 // as in the manual
 	srv.URL = as("dispatcher:secret", g.url)
 	g.watch(g.dispatcher().conn.NC)
 	srv.URL = as("executor:secret", g.url)
-	g.watch(g.executor(4).conn.NC)
+	g.watch(g.executor(6).conn.NC)
 	return g
 }
 

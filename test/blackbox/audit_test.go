@@ -117,7 +117,7 @@ func TestRetention(t *testing.T) {
 	d := deploy(t, map[string]spec{"once": {class: tool.Idempotent, run: echo(&runs)}})
 	d.kv = kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: time.Second}}
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	ask := bus.Call{Tool: "once", Key: "retention-0123456789", Timeout: time.Second}
 	first := mustCall(t, c, ask)
@@ -201,7 +201,7 @@ func TestFullRecord(t *testing.T) {
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond, Version: "0.0.1", Ready: ready})
 	})
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	js := d.srv.JetStream(t)
 	room := func(discard jetstream.DiscardPolicy, bytes int64) {

@@ -60,7 +60,7 @@ func TestMalformedFlood(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
 	before := heap()
@@ -73,7 +73,7 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
 		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
 		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1), subjects.Chunk("default", "a", "b", 1, 1),
-		subjects.Audit(subjects.AuditFromLog, "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
+		subjects.Audit(subjects.Part(0).AuditSource(), "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
 		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0", subjects.Left,
 	}
 	for i := range 6000 {
@@ -116,7 +116,7 @@ func TestRequestLimits(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	for name, in := range map[string]string{
 		"duplicate keys":      `{"a":1,"a":2}`,
@@ -156,7 +156,7 @@ func TestBadTools(t *testing.T) {
 		}},
 	})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	before := heap()
 	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault, "garbage": ""} {
@@ -183,7 +183,7 @@ func TestFullPayloadStore(t *testing.T) {
 	})
 	d.topology.PayloadBytes = 600 << 10
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	for id, call := range map[string]bus.Call{
 		"input":  {Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
@@ -260,7 +260,7 @@ func TestSchemaInSeveralFiles(t *testing.T) {
 		"parts/parts.json": {Data: []byte(`{"$defs":{"number":{"type":"integer"}}}`)},
 	})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
 	r := mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
@@ -274,7 +274,7 @@ func TestOddNames(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"local::fs.write": {class: tool.Idempotent, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 100), "a.b.c"} {
 		nc := d.srv.Connect(t)
 		c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor})

@@ -53,7 +53,10 @@ func deploy(t *testing.T, tools map[string]spec) *deployment {
 func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deployment {
 	t.Helper()
 	dir := t.TempDir()
-	d := &deployment{t: t, srv: srv, funcs: map[string]native.Func{}, lease: 2 * time.Second}
+	d := &deployment{
+		t: t, srv: srv, funcs: map[string]native.Func{}, lease: 2 * time.Second,
+		topology: bus.TopologyOptions{Partitions: 2}, // one is what all other tests have
+	}
 	for id, s := range tools {
 		d.funcs[id] = s.run
 		folder := filepath.Join(dir, subjects.Token(id))
@@ -154,7 +157,7 @@ func (d *deployment) clientOf(actor string) *bus.Client {
 // events returns how many events the call log holds.
 func (d *deployment) events() uint64 {
 	d.t.Helper()
-	stream, err := d.srv.JetStream(d.t).Stream(d.t.Context(), subjects.CallsStream)
+	stream, err := d.srv.JetStream(d.t).Stream(d.t.Context(), subjects.Part(0).Stream())
 	if err != nil {
 		d.t.Fatal(err)
 	}

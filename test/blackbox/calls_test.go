@@ -91,7 +91,7 @@ func TestRetryKeepsEarlierOutcome(t *testing.T) {
 		return tool.Result{Output: inv.Input}, nil
 	}}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	first := bus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	wantStatus(t, mustCall(t, c, first), envelope.RetryableError, envelope.CodeToolFault)
@@ -117,7 +117,7 @@ func TestClientRetries(t *testing.T) {
 		return tool.Result{Output: inv.Input}, nil
 	}}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	r := mustCall(t, d.client(), bus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
 	wantStatus(t, r, envelope.Success, "")
 	if r.Provenance.Attempt != 2 || r.Metrics.Attempts != 2 {
@@ -133,7 +133,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 		return tool.Result{}, &tool.CrashError{How: "exit status 1"}
 	}}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	ask := bus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
 	for range 2 {
 		r := mustCall(t, d.client(), ask)
@@ -148,7 +148,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 func TestRestart(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"once": {class: tool.SideEffectful, run: echo(&runs)}})
-	dispatcher, executor := d.dispatcher(), d.executor(4)
+	dispatcher, executor := d.dispatcher(), d.executor(6)
 	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 3 * time.Second}
 	first := mustCall(t, d.client(), ask)
 	wantStatus(t, first, envelope.Success, "")
@@ -156,7 +156,7 @@ func TestRestart(t *testing.T) {
 	executor.stop()
 	d.srv.Restart()
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	again := mustCall(t, d.client(), ask)
 	wantStatus(t, again, envelope.Success, "")
 	if runs.Load() != 1 || !again.Provenance.Replayed || again.Provenance.AuditEventID != first.Provenance.AuditEventID {
@@ -168,7 +168,7 @@ func TestRestart(t *testing.T) {
 func TestDeadlineWithoutExecutor(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
-	d.executor(4).stop() // the consumers exist, nobody pulls
+	d.executor(6).stop() // the consumers exist, nobody pulls
 	d.dispatcher()
 	started := time.Now()
 	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Timeout: 700 * time.Millisecond, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
@@ -186,7 +186,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 func TestBusGone(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
-	dispatcher, executor := d.dispatcher(), d.executor(4)
+	dispatcher, executor := d.dispatcher(), d.executor(6)
 	c := d.client()
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
 	dispatcher.stop()
@@ -201,7 +201,7 @@ func TestBusGone(t *testing.T) {
 	}
 	d.srv.Restart()
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	ask.Timeout = 10 * time.Second
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 }
@@ -216,7 +216,7 @@ func TestCancelRunning(t *testing.T) {
 		return tool.Result{}, ctx.Err()
 	}}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)
@@ -244,7 +244,7 @@ func TestCancelRunning(t *testing.T) {
 func TestCancelQueued(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
-	d.executor(4).stop()
+	d.executor(6).stop()
 	d.dispatcher()
 	c := d.client()
 	ref := make(chan string, 1)
@@ -264,7 +264,7 @@ func TestCancelQueued(t *testing.T) {
 		t.Errorf("told %q", answer.Told)
 	}
 	wantStatus(t, <-outcome, envelope.RetryableError, envelope.CodeCancelled)
-	d.executor(4)
+	d.executor(6)
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
 	if runs.Load() != 1 {
 		t.Errorf("%d runs", runs.Load())
@@ -276,7 +276,7 @@ func TestClaimCheck(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 400_000)})
 	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Input: big})
 	wantStatus(t, r, envelope.Success, "")
@@ -290,7 +290,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
 	var ref string
@@ -342,7 +342,7 @@ func TestExecutorDies(t *testing.T) {
 				return tool.Result{}, ctx.Err()
 			}}})
 			d.dispatcher()
-			victim := d.executor(4)
+			victim := d.executor(6)
 			c := d.client()
 			outcome := make(chan *envelope.Response, 1)
 			go func() {
@@ -356,7 +356,7 @@ func TestExecutorDies(t *testing.T) {
 				<-time.After(time.Millisecond)
 			}
 			victim.conn.NC.Close()
-			d.executor(4)
+			d.executor(6)
 			r := <-outcome
 			if want == "" {
 				wantStatus(t, r, envelope.Success, "")

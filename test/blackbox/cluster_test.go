@@ -43,7 +43,7 @@ func (c *cluster) leader(js jetstream.JetStream) *natstest.Server {
 func (c *cluster) info(js jetstream.JetStream) *jetstream.StreamInfo {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
-	stream, err := js.Stream(ctx, subjects.CallsStream)
+	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
 	if err != nil || stream.CachedInfo().Cluster == nil {
 		return nil
 	}

@@ -46,7 +46,7 @@ func TestLostTail(t *testing.T) {
 		"echo": {class: tool.Pure, run: echo(&runs)},
 	})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	call := func(key string) *envelope.Response {
 		return mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-tail-0123456789-" + key, Timeout: 20 * time.Second})
@@ -80,7 +80,7 @@ func TestLostAll(t *testing.T) {
 		d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
 		d.dispatcher()
 		d.dispatcher()
-		d.executor(4)
+		d.executor(6)
 		c := d.client()
 		for n := range calls {
 			wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: input(map[string]int{"n": n})}), envelope.Success, "")
@@ -98,7 +98,7 @@ func TestLostRecord(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	call := func(key string) string {
 		r := mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 20 * time.Second})
@@ -126,7 +126,7 @@ func TestLostRecord(t *testing.T) {
 func TestLostTailAndGoneAgain(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
-	d.executor(4)
+	d.executor(6)
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })), &slog.HandlerOptions{Level: slog.LevelError}))

@@ -54,7 +54,7 @@ func TestOddRequests(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	nc := d.srv.Connect(t)
 	plain := subjects.Call("default", "agent://local", "echo")
 	for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func TestJoinerLeaves(t *testing.T) {
 	}}})
 	d.dispatcher()
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	owned, left := make(chan *envelope.Response, 1), make(chan *envelope.Response, 1)
 	joined := make(chan envelope.Accepted, 1)
 	call := bus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}

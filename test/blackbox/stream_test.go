@@ -44,7 +44,7 @@ func TestHundredThousandChunks(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
 	d := deploy(t, map[string]spec{"count": {class: tool.Idempotent, streaming: true, run: counter(n, n/2, paused, resume)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	stalled := false
 	next, fence := int64(0), uint64(0)
@@ -78,7 +78,7 @@ func TestStreamIterator(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
 	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, 5, paused, resume)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	seen := 0
 	for part, err := range d.client().Stream(t.Context(), bus.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
 		if err != nil {
@@ -137,7 +137,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 			}
 			d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: run}})
 			d.dispatcher()
-			d.executor(4)
+			d.executor(6)
 			door := &gate{}
 			nc := d.srv.Connect(t, nats.MaxReconnects(-1), nats.SetCustomDialer(door))
 			c, err := bus.NewClient(nc, bus.ClientOptions{})
@@ -203,7 +203,7 @@ func TestJoinerStreams(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
 	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	c := d.client()
 	outcomes := make(chan int, 2)
 	read := func(accepted func(envelope.Accepted)) {
@@ -232,7 +232,7 @@ func TestOtherActorStreams(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
 	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal}
 	owner, joiner := d.client(), d.clientOf("agent://other")
 	done := make(chan struct{})
@@ -261,7 +261,7 @@ func TestOtherActorStreams(t *testing.T) {
 func TestStoredOutcomeStreams(t *testing.T) {
 	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
 	d.dispatcher()
-	d.executor(4)
+	d.executor(6)
 	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal, Chunk: func(envelope.Chunk) error { return nil }}
 	owner, other := d.client(), d.clientOf("agent://other")
 	wantStatus(t, mustCall(t, owner, shared), envelope.Success, "")

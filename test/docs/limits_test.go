@@ -18,7 +18,7 @@ import (
 // folders says where the packages lie whose constants docs/limits.md names.
 var folders = map[string]string{
 	"envelope": "envelope", "call": "call", "dispatcher": "dispatcher", "executor": "executor",
-	"bus": "bus", "app": "internal/app", "process": "tool/process",
+	"bus": "bus", "subjects": "subjects", "app": "internal/app", "process": "tool/process",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min))? \\|")

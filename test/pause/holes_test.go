@@ -230,7 +230,7 @@ func (l asAdmitted) Read(ctx context.Context, tool, id string) (call.Entry, erro
 	if err != nil || e.State.Empty() {
 		return e, err
 	}
-	return l.Get(ctx, e.State.Last().Admitted)
+	return l.Get(ctx, e.State.Part, e.State.Last().Admitted)
 }
 
 // C4: a join comes between the admission and the claim, so the sequence in the message is of
@@ -450,7 +450,7 @@ func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
 // expire removes the log of the call, as its expiry would.
 func (w *world) expire() {
 	w.t.Helper()
-	stream, err := w.js.Stream(w.t.Context(), subjects.CallsStream)
+	stream, err := w.js.Stream(w.t.Context(), subjects.Part(0).Stream())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -279,7 +279,7 @@ func (w *world) state() call.State {
 // message returns the work message of the newest attempt, delivered for the nth time.
 func (w *world) message(n int) (executor.Message, *hold) {
 	w.t.Helper()
-	entry, err := w.log.Get(context.WithoutCancel(w.t.Context()), w.state().Last().Admitted)
+	entry, err := w.log.Get(context.WithoutCancel(w.t.Context()), 0, w.state().Last().Admitted)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func (w *world) guard(s *stop, log settle.Log) (done <-chan struct{}) {
 		defer end()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for open, _ := d.Watching(); open > 0; open, _ = d.Watching() {
+		for d.Watching() > 0 {
 			select {
 			case <-tick.C:
 			case <-died:
@@ -406,7 +406,7 @@ func (w *world) entries() (entries []call.Entry) {
 	if err != nil || last.State.Empty() {
 		w.t.Fatalf("read the log: %v", err)
 	}
-	stream, err := w.js.Stream(ctx, subjects.CallsStream)
+	stream, err := w.js.Stream(ctx, subjects.Part(0).Stream())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func (w *world) entries() (entries []call.Entry) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		e, err := w.log.Get(ctx, msg.Sequence)
+		e, err := w.log.Get(ctx, 0, msg.Sequence)
 		if err != nil {
 			w.t.Fatal(err)
 		}

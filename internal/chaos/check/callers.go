@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // outcomes: P1.
@@ -70,7 +71,7 @@ func differ(stored, told *envelope.Response, s call.State) string {
 	compare("output_ref", reference(stored), reference(told))
 	compare("fence", stored.Provenance.Fence, told.Provenance.Fence)
 	if d := attempt.Decision; d != nil {
-		compare("audit_event_id", fmt.Sprintf("calls.%d", d.Seq), told.Provenance.AuditEventID)
+		compare("audit_event_id", settle.AuditID(s.Part, d.Seq), told.Provenance.AuditEventID)
 		compare("logged status", d.Status, told.Status)
 		compare("logged error", d.Code, code(told))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // sorted returns the logs in a stable order.
@@ -223,30 +224,31 @@ func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
 	return ""
 }
 
-// audits: the projection holds exactly what the log says, in its order.
+// audits: the projection holds exactly what the log says, each partition in its order.
 func audits(x *index) (found []Violation) {
-	projected := map[uint64][]Record{}
-	var last uint64
+	projected := map[Place][]Record{}
+	last := map[subjects.Part]uint64{}
 	for _, r := range x.Audit {
 		if r.LogSeq == 0 || r.Event == audit.LateResult {
 			continue
 		}
-		if r.LogSeq <= last {
-			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last)})
+		if r.LogSeq <= last[r.LogPart] {
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last[r.LogPart])})
 		}
-		last = r.LogSeq
-		projected[r.LogSeq] = append(projected[r.LogSeq], r)
+		last[r.LogPart] = r.LogSeq
+		at := Place{r.LogPart, r.LogSeq}
+		projected[at] = append(projected[at], r)
 	}
 	for _, e := range x.Log {
 		want, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
-		have := projected[e.State.Seq]
-		delete(projected, e.State.Seq)
+		have := projected[PlaceOf(e.State)]
+		delete(projected, PlaceOf(e.State))
 		if says := reflects(want, ok, have); says != "" {
 			found = append(found, Violation{Ref: e.State.Ref(), Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
 		}
 	}
-	for seq, records := range projected {
-		found = append(found, Violation{Ref: records[0].Ref, Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, seq)})
+	for at, records := range projected {
+		found = append(found, Violation{Ref: records[0].Ref, Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, at.Seq)})
 	}
 	return append(found, x.terminals()...)
 }

@@ -39,13 +39,16 @@ func Kinds() []Kind {
 var prefixes = func() map[string]Kind {
 	m := map[string]Kind{jetstream.DefaultAPIPrefix: API, "$JS.ACK.": WorkAck}
 	for wildcard, kind := range map[string]Kind{
-		subjects.CallWildcard: Request, subjects.CallsAll: Write, subjects.PoolsAll: Beat, subjects.ChunksAll: Chunk,
+		subjects.CallWildcard: Request, subjects.PoolsAll: Beat, subjects.ChunksAll: Chunk,
 		subjects.AuditAll: Audit, subjects.KillWildcard: Control,
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
 		subjects.ServiceWildcard(subjects.OpChunks): Service,
 	} {
 		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
+	}
+	for p := range subjects.Part(subjects.MaxPartitions) {
+		m[strings.TrimRight(p.All(), ">")] = Write
 	}
 	return m
 }()

@@ -1,0 +1,133 @@
+package bus_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+func partitions(t *testing.T, js jetstream.JetStream) int {
+	t.Helper()
+	n, err := kv.Partitions(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range subjects.Part(n) {
+		if _, err := js.Stream(t.Context(), p.Stream()); err != nil {
+			t.Errorf("partition %d: %v", p, err)
+		}
+	}
+	return n
+}
+
+// Who makes the log says how many partitions it has; who says nothing takes it as it is, and who says
+// otherwise is refused, and told so.
+func TestPartitionsAreFixed(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	for _, n := range []int{3, 0, 3} {
+		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n, CallsBytes: 3 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		if got := partitions(t, js); got != 3 {
+			t.Errorf("%d partitions", got)
+		}
+	}
+	for _, n := range []int{1, 2, 4} {
+		err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n})
+		if err == nil || !strings.Contains(err.Error(), "has 3 partitions") {
+			t.Errorf("asked for %d: %v", n, err)
+		}
+	}
+	for _, n := range []int{-1, subjects.MaxPartitions + 1} {
+		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n}); err == nil {
+			t.Errorf("%d partitions are taken", n)
+		}
+	}
+	stream, err := js.Stream(t.Context(), subjects.Part(2).Stream())
+	if err != nil || stream.CachedInfo().Config.MaxBytes != 1<<20 {
+		t.Errorf("the third partition has not a third of the bytes: %v", err)
+	}
+}
+
+// Of those who make the log at the same time, one decides for all, whatever the others wanted.
+func TestPartitionsAreMadeAtOnce(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: i % 3}) })
+	}
+	wg.Wait()
+	have := partitions(t, js)
+	for i, err := range errs {
+		if want := i % 3; (err == nil) != (want == 0 || want == have) {
+			t.Errorf("the log has %d partitions, and who wanted %d got %v", have, want, err)
+		}
+	}
+}
+
+// A process that was interrupted after the first stream leaves a log that the next one completes.
+func TestPartitionsAreCompleted(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for p := subjects.Part(1); p < 3; p++ {
+		if err := js.DeleteStream(t.Context(), p.Stream()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := kv.OpenLog(t.Context(), js, kv.LogOptions{}); err == nil {
+		t.Error("a log without all its partitions is opened")
+	}
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := partitions(t, js); n != 3 {
+		t.Errorf("%d partitions", n)
+	}
+}
+
+// What the first stream says of partitions may be nonsense, if somebody else wrote it.
+func TestPartitionsThatAreNone(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "0", "-2", "33", "many", "1e3"} {
+		c := stream.CachedInfo().Config
+		c.Metadata = map[string]string{subjects.MetaPartitions: bad}
+		if _, err := js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err == nil || !strings.Contains(err.Error(), "partitions") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// Workers reserve a slot for each priority of each partition, and say so when there are too few.
+func TestTooFewSlots(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.NewWorkers(t.Context(), js, "default", 8, time.Second, nil); err == nil || !strings.Contains(err.Error(), "9") {
+		t.Errorf("8 slots: %v", err)
+	}
+	if _, err := bus.NewWorkers(t.Context(), js, "default", 9, time.Second, nil); err != nil {
+		t.Errorf("9 slots: %v", err)
+	}
+}

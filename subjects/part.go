@@ -1,0 +1,91 @@
+package subjects
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// Part is a partition of the call log: a stream, which is a KV bucket, with its own order of events
+// and its own syncs. An id is always in the same one, so that everything about a call is. Part 0 is
+// there in every deployment, and says by [MetaPartitions] how many there are.
+type Part int
+
+// MetaPartitions is the entry in the metadata of part 0 that says how many partitions there are. It is
+// fixed when the stream is made.
+const MetaPartitions = "toolbus.partitions"
+
+// MaxPartitions is how many partitions there can be. Every process follows each of them.
+const MaxPartitions = 32
+
+// PartOf returns in which of so many partitions the log of an id is. 0 partitions are one.
+func PartOf(id string, partitions int) Part {
+	if partitions <= 1 {
+		return 0
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id)) // never fails
+	return Part(h.Sum32() % uint32(partitions))
+}
+
+// Bucket returns the name of the part's bucket: "calls", "calls_1", "calls_2", …
+func (p Part) Bucket() string { return p.name("calls", "_") }
+
+// Stream returns the name of the part's stream.
+func (p Part) Stream() string { return "KV_" + p.Bucket() }
+
+// All returns the filter of all its events.
+func (p Part) All() string { return p.prefix() + ">" }
+
+// AuditSource returns the source of the records projected from it, the src of [Audit].
+func (p Part) AuditSource() string { return p.name(auditFromLog, "") }
+
+// AuditLog returns the filter of the records projected from it.
+func (p Part) AuditLog() string { return auditPrefix + p.AuditSource() + ".>" }
+
+// Recorded are the filters of the events that auditors are told of: admissions and decisions.
+func (p Part) Recorded() []string {
+	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".*"}
+}
+
+// WorkFilter returns the filter of the requests that executors of a pool pull at one priority.
+func (p Part) WorkFilter(pool, prio string) string {
+	return p.prefix() + "*.*.*." + KindRequest + ".*." + priority(prio) + "." + Token(pool)
+}
+
+// NextWork returns the subject on which a server hands out what the consumer [Worker] holds.
+func (p Part) NextWork(pool, prio string) string {
+	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, prio)
+}
+
+func (p Part) prefix() string { return keyPrefix + p.Bucket() + "." }
+
+const keyPrefix = "$KV."
+
+// name returns first for part 0; the others carry their number after a separator.
+func (p Part) name(first, sep string) string {
+	if p == 0 {
+		return first
+	}
+	return first + sep + strconv.Itoa(int(p))
+}
+
+// ParsePart returns the partition of a subject of the call log; ok is false for any other subject.
+func ParsePart(subject string) (p Part, ok bool) {
+	p, _, ok = cutPart(subject)
+	return p, ok
+}
+
+// cutPart splits a subject of the call log into its part and the rest.
+func cutPart(subject string) (p Part, rest string, ok bool) {
+	name, ok := strings.CutPrefix(subject, keyPrefix)
+	bucket, rest, dot := strings.Cut(name, ".")
+	if !ok || !dot {
+		return 0, "", false
+	}
+	if number, numbered := strings.CutPrefix(bucket, Part(0).Bucket()+"_"); numbered {
+		n, ok := natural(number)
+		return Part(n), rest, ok && n < MaxPartitions
+	}
+	return 0, rest, bucket == Part(0).Bucket()
+}
