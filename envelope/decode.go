@@ -192,7 +192,7 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 		return 0, nil, e
 	}
 	if w.payload != "" && len(doc) >= worthCutting {
-		if rest, payload, ok := cut(doc, w.payload); ok && w.fine(rest, read) && withinLimits(doc) {
+		if rest, payload, ok := cut(doc, w.payload); ok && w.fine(rest, read) {
 			return len(doc), payload, nil
 		}
 	}
@@ -212,7 +212,7 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 // fine reports whether all is well with doc as far as read can tell.
 func (w wire) fine(doc []byte, read func(*reader)) bool {
 	r, err := readJSON(doc, read)
-	return err == nil && !r.odd && !r.unsure
+	return err == nil && !r.odd && !r.unsure && withinLimits(doc)
 }
 
 // readAgain reads the canonical form of a doc that the schema found valid: the schema takes 1.0

@@ -37,7 +37,7 @@ func CheckIJSON(v jsontext.Value) []Violation {
 	return listIJSON(v)
 }
 
-func isIJSON(v jsontext.Value) bool { return (isQuick(v) || v.IsValid()) && withinLimits(v) }
+func isIJSON(v jsontext.Value) bool { return isQuick(v) || v.IsValid() && withinLimits(v) }
 
 // withinLimits reports whether v, which must be valid JSON with unique names, also obeys the
 // rules that a JSON parser does not know: numbers, depth, length of names.

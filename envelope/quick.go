@@ -8,16 +8,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// isQuick reports whether v is certainly one JSON value with unique names and valid UTF-8. Of some
-// values that are, it says no; the JSON library judges those. It exists because large payloads are
-// checked at every door they pass, and mostly are long strings, over which it is far quicker.
+// isQuick reports whether v is certainly I-JSON, in one pass. Of some values that are, it says no; the
+// JSON library judges those. It exists because large payloads are checked at every door they pass,
+// and mostly are long strings, over which it is far quicker.
 func isQuick(v []byte) bool {
 	q := quick{v: v}
 	end := q.value(skipSpace(v, 0), 0)
 	return end >= 0 && skipSpace(v, end) == len(v)
 }
 
-// quick walks v. Its methods return where what starts at i ends, or unsure.
+// quick walks v. Its methods return where what starts at i ends, or unsure. depth is how many arrays
+// and objects are open.
 type quick struct {
 	v     []byte
 	names [][]byte // of the open objects
@@ -27,13 +28,17 @@ type quick struct {
 const maxNames = 64
 
 func (q *quick) value(i, depth int) int {
-	if i >= len(q.v) || depth > MaxDepth {
+	if i >= len(q.v) {
 		return unsure
 	}
 	switch q.v[i] {
-	case '{':
-		return q.object(i, depth+1)
-	case '[':
+	case '{', '[':
+		if depth == MaxDepth {
+			return unsure
+		}
+		if q.v[i] == '{' {
+			return q.object(i, depth+1)
+		}
 		return q.array(i, depth+1)
 	case '"':
 		return q.text(i)
@@ -108,6 +113,9 @@ func (q *quick) name(i, first int) int {
 		return unsure
 	}
 	name := q.v[i:end]
+	if len(name) > MaxName {
+		return unsure
+	}
 	if bytes.IndexByte(name, '\\') >= 0 { // it could be another's in disguise
 		return unsure
 	}
@@ -170,8 +178,16 @@ func isPlain(s []byte) bool {
 	return high&highs == 0 || utf8.Valid(s)
 }
 
-// number reads a number as the grammar of JSON has it.
-func (q *quick) number(i int) int {
+// number reads a number as the grammar of JSON has it, if it can be kept exactly.
+func (q *quick) number(start int) int {
+	end := q.literalNumber(start)
+	if end >= 0 && numberRule(q.v[start:end]) != "" {
+		return unsure
+	}
+	return end
+}
+
+func (q *quick) literalNumber(i int) int {
 	if q.is(i, '-') {
 		i++
 	}
@@ -212,9 +228,9 @@ func (q *quick) digits(i int) int {
 // worthCutting is the size from which an envelope is read without its payload.
 const worthCutting = 4 << 10
 
-// cut splits a document in two: its payload, the member of this name, which is valid JSON by
-// itself, and the rest with null in its place. Whoever finds the rest valid knows that the whole
-// is. ok is false when it cannot be said so quickly.
+// cut splits a document in two: its payload, the member of this name, and the rest with null in its
+// place. The payload is I-JSON, so that the whole is, if the rest is. ok is false when it cannot be
+// said so quickly.
 func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool) {
 	i := skipSpace(doc, 0)
 	if i >= len(doc) || doc[i] != '{' {
@@ -227,16 +243,24 @@ func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool)
 			break
 		}
 		i = skipSpace(doc, i+1)
-		end := i + valueLen(doc[i:])
 		if found {
-			payload = doc[i:end:end]
-			return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), payload, isQuick(payload)
+			return around(doc, i)
 		}
-		if i = skipSpace(doc, end); i < len(doc) && doc[i] == ',' {
+		if i = skipSpace(doc, i+valueLen(doc[i:])); i < len(doc) && doc[i] == ',' {
 			i = skipSpace(doc, i+1)
 		}
 	}
 	return nil, nil, false
+}
+
+// around is cut for a payload that starts at i.
+func around(doc []byte, i int) (rest []byte, payload jsontext.Value, ok bool) {
+	q := quick{v: doc}
+	end := q.value(i, 1)
+	if end < 0 {
+		return nil, nil, false
+	}
+	return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), doc[i:end:end], true
 }
 
 // splice is the inverse of cut: it puts payload in the place of the null that the first member of

@@ -18,7 +18,9 @@ func TestQuick(t *testing.T) {
 		`-0`: true, `1E9`: true, `"\u0041"`: false, `{"a":1,"a":2}`: false, `{"\n":1}`: false, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
 		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false, `[1 2]`: false, `{"a"}`: false,
 		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false, `{`: false, `-`: false,
-		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2): false,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
+		strings.Repeat(`{"":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth): false, `{"` + strings.Repeat("n", MaxName) + `":1}`: false,
+		`9007199254740991`: true, `[9007199254740992]`: false, `1e400`: false, `1e17`: false,
 	} {
 		if got := isQuick([]byte(value)); got != want {
 			t.Errorf("%q: %t, want %t", value, got, want)
@@ -83,19 +85,22 @@ func TestLargeEnvelopesRoundTrip(t *testing.T) {
 func FuzzQuick(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":"äöü and more text"}`))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		if isQuick(v) && !jsontext.Value(v).IsValid() {
-			t.Errorf("%q passes, but is not valid", v)
+		if found := listIJSON(v); isQuick(v) && found != nil {
+			t.Errorf("%q passes, but %v", v, found)
 		}
 	})
 }
 
-// When the parts of a document are valid, so is the whole, and it says the same.
+// When the parts of a document are I-JSON, so is the whole, and it says the same.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte(`{"a":"b,\"input\":null","input": {"x":[1]} ,"c":{"input":2}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		rest, payload, ok := cut(doc, "input")
-		if !ok || !jsontext.Value(rest).IsValid() {
+		if !ok || !isIJSON(rest) {
 			return
+		}
+		if found := CheckIJSON(doc); found != nil {
+			t.Fatalf("%q: %v, but its parts %q and %q are fine", doc, found, rest, payload)
 		}
 		var whole, parts map[string]jsontext.Value
 		if err := json.Unmarshal(doc, &whole); err != nil {
