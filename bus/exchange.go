@@ -260,7 +260,7 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 		msg.Header.Set(subjects.HeaderInputRef, ref.String())
 		sent.Input = []byte("null")
 	}
-	data, err := envelope.EncodeRequest(envelope.ContentJSON, &sent)
+	data, err := envelope.AppendRequest(nil, &sent) // preflight has checked its input
 	msg.Data = data
 	return msg, err
 }

@@ -23,43 +23,58 @@ type RequestBody struct {
 // OutcomeBody is the body of a Decided event.
 type OutcomeBody struct {
 	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Response jsontext.Value `json:"response"` // last; see Encode
+	Response jsontext.Value `json:"response"` // last; see EncodeOutcome
 }
 
-// Bodies that hold one document and nothing else, as nearly all do, begin with its name.
+// Bodies that hold one document and nothing else, as nearly all do, begin with its name and end with a
+// brace.
 const (
 	onlyRequest  = `{"request":`
 	onlyResponse = `{"response":`
 )
 
+// OnlyRequest returns the request of a body that may hold nothing else, without looking at it: that
+// it is one document is for its reader to find out.
+func OnlyRequest(body []byte) (request jsontext.Value, ok bool) { return inside(onlyRequest, body) }
+
+func inside(start string, body []byte) (document jsontext.Value, ok bool) {
+	if len(body) <= len(start) || string(body[:len(start)]) != start || body[len(body)-1] != '}' {
+		return nil, false
+	}
+	end := len(body) - 1
+	return body[len(start):end:end], true
+}
+
 // Encode returns the body as JSON. The request, which can be large, is taken to be valid: it was
 // decoded before.
 func (b RequestBody) Encode() ([]byte, error) {
 	if b.InputRef == "" && len(b.Earlier) == 0 {
-		return wrap(onlyRequest, b.Request), nil
+		return bytes.Join([][]byte{[]byte(onlyRequest), b.Request, []byte("}")}, nil), nil
 	}
 	return json.Marshal(b)
 }
 
-// Encode returns the body as JSON. The response is taken to be valid: it was just encoded.
-func (b OutcomeBody) Encode() ([]byte, error) {
-	if len(b.Earlier) == 0 {
-		return wrap(onlyResponse, b.Response), nil
+// EncodeOutcome returns the body of a Decided event: its response, and the outcomes that it carries. The
+// response, whose output can be large, is taken to be valid: it was decoded, or made of what was checked.
+func EncodeOutcome(r *envelope.Response, earlier []Outcome) ([]byte, error) {
+	if len(earlier) == 0 {
+		body, err := envelope.AppendResponse([]byte(onlyResponse), r)
+		return append(body, '}'), err
 	}
-	return json.Marshal(b)
+	raw, err := envelope.AppendResponse(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	return OutcomeBody{Response: raw, Earlier: earlier}.Encode()
 }
 
-func wrap(start string, document []byte) []byte {
-	return bytes.Join([][]byte{[]byte(start), document, []byte("}")}, nil)
-}
+// Encode returns the body as JSON; see [EncodeOutcome].
+func (b OutcomeBody) Encode() ([]byte, error) { return json.Marshal(b) }
 
-// unwrap is the inverse of wrap; ok is false for a body that holds more.
+// unwrap returns the one document of a body; ok is false for a body that holds more.
 func unwrap(start string, body []byte) (document jsontext.Value, ok bool) {
-	if len(body) <= len(start) || string(body[:len(start)]) != start || body[len(body)-1] != '}' {
-		return nil, false
-	}
-	document = body[len(start) : len(body)-1]
-	return document, envelope.CheckIJSON(document) == nil
+	document, ok = inside(start, body)
+	return document, ok && envelope.CheckIJSON(document) == nil
 }
 
 // DecodeRequestBody is the inverse of [RequestBody.Encode]. The request shares the memory of data.

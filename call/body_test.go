@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 func TestTTL(t *testing.T) {
@@ -160,13 +162,19 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: read as %+v, %v", name, got, err)
 		}
 	}
-	for name, c := range map[string]call.OutcomeBody{
-		"only a response": {Response: document},
-		"a history":       {Response: document, Earlier: earlier},
+	r := envelope.Succeeded(envelope.NoCallID, document, envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0"}, envelope.Metrics{})
+	for name, c := range map[string]struct {
+		output  jsontext.Value
+		earlier []call.Outcome
+	}{
+		"only a response":       {document, nil},
+		"only a large response": {jsontext.Value(`"` + strings.Repeat("long ", 2000) + `"`), nil},
+		"a history":             {document, earlier},
 	} {
-		raw, err := c.Encode()
-		if err != nil || string(raw) != string(body(t, c)) {
-			t.Errorf("%s: %s, %v", name, raw, err)
+		r.Output = c.output
+		raw, err := call.EncodeOutcome(r, c.earlier)
+		if want := body(t, call.OutcomeBody{Response: body(t, r), Earlier: c.earlier}); err != nil || string(raw) != string(want) {
+			t.Errorf("%s: %s, %v, want %s", name, raw, err, want)
 		}
 	}
 }

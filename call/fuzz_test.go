@@ -77,5 +77,9 @@ func FuzzRequestBody(f *testing.F) {
 		if err == nil && (!bytes.Equal(bytes.TrimSpace(short.Request), bytes.TrimSpace(long.Request)) || short.InputRef != long.InputRef || len(short.Earlier) != len(long.Earlier)) {
 			t.Errorf("short: %+v, long: %+v", short, long)
 		}
+		only, ok := call.OnlyRequest(raw)
+		if ok && only.IsValid() && (err != nil || !bytes.Equal(bytes.TrimSpace(only), bytes.TrimSpace(long.Request))) {
+			t.Errorf("only %s, all: %+v, %v", only, long, err)
+		}
 	})
 }

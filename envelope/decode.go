@@ -77,19 +77,41 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 	if !worthSplicing(r.Input) {
 		return encode(contentType, r)
 	}
-	rest := *r
-	rest.Input = null
-	return encodeAround(contentType, &rest, "input", r.Input)
+	body, err := AppendRequest(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	return in(contentType, body)
 }
 
-// EncodeResponse encodes r as it stands.
+// AppendRequest appends r to b as JSON. Its input is known to be JSON: it was part of a decoded envelope,
+// or has passed [CheckIJSON]. A large one is not looked at again.
+func AppendRequest(b []byte, r *Request) ([]byte, error) {
+	if len(r.Input) < worthCutting {
+		return appendAround(b, r, "input", nil)
+	}
+	rest := *r
+	rest.Input = null
+	return appendAround(b, &rest, "input", r.Input)
+}
+
+// EncodeResponse encodes r as it stands; see [AppendResponse].
 func EncodeResponse(contentType string, r *Response) ([]byte, error) {
-	if !worthSplicing(r.Output) {
-		return encode(contentType, r)
+	body, err := AppendResponse(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	return in(contentType, body)
+}
+
+// AppendResponse appends r to b as JSON; what [AppendRequest] says of inputs goes for its output.
+func AppendResponse(b []byte, r *Response) ([]byte, error) {
+	if len(r.Output) < worthCutting {
+		return appendAround(b, r, "output", nil)
 	}
 	rest := *r
 	rest.Output = null
-	return encodeAround(contentType, &rest, "output", r.Output)
+	return appendAround(b, &rest, "output", r.Output)
 }
 
 // EncodeChunk encodes c as it stands.
@@ -132,13 +154,17 @@ func worthSplicing(payload jsontext.Value) bool {
 	return len(payload) >= worthCutting && isQuick(payload)
 }
 
-// encodeAround encodes v, whose payload is null, and puts payload in its place.
-func encodeAround(contentType string, v any, name string, payload jsontext.Value) ([]byte, error) {
-	rest, err := json.Marshal(v, json.Deterministic(true))
+// appendAround appends v to b and puts payload, if there is one, in the place of the null that v has
+// for it.
+func appendAround(b []byte, v any, name string, payload jsontext.Value) ([]byte, error) {
+	rest, err := encode(ContentJSON, v)
 	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
+		return nil, err
 	}
-	return in(contentType, splice(rest, name, payload))
+	if payload == nil {
+		return append(b, rest...), nil
+	}
+	return splice(b, rest, name, payload), nil
 }
 
 // in returns a JSON body in the form of a content type.

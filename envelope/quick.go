@@ -3,6 +3,7 @@ package envelope
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -263,10 +264,13 @@ func around(doc []byte, i int) (rest []byte, payload jsontext.Value, ok bool) {
 	return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), doc[i:end:end], true
 }
 
-// splice is the inverse of cut: it puts payload in the place of the null that the first member of
-// this name has. Strings cannot look like it, since their quotes are escaped.
-func splice(rest []byte, name string, payload jsontext.Value) []byte {
+// splice is the inverse of cut: it appends rest to b, with payload in the place of the null that the
+// first member of this name has. Strings cannot look like it, since their quotes are escaped.
+func splice(b, rest []byte, name string, payload jsontext.Value) []byte {
 	place := []byte(`,"` + name + `":null`)
-	i := bytes.Index(rest, place) + len(place) - len("null")
-	return bytes.Join([][]byte{rest[:i], payload, rest[i+len(null):]}, nil)
+	i := bytes.Index(rest, place) + len(place) - len(null)
+	b = slices.Grow(b, len(rest)+len(payload))
+	b = append(b, rest[:i]...)
+	b = append(b, payload...)
+	return append(b, rest[i+len(null):]...)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -260,27 +261,36 @@ func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(s
 	}
 }
 
-// largeRequest is from where on checking a request anew is cheaper than copying it.
-const largeRequest = 4 << 10
-
 // parse reads the request out of a work message. It was checked when it was admitted; what this
 // build does not know of it is left out.
 func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
+	if request, ok := call.OnlyRequest(entry.Body); ok {
+		if req, err := decode(request); err == nil {
+			return call.RequestBody{Request: request}, req, nil
+		}
+	}
 	body, err := call.DecodeRequestBody(entry.Body)
 	if err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
 	}
-	req := new(envelope.Request)
-	if len(body.Request) < largeRequest && json.Unmarshal(body.Request, req) == nil {
-		return body, req, nil
-	}
-	req, fault := envelope.DecodeRequest(envelope.ContentJSON, body.Request) // reads 3.0 for 3, too
-	if fault == nil {
-		return body, req, nil
-	}
-	req = new(envelope.Request)
-	if err := json.Unmarshal(body.Request, req); err != nil {
+	req, err := decode(body.Request)
+	if err != nil {
 		return body, nil, fmt.Errorf("work message: %w", err)
 	}
 	return body, req, nil
+}
+
+// largeRequest is from where on checking a request anew is cheaper than copying it.
+const largeRequest = 4 << 10
+
+func decode(request jsontext.Value) (*envelope.Request, error) {
+	req := new(envelope.Request)
+	if len(request) < largeRequest && json.Unmarshal(request, req) == nil {
+		return req, nil
+	}
+	if req, fault := envelope.DecodeRequest(envelope.ContentJSON, request); fault == nil { // reads 3.0 for 3, too
+		return req, nil
+	}
+	req = new(envelope.Request)
+	return req, json.Unmarshal(request, req)
 }

@@ -27,7 +27,8 @@ type Log interface {
 // nothing to decide and nothing to deliver.
 var ErrGone = errors.New("the attempt is not in the log")
 
-// Draft is what a decider knows of the response besides the code: a tool's result or error.
+// Draft is what a decider knows of the response besides the code: a tool's result or error. The output
+// has been checked.
 type Draft struct {
 	Output      jsontext.Value
 	OutputRef   *envelope.PayloadRef
@@ -68,9 +69,9 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 			}
 		}
 		response := respond(ruling, d)
-		body, err := encode(response, earlier)
+		body, err := call.EncodeOutcome(response, earlier)
 		if err != nil {
-			return Outcome{}, err
+			return Outcome{}, fmt.Errorf("outcome body: %w", err)
 		}
 		after, err := log.Write(ctx, ruling.Event, body)
 		var moved *call.Moved
@@ -212,18 +213,6 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 		cause += ": " + said.Cause
 	}
 	return e.WithCause(cause)
-}
-
-func encode(r *envelope.Response, earlier []call.Outcome) ([]byte, error) {
-	raw, err := envelope.EncodeResponse(envelope.ContentJSON, r)
-	if err != nil {
-		return nil, err
-	}
-	body, err := call.OutcomeBody{Response: raw, Earlier: earlier}.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("outcome body: %w", err)
-	}
-	return body, nil
 }
 
 // For returns the outcome as callID is told it: under its own call id. Replayed marks an answer
