@@ -162,13 +162,11 @@ func (q *quick) text(i int) int {
 // isPlain reports whether s may stand in a JSON string as it is.
 func isPlain(s []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	high, rest := uint64(0), s
-	for ; len(rest) >= 8; rest = rest[8:] {
-		x := binary.LittleEndian.Uint64(rest)
-		if (x-ones*' ')&^x&highs != 0 { // some byte is below a space
-			return false
-		}
-		high |= x
+	low, high, rest := uint64(0), uint64(0), s
+	for ; len(rest) >= 16; rest = rest[16:] {
+		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
+		low |= (a-ones*' ')&^a | (b-ones*' ')&^b // the high bit of a byte, if one is below a space
+		high |= a | b
 	}
 	for _, b := range rest {
 		if b < ' ' {
@@ -176,7 +174,7 @@ func isPlain(s []byte) bool {
 		}
 		high |= uint64(b)
 	}
-	return high&highs == 0 || utf8.Valid(s)
+	return low&highs == 0 && (high&highs == 0 || utf8.Valid(s))
 }
 
 // number reads a number as the grammar of JSON has it, if it can be kept exactly.
