@@ -2,7 +2,6 @@ package envelope
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -213,7 +212,7 @@ func within(n int64, bounds [2]int64) bool { return bounds[0] <= n && n <= bound
 func (a *accepter) takeNumber(v []byte, i int) int {
 	n := numberLen(v[i:])
 	literal, kind := v[i:i+n], kindInteger
-	if bytes.ContainsAny(literal, ".eE") {
+	if fractional(literal) {
 		kind = kindNumber // 1.0 is an integer too, but that is for others to find out
 	}
 	if a.value[0] != nil || a.value[1] != nil {
@@ -319,8 +318,11 @@ func valueLen(v []byte) int {
 
 // scalarLen returns the length of the number or literal that v starts with.
 func scalarLen(v []byte) int {
-	if end := slices.IndexFunc(v, func(c byte) bool { return bytes.IndexByte([]byte(",]} \n\t\r"), c) >= 0 }); end >= 0 {
-		return end
+	for i, c := range v {
+		switch c {
+		case ',', ']', '}', ' ', '\n', '\t', '\r':
+			return i
+		}
 	}
 	return len(v)
 }

@@ -57,7 +57,7 @@ func isCanonical(v jsontext.Value) bool {
 			}
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			n := numberLen(v[i:])
-			if bytes.ContainsAny(v[i:i+n], ".eE") || n == 2 && v[i+1] == '0' && c == '-' {
+			if fractional(v[i:i+n]) || n == 2 && v[i+1] == '0' && c == '-' {
 				return false
 			}
 			i += n - 1

@@ -123,7 +123,7 @@ func numberLen(b []byte) int {
 // numberRule names the rule that a JSON number breaks, or "". A number is an integer when its
 // canonical form is one, so 1e17 is refused like 100000000000000000.
 func numberRule(literal []byte) string {
-	if len(literal) <= 15 && !bytes.ContainsAny(literal, ".eE") {
+	if len(literal) <= 15 && !fractional(literal) {
 		return ""
 	}
 	f, err := strconv.ParseFloat(string(literal), 64)
@@ -131,10 +131,20 @@ func numberRule(literal []byte) string {
 		return ruleNumber
 	}
 	// From 1e21 on the canonical form has an exponent; before, it is all digits.
-	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || !bytes.ContainsAny(literal, ".eE")) {
+	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || !fractional(literal)) {
 		return ruleInteger
 	}
 	return ""
+}
+
+// fractional reports whether a JSON number has a fraction or an exponent.
+func fractional(literal []byte) bool {
+	for _, c := range literal {
+		if c == '.' || c == 'e' || c == 'E' {
+			return true
+		}
+	}
+	return false
 }
 
 func mantissa(literal []byte) []byte {

@@ -265,7 +265,7 @@ func encodeNumber(enc *msgpack.Encoder, raw jsontext.Value) error {
 		return err
 	case f == math.Trunc(f) && math.Abs(f) <= MaxInteger:
 		return enc.EncodeInt(int64(f))
-	case !bytes.ContainsAny(raw, ".eE"):
+	case !fractional(raw):
 		return errInteger
 	}
 	return enc.EncodeFloat64(f)

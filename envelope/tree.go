@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"strconv"
@@ -81,7 +80,7 @@ func open(dec *jsontext.Decoder, depth int) error {
 // decodeNumber keeps integers exact. A number that no float64 holds is an error: the schema
 // library would make a rational of a million digits of it, or panic.
 func decodeNumber(raw []byte) (any, error) {
-	if !bytes.ContainsAny(raw, ".eE") {
+	if !fractional(raw) {
 		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 			return n, nil
 		}
