@@ -82,6 +82,41 @@ func TestLargeEnvelopesRoundTrip(t *testing.T) {
 	}
 }
 
+// What is appended with its payload as it is, is what the JSON library makes of the whole.
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("some text, ", 1000)
+	for name, payload := range map[string]string{
+		"small": `{"a":[1, 2]}`, "text": `"` + text + `"`, "spaced": `{ "a" : "` + text + `" }`,
+		"text like its place": `{"a":"\",\"output\":null,\"input\":null","b":"` + text + `","output":null,"input":null}`,
+	} {
+		q, e := DecodeRequest("", fmt.Appendf(nil, sampleFormat, payload))
+		if e != nil {
+			t.Fatal(name, e)
+		}
+		q.Provenance = jsontext.Value(`{"tool":"x","input":null}`)
+		got, err := AppendRequest([]byte("before"), q)
+		same(t, name, got, err, q)
+		r := Succeeded(q.CallID, q.Input, Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
+		r.SideEffects = []jsontext.Value{[]byte(`{"kind":"x","output":null}`)}
+		got, err = AppendResponse([]byte("before"), r)
+		same(t, name, got, err, r)
+	}
+}
+
+func same(t *testing.T, name string, got []byte, err error, v any) {
+	t.Helper()
+	whole, failed := encode(ContentJSON, v)
+	want, invalid := Canonical(whole)
+	if err != nil || failed != nil || invalid != nil {
+		t.Fatal(name, err, failed, invalid)
+	}
+	after, found := bytes.CutPrefix(got, []byte("before"))
+	if is, err := Canonical(after); !found || err != nil || !bytes.Equal(is, want) {
+		t.Errorf("%s: %v, got %s, want %s", name, err, got, want)
+	}
+}
+
 func FuzzQuick(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":"äöü and more text"}`))
 	f.Fuzz(func(t *testing.T, v []byte) {
