@@ -192,9 +192,16 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	if err != nil {
 		return nil, err
 	}
-	c.Logger.Info("tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", resp.Status,
-		"duration_ms", time.Since(started).Milliseconds(), "error.code", code(resp))
+	c.logOutcome(ctx, req, resp, time.Since(started))
 	return resp, nil
+}
+
+// logOutcome is for whoever wants every call logged.
+func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
+	if c.Logger.Enabled(ctx, slog.LevelInfo) {
+		c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
+			"duration_ms", took.Milliseconds(), "error.code", code(r))
+	}
 }
 
 func code(r *envelope.Response) envelope.Code {
@@ -221,9 +228,11 @@ func (c *Client) notAllowed(err error) *envelope.Error {
 // outcome of another build than the one described, as a stored one may be, has a schema of its own,
 // by which the executor has checked it.
 func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
-	ctx, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
-	defer cancel()
-	r = c.whole(ctx, r)
+	if r.Provenance.OutputRef != nil {
+		bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
+		defer cancel()
+		r = c.whole(bounded, r)
+	}
 	if r.Status != envelope.Success || fn == nil || fn.response == nil {
 		return r
 	}

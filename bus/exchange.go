@@ -113,7 +113,7 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	}
 	var sent copies
 	sent.add(err)
-	resp := c.wait(e.ctx, e.call, x, stream, msg, sent, e.deadline)
+	resp := c.wait(bounded, e.call, x, stream, msg, sent, e.deadline)
 	if resp == nil {
 		return c.unanswered(e.req, e.deadline), e.ctx.Err()
 	}
@@ -146,10 +146,8 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 	return &w
 }
 
-// wait returns the outcome; nil when there is none by the deadline and its grace, or ctx ended.
+// wait returns the outcome; nil when there is none before ctx ends, which is soon after the deadline.
 func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunkStream, msg *nats.Msg, sent copies, deadline time.Time) *envelope.Response {
-	end := time.NewTimer(time.Until(deadline) + ownGrace)
-	defer end.Stop()
 	again := time.NewTimer(nextResend(deadline, 0, false))
 	defer again.Stop()
 	reconnected := c.reconnected()
@@ -179,8 +177,6 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 			n++
 			sent.add(c.nc.PublishMsg(msg))
 			again.Reset(nextResend(deadline, n, accepted))
-		case <-end.C:
-			return nil
 		case <-ctx.Done():
 			return nil
 		}

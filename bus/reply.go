@@ -47,8 +47,9 @@ func (r *Replies) send(inbox, contentType, kind string, data []byte, err error) 
 		return
 	}
 	if err == nil {
+		values := [...]string{kind, contentType} // one allocation for all headers
 		err = r.nc.PublishMsg(&nats.Msg{Subject: inbox, Data: data, Header: nats.Header{
-			subjects.HeaderKind: {kind}, subjects.HeaderContentType: {contentType},
+			subjects.HeaderKind: values[0:1:1], subjects.HeaderContentType: values[1:2:2],
 		}})
 	}
 	if err != nil {
