@@ -191,25 +191,25 @@ func (r owners) Outcome(o call.Owner, resp *envelope.Response) {
 type streams struct{ store *streaming.Store }
 
 func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
-	a, _ := st.Attempt(attempt)
-	return &stream{
-		ctx: ctx, store: s.store, limit: limit,
-		subject: subjects.Chunk(st.Tenant, a.Owner.Actor, st.ID, attempt, fence),
-	}
+	return &stream{ctx: ctx, store: s.store, state: st, attempt: attempt, fence: fence, limit: limit}
 }
 
 type stream struct {
 	ctx     context.Context // of the run: a tool's own may end before its chunks are stored
 	store   *streaming.Store
-	subject string
+	state   call.State
+	attempt int
+	fence   uint64
 	limit   int64
-	writer  *streaming.Writer
+	writer  *streaming.Writer // nil before the first chunk: most runs have none
 }
 
 // Emit implements tool.Sink.
 func (s *stream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	if s.writer == nil {
-		s.writer = streaming.NewWriter(s.ctx, s.store, s.subject, streaming.WriterOptions{MaxBytes: s.limit})
+		a, _ := s.state.Attempt(s.attempt)
+		subject := subjects.Chunk(s.state.Tenant, a.Owner.Actor, s.state.ID, s.attempt, s.fence)
+		s.writer = streaming.NewWriter(s.ctx, s.store, subject, streaming.WriterOptions{MaxBytes: s.limit})
 	}
 	return fault(s.writer.Emit(ctx, kind, data))
 }
