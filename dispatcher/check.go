@@ -45,12 +45,13 @@ func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 	if refusal != nil {
 		return req, refusal
 	}
+	named := in.Actor == req.Context.ActorID && in.Tool == req.ToolID // not so where one is too long to be read back
 	switch {
 	case !legible:
 		return req, envelope.NewError(envelope.CodeMalformed, "the tenant, the actor or the tool in the subject is not valid UTF-8")
 	case in.Tenant == "" && in.Subject != subjects.Call("", req.Context.ActorID, req.ToolID):
 		return req, envelope.NewError(envelope.CodeLimit, "the name of the tenant is longer than 100 bytes as a token of the subject")
-	case in.Subject == subjects.Call(in.Tenant, req.Context.ActorID, req.ToolID):
+	case named, in.Subject == subjects.Call(in.Tenant, req.Context.ActorID, req.ToolID):
 		in.Actor, in.Tool = req.Context.ActorID, req.ToolID
 	case req.Context.ActorID != in.Actor:
 		return req, envelope.NewError(envelope.CodeIdentity,

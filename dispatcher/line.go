@@ -200,7 +200,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		case call.Refuse:
 			s, again = d.turnDown(ctx, l, s, a, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
 		case call.Write:
-			s, again = d.open(ctx, l, s, a)
+			s, again = d.open(ctx, l, s, a, v)
 		}
 		if !again {
 			return s, false
@@ -257,9 +257,9 @@ func effectSoFar(s call.State, code envelope.Code) envelope.Effect {
 	return envelope.EffectNone
 }
 
-// open writes the admission of a new attempt. It reports whether the log had moved, so that the
-// request has to be looked at again.
-func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) (call.State, bool) {
+// open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
+// moved, so that the request has to be looked at again.
+func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, v call.Verdict) (call.State, bool) {
 	if a.request == nil {
 		return s, false // its log has expired since it was read
 	}
@@ -272,10 +272,9 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker) 
 	}
 	if d.Hooks.Admit != nil {
 		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
-	}
-	v := call.Admit(s, a.ask)
-	if v.Do != call.Write { // the span takes room, too
-		return s, true
+		if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
+			return s, true
+		}
 	}
 	body, err := call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
 	if err != nil {
