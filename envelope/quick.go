@@ -13,7 +13,7 @@ import (
 // JSON library judges those. It exists because large payloads are checked at every door they pass,
 // and mostly are long strings, over which it is far quicker.
 func isQuick(v []byte) bool {
-	q := quick{v: v}
+	q := quick{v: v, names: make([][]byte, 0, 16)}
 	end := q.value(skipSpace(v, 0), 0)
 	return end >= 0 && skipSpace(v, end) == len(v)
 }
