@@ -27,26 +27,31 @@ type acceptances struct {
 type acceptance struct {
 	due      time.Time
 	to       Inbox
-	part     subjects.Part
-	id       string
+	key      subjects.Key
 	admitted uint64
-	message  *envelope.Accepted
+	message  envelope.Accepted // its Ref is filled in when it is sent: most never are
 }
 
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
 // the outcome is not there soon.
 func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined bool) {
-	message := &envelope.Accepted{
-		CallID: a.ask.Owner.CallID, Ref: s.Ref(), Attempt: attempt.N, Joined: joined,
-		DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
+	h := acceptance{
+		due: time.Now().Add(patience), to: a.in.inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part}, admitted: attempt.Admitted,
+		message: envelope.Accepted{
+			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: joined,
+			DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
+		},
 	}
-	if !a.in.Patient {
-		d.Replies.Accepted(a.in.inbox(), message)
-		return
+	if a.in.Patient {
+		d.acceptances.hold(h)
+	} else {
+		d.tellAccepted(h)
 	}
-	d.acceptances.hold(acceptance{
-		due: time.Now().Add(patience), to: a.in.inbox(), part: s.Part, id: s.ID, admitted: attempt.Admitted, message: message,
-	})
+}
+
+func (d *Dispatcher) tellAccepted(a acceptance) {
+	a.message.Ref = a.key.Ref()
+	d.Replies.Accepted(a.to, &a.message)
 }
 
 func (h *acceptances) hold(a acceptance) {
@@ -84,8 +89,8 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 	for {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
-			if !d.guard.decided(a.part, a.id, a.message.Attempt, a.admitted) {
-				d.Replies.Accepted(a.to, a.message)
+			if !d.guard.decided(a.key.Part, a.key.ID, a.message.Attempt, a.admitted) {
+				d.tellAccepted(a)
 			}
 		}
 		if next > 0 {
