@@ -72,10 +72,11 @@ func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
 }
 
-// chunkStream hands the chunks of one call to its caller while the call runs.
+// chunkStream hands the chunks of one call to its caller while the call runs; it is nil where the caller
+// wants none.
 type chunkStream struct {
 	source remote
-	reader *streaming.Reader // nil without streaming
+	reader *streaming.Reader
 	sub    *nats.Subscription
 	cancel context.CancelFunc
 	done   chan error        // the result of delivering all chunks
@@ -90,7 +91,7 @@ type chunkStream struct {
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
 func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
 	if call.Chunk == nil {
-		return &chunkStream{}, nil
+		return nil, nil
 	}
 	id := envelope.CallKeyID(c.Tenant, req)
 	key := subjects.Key{Tool: req.ToolID, ID: id}
@@ -131,6 +132,9 @@ const (
 // accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
 // who did, and may not come here.
 func (s *chunkStream) accepted(a *envelope.Accepted) {
+	if s == nil {
+		return
+	}
 	if s.attempt = a.Attempt; a.Joined || s.missed {
 		s.catchUp()
 	}
@@ -139,6 +143,9 @@ func (s *chunkStream) accepted(a *envelope.Accepted) {
 // reconnected asks for what may have come while there was no connection: the next chunk, which would
 // show that some are missing, may be long in coming.
 func (s *chunkStream) reconnected() {
+	if s == nil {
+		return
+	}
 	if s.missed = true; s.live.Load() {
 		s.reader.Resync()
 		return
@@ -194,7 +201,7 @@ func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.
 
 // finish waits until all chunks that the outcome names have been delivered.
 func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
-	if s.reader == nil {
+	if s == nil {
 		return nil
 	}
 	s.reader.Finish(streaming.Run{Attempt: r.Provenance.Attempt, Fence: r.Provenance.Fence}, r.Provenance.Chunks)
@@ -211,7 +218,7 @@ func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
 }
 
 func (s *chunkStream) stop() {
-	if s.reader == nil {
+	if s == nil {
 		return
 	}
 	_ = s.sub.Unsubscribe() // gone with the connection otherwise

@@ -40,7 +40,7 @@ func TestRefusedCopies(t *testing.T) {
 			for _, r := range c.answers {
 				x.outcome <- r
 			}
-			got := client.wait(t.Context(), Call{}, x, &chunkStream{}, nil, copies{sent: c.copies}, time.Now().Add(time.Minute))
+			got := client.wait(t.Context(), Call{}, x, nil, nil, copies{sent: c.copies}, time.Now().Add(time.Minute))
 			if got != c.want {
 				t.Fatalf("%s: %+v", name, got)
 			}
