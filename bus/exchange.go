@@ -245,8 +245,7 @@ func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.
 
 // message encodes the request; a large input goes to the payload store first.
 func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg, error) {
-	msg := nats.NewMsg(c.subject(req.ToolID))
-	msg.Header.Set(subjects.HeaderContentType, envelope.ContentJSON)
+	msg := &nats.Msg{Subject: c.subject(req.ToolID), Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
 	sent := *req
 	if len(req.Input) > envelope.MaxInline {
 		ref, err := c.store(ctx, req.Input)

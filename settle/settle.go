@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -175,7 +176,9 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 }
 
 // AuditID names the log position of a decision; it is the same whenever it is told.
-func AuditID(part subjects.Part, seq uint64) string { return fmt.Sprintf("%s.%d", part.Bucket(), seq) }
+func AuditID(part subjects.Part, seq uint64) string {
+	return part.Bucket() + "." + strconv.FormatUint(seq, 10)
+}
 
 func respond(ruling call.Ruling, d Draft) *envelope.Response {
 	s := ruling.Event.State
