@@ -32,7 +32,7 @@ var layers = []layer{
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
-	{"settle", "call envelope"},
+	{"settle", "call envelope subjects"},
 	{"tool", "envelope subjects"},
 	{"audit", "call envelope subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
