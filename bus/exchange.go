@@ -115,7 +115,7 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	sent.add(err)
 	resp := c.wait(bounded, e.call, x, stream, msg, sent, e.deadline)
 	if resp == nil {
-		return c.unanswered(e.req, e.deadline), e.ctx.Err()
+		return c.unanswered(e.req, e.deadline, c.forbidden(c.subject(e.req.ToolID))), e.ctx.Err()
 	}
 	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
 }
@@ -223,11 +223,11 @@ func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
 	return wait
 }
 
-// unanswered is the statement the library makes when the bus is silent. It is no outcome.
-func (c *Client) unanswered(req *envelope.Request, deadline time.Time) *envelope.Response {
+// unanswered is the statement the library makes when the bus is silent. It is no outcome. why may be nil.
+func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call may still be running or have ended")
-	if err := c.forbidden(c.subject(req.ToolID)); err != nil {
-		e = e.WithCause(err.Error())
+	if why != nil {
+		e = e.WithCause(why.Error())
 	}
 	return c.silence(req, deadline, e.WithEffect(envelope.EffectUnknown))
 }

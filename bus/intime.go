@@ -34,7 +34,7 @@ func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, f
 		if !show.end() {
 			return c.unsent(req, deadline, context.DeadlineExceeded), nil
 		}
-		return c.unanswered(req, deadline), nil
+		return c.unanswered(req, deadline, nil), nil // nobody is asked why: there is no time left
 	}
 }
 
