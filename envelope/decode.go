@@ -196,13 +196,14 @@ type wire struct {
 	published                func() *Schema
 	malformed, schema, limit Code
 	payload                  string // name of the member that may be large
+	values                   int    // most values besides that; 0 for what is ours
 }
 
 var (
-	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input"}
-	asResponse = wire{ResponseSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output"}
-	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, ""}
-	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, ""}
+	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input", MaxHeadValues}
+	asResponse = wire{ResponseSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output", 0}
+	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0}
+	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0}
 )
 
 func (w wire) refuse(code Code, v ...Violation) *Error {
@@ -223,7 +224,7 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 		}
 	}
 	r, err := readJSON(doc, read)
-	if err == nil && !r.odd && !r.unsure && withinLimits(doc) {
+	if err == nil && !r.odd && !r.unsure && withinLimits(doc) && !w.crowded(doc) {
 		return len(doc), nil, nil
 	}
 	if e := w.judge(doc); e != nil {
@@ -238,7 +239,13 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 // fine reports whether all is well with doc as far as read can tell.
 func (w wire) fine(doc []byte, read func(*reader)) bool {
 	r, err := readJSON(doc, read)
-	return err == nil && !r.odd && !r.unsure && withinLimits(doc)
+	return err == nil && !r.odd && !r.unsure && withinLimits(doc) && !w.crowded(doc)
+}
+
+// crowded reports whether doc has more values besides its payload than may be. What is short has not so
+// many.
+func (w wire) crowded(doc []byte) bool {
+	return w.values > 0 && len(doc) > 2*w.values && values(hollow(doc, w.payload)) > w.values
 }
 
 // readAgain reads the canonical form of a doc that the schema found valid: the schema takes 1.0
@@ -285,8 +292,17 @@ func (w wire) msgpack(body []byte) ([]byte, *Error) {
 func (w wire) judge(doc jsontext.Value) *Error {
 	found := CheckIJSON(doc)
 	code := w.code(found)
-	if code == w.schema {
-		found = append(found, w.published().judge(doc)...)
+	head := doc
+	if w.payload != "" {
+		head = hollow(doc, w.payload)
+	}
+	switch {
+	case code != w.schema:
+	case w.crowded(doc), w.payload != "" && len(head) > MaxHead: // to judge it would take far longer than to send it
+		code = w.limit
+		found = append(found, violation("", ruleSize, fmt.Sprintf("more than %d bytes or %d values besides the payload", MaxHead, w.values)))
+	default:
+		found = append(found, w.published().judge(head)...)
 	}
 	if len(found) == 0 {
 		return nil

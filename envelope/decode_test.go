@@ -63,11 +63,15 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"long name in input", swap(`{"query"`, `{"`+strings.Repeat("q", MaxName+1)+`"`), CodeLimit, ""},
 		{"session scope without session", swap(`"timeout_ms"`, `"idempotency_scope":"session","timeout_ms"`), CodeSchema, "/context/session_id required"},
 		{"large head", swap(`"input":`, `"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"},"input":`), CodeLimit, " size"},
+		{"large head without input", swap(`"input":{"query":"tea"}`, `"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"}`), CodeLimit, " size"},
+		{"crowded head", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues)+`1]},"input":`), CodeLimit, " size"},
+		{"crowded and odd", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues)+`1]},"odd":1.0,"input":`), CodeLimit, " size"},
+		{"crowded list", swap(`"env":`, `"scopes":[`+strings.Repeat("1,", MaxHeadValues)+`1],"env":`), CodeLimit, " size"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, e := DecodeRequest("", []byte(c.body))
 			if e == nil || q != nil && (q.CallID != sampleCall || q.Input != nil || q.Constraints.TimeoutMS != 0) || e.Code != c.code || len(e.Details.Violations) == 0 {
-				t.Fatalf("got %v, %v", q, e)
+				t.Fatalf("got %.300v, %v", q, e)
 			}
 			if got := rules(e.Details.Violations)[0]; c.want != "" && got != c.want {
 				t.Errorf("violation %q, want %q", got, c.want)
@@ -76,6 +80,42 @@ func TestDecodeRequestRefuses(t *testing.T) {
 				t.Errorf("effect %s", e.Details.Effect)
 			}
 		})
+	}
+}
+
+// What is counted are the values of the head: an input may have more, and so may a head of nearly as many.
+func TestManyValues(t *testing.T) {
+	q := minimalRequest()
+	q.Input = []byte(`{"x":[` + strings.Repeat("1,", 2*MaxHeadValues) + `1.0]}`)
+	good, err := EncodeRequest("", q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string]string{
+		"large input": string(good),
+		"full head":   strings.Replace(string(good), `"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues-100)+`1.0]},"input":`, 1),
+		"long texts":  strings.Replace(string(good), `"input":`, `"provenance":{"x":"`+strings.Repeat("[,", MaxHeadValues)+`"},"input":`, 1),
+	} {
+		if _, e := DecodeRequest("", []byte(body)); e != nil {
+			t.Errorf("%s: %v %v", name, e, e.Details.Violations)
+		}
+	}
+}
+
+// What a judge sees has no payload, and all else.
+func TestHollow(t *testing.T) {
+	for doc, want := range map[string]string{
+		`{"a":1,"input":{"x":[1,{}]},"b":2}`: `{"a":1,"input":{},"b":2}`,
+		`{"input" : [1,"]"] }`:               `{"input" : [] }`,
+		`{"input":"x\"y"}`:                   `{"input":""}`,
+		`{"input":12}`:                       `{"input":12}`,
+		`{"in":{"input":{"x":1}}}`:           `{"in":{"input":{"x":1}}}`,
+		`[]`:                                 `[]`,
+		`{}`:                                 `{}`,
+	} {
+		if got := string(hollow([]byte(doc), "input")); got != want {
+			t.Errorf("of %s is left %s", doc, got)
+		}
 	}
 }
 

@@ -9,6 +9,9 @@ const (
 	MaxInline = 256 << 10
 	// MaxHead is the most that an envelope may hold besides its input or output, in bytes.
 	MaxHead = 256 << 10
+	// MaxHeadValues is the most values that a request may hold besides its input: each is judged by the
+	// schema, and the largest of its own lists have 256.
+	MaxHeadValues = 8192
 	// MaxEnvelope is the largest envelope on the bus. It leaves the headers room below the
 	// 1 MiB that a server takes in one message.
 	MaxEnvelope = MaxInline + MaxHead

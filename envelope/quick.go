@@ -231,9 +231,50 @@ const worthCutting = 4 << 10
 // place. The payload is I-JSON, so that the whole is, if the rest is. ok is false when it cannot be
 // said so quickly.
 func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool) {
+	i := find(doc, name)
+	if i < 0 {
+		return nil, nil, false
+	}
+	q := quick{v: doc}
+	end := q.value(i, 1)
+	if end < 0 {
+		return nil, nil, false
+	}
+	return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), doc[i:end:end], true
+}
+
+// hollow returns a document with nothing in its payload, which keeps its type; doc itself where it has
+// none of this name. doc must be valid JSON.
+func hollow(doc []byte, name string) []byte {
+	i := find(doc, name)
+	if i < 0 {
+		return doc
+	}
+	empty := map[byte]string{'{': "{}", '[': "[]", '"': `""`}[doc[i]]
+	if empty == "" {
+		return doc
+	}
+	return bytes.Join([][]byte{doc[:i], []byte(empty), doc[i+valueLen(doc[i:]):]}, nil)
+}
+
+// values returns about how many values valid JSON holds, and no fewer.
+func values(doc []byte) (n int) {
+	for i := 0; i < len(doc); i++ {
+		switch doc[i] {
+		case '"':
+			i += stringLen(doc[i:]) - 1
+		case ',', '[', '{':
+			n++
+		}
+	}
+	return n + 1
+}
+
+// find returns where the value of the first member of this name starts; unsure when there is none.
+func find(doc []byte, name string) int {
 	i := skipSpace(doc, 0)
 	if i >= len(doc) || doc[i] != '{' {
-		return nil, nil, false
+		return unsure
 	}
 	for i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '"'; {
 		n := stringLen(doc[i:])
@@ -242,24 +283,14 @@ func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool)
 			break
 		}
 		i = skipSpace(doc, i+1)
-		if found {
-			return around(doc, i)
+		if found && i < len(doc) {
+			return i
 		}
 		if i = skipSpace(doc, i+valueLen(doc[i:])); i < len(doc) && doc[i] == ',' {
 			i = skipSpace(doc, i+1)
 		}
 	}
-	return nil, nil, false
-}
-
-// around is cut for a payload that starts at i.
-func around(doc []byte, i int) (rest []byte, payload jsontext.Value, ok bool) {
-	q := quick{v: doc}
-	end := q.value(i, 1)
-	if end < 0 {
-		return nil, nil, false
-	}
-	return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), doc[i:end:end], true
+	return unsure
 }
 
 // splice is the inverse of cut: it appends rest to b, with payload in the place of the null that the
