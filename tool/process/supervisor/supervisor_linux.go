@@ -47,12 +47,21 @@ func serve(control *os.File, started func()) int {
 	if cfg.Path == "" { // a probe: it asks whether supervisors work here
 		return answer(control, Report{})
 	}
+	signals := caught() // before there is a run that a signal could leave alone
 	pid, err := start(cfg)
 	if err != nil {
 		return answer(control, Report{Failure: fmt.Sprintf("start %s: %v", cfg.Path, err)})
 	}
 	started()
-	return answer(control, supervise(pid, time.Duration(cfg.GraceMS)*time.Millisecond, control))
+	return answer(control, supervise(pid, time.Duration(cfg.GraceMS)*time.Millisecond, control, signals))
+}
+
+// caught returns the signals that would end this process from now on. They are caught, not ignored: an
+// ignored signal would stay ignored in the tool.
+func caught() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
+	return signals
 }
 
 func answer(control *os.File, r Report) int {
@@ -123,12 +132,10 @@ func letGoOfStdio() {
 	}
 }
 
-// supervise waits until nothing of the run is left, ending it when told to.
-func supervise(pid int, grace time.Duration, control *os.File) Report {
-	deaths, signals, commands := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan Command)
+// supervise waits until nothing of the run is left, ending it when told to, or at a signal.
+func supervise(pid int, grace time.Duration, control *os.File, signals <-chan os.Signal) Report {
+	deaths, commands := make(chan os.Signal, 1), make(chan Command)
 	signal.Notify(deaths, unix.SIGCHLD)
-	// Caught, not ignored: an ignored signal would stay ignored in the tool.
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	go readCommands(control, commands)
 
 	t := tree{pid: pid}

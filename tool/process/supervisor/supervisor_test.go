@@ -74,7 +74,7 @@ func (s *session) report(t *testing.T) Report {
 
 func shell(t *testing.T, script string, args ...string) *Config {
 	t.Helper()
-	return &Config{Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...), Dir: t.TempDir(), GraceMS: 50}
+	return &Config{Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...), Dir: t.TempDir(), GraceMS: 30_000}
 }
 
 // ready says so by a line in the named pipe that the script is given.
@@ -143,7 +143,11 @@ func TestCommands(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path, read := pipeAt(t)
-			s := supervised(t, shell(t, test.script+ready+wait, path))
+			cfg := shell(t, test.script+ready+wait, path)
+			if test.script == deaf {
+				cfg.GraceMS = 50 // it is waited for to its end
+			}
+			s := supervised(t, cfg)
 			read()
 			test.send(s)
 			got := s.report(t)
