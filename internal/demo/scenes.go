@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
@@ -179,13 +180,15 @@ func refused(ctx context.Context, s *stage) (t told, err error) {
 		should(r.Status == envelope.InvalidRequest, "an invalid_request"), should(len(t.notes) == 3, "three violations"))
 }
 
-// busy is what a loaded machine is forgiven beyond the 100 ms that are promised.
+// busy is what a loaded machine is forgiven beyond the 100 ms that are promised, besides what makes timers late.
 const busy = 200 * time.Millisecond
 
 // killed: a tool that left a child in another session and will not end is ended, all of it.
 func killed(ctx context.Context, s *stage) (t told, err error) {
 	var at started
-	const timeout = 900 * time.Millisecond
+	const timeout = 1500 * time.Millisecond // two processes have to start in it
+	watch := stalls.Begin()
+	defer watch.End()
 	began := time.Now()
 	r, err := s.callers[ada].Call(ctx, bus.Call{
 		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout, Key: "demo-deadline-" + s.site.base,
@@ -196,12 +199,13 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 		return t, err
 	}
 	late := time.Since(began) - timeout
+	excused := 100*time.Millisecond + busy + watch.Late()
 	t.outcome = outcome(r)
 	left := survivors(ctx, at.PIDs)
 	t.happened = fmt.Sprintf("deadline %s: the tool and its child in a session of its own are gone", timeout)
 	t.note("processes %v on executor %s: none left; the answer came %d ms after the deadline", at.PIDs, at.Executor, late.Milliseconds())
 	return t, errors.Join(
-		should(late < 100*time.Millisecond+busy, "an answer within 100 ms of the deadline, not %s", late),
+		should(late < excused, "an answer within 100 ms of the deadline, not %s", late),
 		should(code(r) == envelope.CodeTimeout, "a timeout"),
 		should(len(at.PIDs) == 2, "two processes, not %v", at.PIDs), should(len(left) == 0, "no process left, not %v", left))
 }

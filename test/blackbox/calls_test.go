@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -55,7 +56,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 			var once sync.Once
 			defer once.Do(accepted.Done)
 			responses[i] = mustCall(t, c, bus.Call{
-				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 60 * time.Second,
+				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 110 * time.Second,
 				Accepted: func(envelope.Accepted) { once.Do(accepted.Done) },
 			})
 		})
@@ -149,7 +150,7 @@ func TestRestart(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"once": {class: tool.SideEffectful, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
-	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 3 * time.Second}
+	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
 	first := mustCall(t, d.client(), ask)
 	wantStatus(t, first, envelope.Success, "")
 	dispatcher.stop()
@@ -170,15 +171,30 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
 	d.executor(6).stop() // the consumers exist, nobody pulls
 	d.dispatcher()
+	c, late := d.client(), stalled(t)
+	const timeout = 2 * time.Second
+	var ref string
 	started := time.Now()
-	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Timeout: 700 * time.Millisecond, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+	r := mustCall(t, c, bus.Call{
+		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(a envelope.Accepted) { ref = a.Ref },
+	})
 	took := time.Since(started)
 	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
+	if took > timeout+300*time.Millisecond+late() {
+		t.Errorf("answered after %s", took)
+	}
+	if !r.Provenance.Final && late() > 0 { // a busy machine has told the caller too late: what the dispatcher decided is in the log
+		eventually(t, "the call has ended", func() bool {
+			result, err := c.Result(t.Context(), bus.CallQuery{Ref: ref})
+			if err == nil && result.Response != nil {
+				r = result.Response
+			}
+			return r.Provenance.Final
+		})
+		wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
+	}
 	if !r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v %+v", r.Provenance, r.Error.Details)
-	}
-	if took > time.Second {
-		t.Errorf("answered after %s", took)
 	}
 }
 
@@ -192,17 +208,18 @@ func TestBusGone(t *testing.T) {
 	dispatcher.stop()
 	executor.stop()
 	d.srv.Stop()
-	started := time.Now()
+	late, started := stalled(t), time.Now()
 	ask := bus.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
 	r := mustCall(t, c, ask)
+	took := time.Since(started)
 	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
-	if took := time.Since(started); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectUnknown || took > 700*time.Millisecond {
+	if r.Provenance.Final || r.Error.Details.Effect != envelope.EffectUnknown || took > 700*time.Millisecond+late() {
 		t.Errorf("after %s: %+v", took, r.Provenance)
 	}
 	d.srv.Restart()
 	d.dispatcher()
 	d.executor(6)
-	ask.Timeout = 10 * time.Second
+	ask.Timeout = 60 * time.Second
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 }
 
@@ -228,13 +245,13 @@ func TestCancelRunning(t *testing.T) {
 		outcome <- r
 	}()
 	<-started
-	before := time.Now()
+	late, before := stalled(t), time.Now()
 	answer, err := c.Cancel(t.Context(), bus.CallQuery{Ref: <-ref})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-ended
-	if took := time.Since(before); took > time.Second || answer.Told != "running" {
+	if took := time.Since(before); took > time.Second+late() || answer.Told != "running" {
 		t.Errorf("killed after %s, told %q", took, answer.Told)
 	}
 	wantStatus(t, <-outcome, envelope.TerminalError, envelope.CodeCancelledUnknown)
@@ -346,7 +363,7 @@ func TestExecutorDies(t *testing.T) {
 			c := d.client()
 			outcome := make(chan *envelope.Response, 1)
 			go func() {
-				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "work", Timeout: 30 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 				if err != nil {
 					t.Error(err)
 				}
@@ -365,6 +382,14 @@ func TestExecutorDies(t *testing.T) {
 			wantStatus(t, r, envelope.TerminalError, want)
 		})
 	}
+}
+
+// stalled returns what says how late the machine has made this process since: that is not held against it.
+func stalled(t *testing.T) (late func() time.Duration) {
+	t.Helper()
+	watch := stalls.Begin()
+	t.Cleanup(watch.End)
+	return watch.Late
 }
 
 func causeOf(r *envelope.Response) string {

@@ -29,6 +29,7 @@ var layers = []layer{
 	{"envelope", ""},
 	{"subjects", ""},
 	{"internal/wait", ""},
+	{"internal/stalls", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
@@ -46,7 +47,7 @@ var layers = []layer{
 	{"tool/process/supervisor", ""},
 	{"tool/process", "envelope tool tool/process/supervisor"},
 	{"tool/native", "envelope tool"},
-	{"tool/tooltest", "envelope tool"},
+	{"tool/tooltest", "envelope internal/stalls tool"},
 	// What observes: it is given to the wiring as hooks, and the cores never see it.
 	{"telemetry", "call envelope"},
 	// The wiring, and what is built on it.

@@ -12,17 +12,20 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // stop runs a function that waits, ends its context once it runs, and returns the error.
 func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 	t.Helper()
+	watch := stalls.Begin()
+	defer watch.End()
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
 	sink := &Recorder{OnEmit: func(Emitted) error { cancel(); return nil }}
 	_, err := s.Adapter.Execute(ctx, s.manifest, s.invocation(t, FnWait, Input{}), sink)
-	if took := time.Since(<-stopped); took > promptly {
+	if took := time.Since(<-stopped); took > promptly+watch.Late() {
 		t.Errorf("the run ended %v after its context, want at most %v", took, promptly)
 	}
 	if err == nil {
@@ -93,15 +96,18 @@ func testDaemons(t *testing.T, s *suite) {
 		done <- err
 	}()
 	witness.Alive(t, 2)
+	watch := stalls.Begin()
+	defer watch.End()
 	cancel()
 	start := time.Now()
 	if err := <-done; err == nil {
 		t.Error("a run that was ended succeeded")
 	}
-	if took := time.Since(start); took > promptly {
+	took := time.Since(start)
+	witness.Gone(t)
+	if took > promptly+watch.Late() {
 		t.Errorf("the run ended %v after its context, want at most %v", took, promptly)
 	}
-	witness.Gone(t)
 }
 
 func testOutputLimit(t *testing.T, s *suite) {

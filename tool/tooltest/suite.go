@@ -25,7 +25,8 @@ type Fixture struct {
 // contract promises are checked on their own.
 const patience = 30 * time.Second
 
-// promptly is how soon a run must be gone after its context (design, 5: within a second).
+// promptly is how soon a run must be gone after its context (design, 5: within a second), beyond what control
+// timers are late.
 const promptly = time.Second
 
 // Run runs the suite. It calls open once for each test.
