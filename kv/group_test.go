@@ -152,13 +152,13 @@ func TestGroupInTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: 2, Answer: 100 * time.Millisecond})
+	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	odds := proxy.Odds{Drop: 0.02, Delay: 0.02, Double: 0.02, Most: 50 * time.Millisecond}
 	p.Set(proxy.Trouble{proxy.Write: odds, proxy.PubAck: {Drop: 0.2, Double: 0.2}})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	const logs = 200
 	together(logs, func(i int) {
