@@ -59,9 +59,15 @@ func TestClockThatWasSetIsMeasured(t *testing.T) {
 	}
 	before := c.last.Load()
 	by.Store(30)
-	if off := time.Until(c.Now()); off.Abs() > 50*time.Millisecond {
-		t.Errorf("bus time is %s off", off)
+	exact := func() {
+		t.Helper()
+		const precision = 500 * time.Millisecond // within half of the quickest round trip, on a busy machine
+		before, now, after := time.Now(), c.Now(), time.Now()
+		if now.Before(before.Add(-precision)) || now.After(after.Add(precision)) {
+			t.Errorf("bus time is %s off", now.Sub(before))
+		}
 	}
+	exact()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	done := make(chan struct{})
@@ -77,7 +83,7 @@ func TestClockThatWasSetIsMeasured(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if off := time.Until(c.Now()); off.Abs() > 50*time.Millisecond || c.due(time.Hour) {
-		t.Errorf("bus time is %s off", off)
+	if exact(); c.due(time.Hour) {
+		t.Error("it is to be measured once more")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func TestLostBeforeRead(t *testing.T) {
 		if !errors.Is(err, bus.ErrLostTail) {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("not noticed")
 	}
 }
@@ -98,7 +99,7 @@ func TestFollowsInOrderOverReconnection(t *testing.T) {
 		if seq != 2 {
 			t.Errorf("got %d", seq)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the second does not come")
 	}
 }
@@ -176,7 +177,8 @@ func (f *fixture) recorded(callID string) {
 func TestNotBehindWhatIsLost(t *testing.T) {
 	f := setup(t)
 	f.admit(1, envelope.PriorityNormal)
-	js, err := jetstream.New(f.srv.Connect(t, nats.ReconnectWait(time.Second)))
+	door := &gate{}
+	js, err := jetstream.New(f.srv.Connect(t, nats.SetCustomDialer(door)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +195,10 @@ func TestNotBehindWhatIsLost(t *testing.T) {
 	})
 	<-seen
 	f.admit(2, envelope.PriorityNormal)
+	door.Lock()
 	dir := f.saved()
 	f.admit(3, envelope.PriorityNormal) // before the follower is back
+	door.Unlock()
 	f.consumedFrom(2)
 	release <- struct{}{}
 	if seq := <-seen; seq != 2 || follower.Behind(time.Now()) == 0 {
@@ -204,10 +208,19 @@ func TestNotBehindWhatIsLost(t *testing.T) {
 	f.consumedFrom(3)
 	close(release)
 	for begun := time.Now(); follower.Behind(time.Now()) != 0; <-time.After(10 * time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+		if time.Since(begun) > time.Minute {
 			t.Fatalf("%s behind", follower.Behind(time.Now()))
 		}
 	}
+}
+
+// gate lets connections be made while nobody holds it.
+type gate struct{ sync.RWMutex }
+
+func (g *gate) Dial(network, address string) (net.Conn, error) {
+	g.RLock()
+	defer g.RUnlock()
+	return net.Dial(network, address)
 }
 
 // A follower that gets no events any more is behind as soon as there are some: admission must not go on
@@ -233,7 +246,7 @@ func TestBehindWhatDoesNotCome(t *testing.T) {
 	until := func(what string, ok func(time.Duration) bool) {
 		t.Helper()
 		for begun := time.Now(); !ok(follower.Behind(time.Now())); <-time.After(10 * time.Millisecond) {
-			if time.Since(begun) > 10*time.Second {
+			if time.Since(begun) > time.Minute {
 				t.Fatalf("%s: %s behind", what, follower.Behind(time.Now()))
 			}
 		}

@@ -52,7 +52,7 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	srv.Restart(password("right"))
 	c := d.client()
 	eventually(t, "calls are answered", func() bool {
-		r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 2 * time.Second})
+		r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 10 * time.Second})
 		return err == nil && r.Status == envelope.Success
 	})
 }
@@ -129,15 +129,16 @@ func guard(t *testing.T, tools map[string]spec) *guarded {
 // With the permissions that the manual gives, everything works: calls, chunks while a tool runs, large
 // payloads, questions, cancels and the record. Nothing that is done is refused by the server.
 func TestLeastPermissions(t *testing.T) {
-	started := make(chan struct{}, 1)
+	started, stopped := make(chan struct{}), make(chan struct{})
 	g := guard(t, map[string]spec{
 		"pay": {class: tool.SideEffectful, run: echo(new(atomic.Int64))},
 		"count": {class: tool.Pure, streaming: true, run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: inv.Input}, errors.Join(s.Emit(ctx, envelope.ChunkData, []byte("1")), s.Emit(ctx, envelope.ChunkData, []byte("2")))
 		}},
-		"sleep": {class: tool.Idempotent, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
-			started <- struct{}{}
+		"sleep": {class: tool.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
 			<-ctx.Done()
+			close(stopped)
 			return tool.Result{}, ctx.Err()
 		}},
 	})
@@ -164,7 +165,8 @@ func TestLeastPermissions(t *testing.T) {
 	if told, err := c.Cancel(t.Context(), q); err != nil || told.Told != "running" {
 		t.Errorf("cancel: %+v, %v", told, err)
 	}
-	if r, err := c.Result(t.Context(), q); err != nil || r.Response == nil || r.Response.Error.Code != envelope.CodeCancelled {
+	<-stopped
+	if r, err := c.Result(t.Context(), q); err != nil || r.Response == nil || r.Response.Error.Code != envelope.CodeCancelledUnknown {
 		t.Errorf("result: %+v, %v", r, err)
 	}
 	g.srv.URL = as("operator:secret", g.url)

@@ -23,7 +23,7 @@ import (
 // records follows the audit record until all calls have ended in it.
 func (d *deployment) records(calls int) map[string][]audit.Event {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
 	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(d.t), bus.AuditFilter{Follow: true}) {
@@ -72,19 +72,19 @@ func TestAuditOutage(t *testing.T) {
 	})
 	d.executor(8)
 	c := d.client()
-	ask := func(n int) *envelope.Response {
+	ask := func(n int, timeout time.Duration) *envelope.Response {
 		return mustCall(t, c, bus.Call{
-			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: 2 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		})
 	}
-	wantStatus(t, ask(0), envelope.Success, "")
+	wantStatus(t, ask(0, 30*time.Second), envelope.Success, "")
 	js := d.srv.JetStream(t)
 	if err := js.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
 		t.Fatal(err)
 	}
 	admitted, refused := 1, false
 	for started, n := time.Now(), 1; !refused && time.Since(started) < 20*time.Second; n++ {
-		r := ask(n)
+		r := ask(n, 2*time.Second)
 		if r.Status == envelope.Success {
 			admitted++
 		}
@@ -98,12 +98,12 @@ func TestAuditOutage(t *testing.T) {
 	}
 	back := time.Now()
 	for n := 1_000_000; ; n++ {
-		r := ask(n)
+		r := ask(n, 10*time.Second)
 		if r.Status == envelope.Success {
 			admitted++
 			break
 		}
-		if time.Since(back) > 20*time.Second {
+		if time.Since(back) > time.Minute {
 			t.Fatalf("admission did not come back: %+v", r.Error)
 		}
 		<-time.After(50 * time.Millisecond)
@@ -119,9 +119,10 @@ func TestRetention(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	ask := bus.Call{Tool: "once", Key: "retention-0123456789", Timeout: time.Second}
+	ask := bus.Call{Tool: "once", Key: "retention-0123456789", Timeout: 3 * time.Second}
 	first := mustCall(t, c, ask)
 	wantStatus(t, first, envelope.Success, "")
+	ask.Timeout = 30 * time.Second // how long the first is retained does not depend on it
 	for started := time.Now(); ; <-time.After(100 * time.Millisecond) {
 		r := mustCall(t, c, ask)
 		wantStatus(t, r, envelope.Success, "")
@@ -134,7 +135,7 @@ func TestRetention(t *testing.T) {
 			}
 			return
 		}
-		if time.Since(started) > 20*time.Second {
+		if time.Since(started) > time.Minute {
 			t.Fatal("never ran again")
 		}
 	}
@@ -216,27 +217,29 @@ func TestFullRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until := func(want envelope.Code) *envelope.Response {
+	until := func(version string, want envelope.Code) *envelope.Response {
 		t.Helper()
 		for begun := time.Now(); ; {
-			r := mustCall(t, c, bus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+			r := mustCall(t, c, bus.Call{
+				Tool: "echo", Version: version, Key: uuid.NewString(), Timeout: 20 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+			})
 			if r.Error == nil && want == "" || r.Error != nil && r.Error.Code == want {
 				return r
 			}
-			if time.Since(begun) > 20*time.Second {
+			if time.Since(begun) > time.Minute {
 				t.Fatalf("%s %+v, want %s", r.Status, r.Error, want)
 			}
 		}
 	}
-	until("")
+	until("", "")
 	room(jetstream.DiscardNew, 1)
-	if r := until(envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
+	if r := until("", envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v, %+v", r.Error, r.Provenance)
 	}
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError, envelope.CodeAuditLag)
 	room(jetstream.DiscardOld, 1<<30)
-	until("")
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
+	until("", "")
+	until("9.x", envelope.CodeVersion) // the record of a busy machine may be behind once more
 	if err := bus.AwaitAudit(t.Context(), js); err != nil {
 		t.Error(err)
 	}

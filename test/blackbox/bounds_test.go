@@ -94,10 +94,10 @@ func TestMalformedFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.FlushTimeout(30 * time.Second); err != nil {
+	if err := nc.FlushTimeout(2 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 30 * time.Second}
+	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
@@ -160,7 +160,7 @@ func TestBadTools(t *testing.T) {
 	c := d.client()
 	before := heap()
 	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault, "garbage": ""} {
-		r := mustCall(t, c, bus.Call{Tool: id, Timeout: 60 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		r := mustCall(t, c, bus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
 			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
 		}

@@ -23,7 +23,7 @@ func written(key string, edit ...string) (callID string, body []byte) {
 	callID = uuid.NewString()
 	return callID, []byte(strings.NewReplacer(edit...).Replace(fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"*","fn":"run",
 		"input":{"a":1},"context":{"actor_id":"agent://local","scopes":[],"trace_id":%q,"timezone":"UTC","env":"dev"},
-		"constraints":{"timeout_ms":5000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)))
+		"constraints":{"timeout_ms":30000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)))
 }
 
 // sent sends a request by hand and returns the outcome that comes back.
@@ -38,7 +38,7 @@ func sent(t *testing.T, nc *nats.Conn, subject, contentType string, body []byte)
 	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Data: body, Header: header}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		msg, err := sub.NextMsg(time.Until(end))
 		if err != nil {
 			t.Fatalf("no answer to %q: %v", subject, err)
@@ -64,9 +64,9 @@ func TestOddRequests(t *testing.T) {
 		code                 envelope.Code
 	}{
 		"plain":                   {plain, "", nil, envelope.Success, ""},
-		"integers with fractions": {plain, "", []string{"5000", "5e3", `"deadline_unix_ms":0`, `"deadline_unix_ms":0.0`}, envelope.Success, ""},
+		"integers with fractions": {plain, "", []string{"30000", "3e4", `"deadline_unix_ms":0`, `"deadline_unix_ms":0.0`}, envelope.Success, ""},
 		"a type nobody knows":     {plain, "text/plain", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"too long a timeout":      {plain, "", []string{"5000", "999999999"}, envelope.InvalidRequest, envelope.CodeSchema},
+		"too long a timeout":      {plain, "", []string{"30000", "999999999"}, envelope.InvalidRequest, envelope.CodeSchema},
 		"no text for a tenant":    {subjects.Call("a\xff", "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
 		"no text for an actor":    {subjects.Call("default", "a\xff", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
 		"no text for a tool":      {subjects.Call("default", "agent://local", "a\xff"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
@@ -92,7 +92,7 @@ func TestOddRequests(t *testing.T) {
 // recorded waits until so many records of an event are in the audit stream.
 func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(t), bus.AuditFilter{Follow: true}) {
 		if err != nil {

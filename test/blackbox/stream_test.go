@@ -149,7 +149,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 			go func() {
 				defer close(done)
 				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{
-					Tool: "count", Timeout: 15 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+					Tool: "count", Timeout: 60 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 					Chunk: func(chunk envelope.Chunk) error { seen <- chunk.Index; return nil },
 				})
 				if err != nil || r.Status != envelope.Success {

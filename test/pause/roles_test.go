@@ -57,14 +57,18 @@ func play(role string, args []string) error {
 		return err
 	case "loose": // ledger: as an executor that lets go of its tools would
 		cmd := exec.Command(os.Args[0], "role", "tool", args[0])
-		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,"input":` + longWork + `}`)
+		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,"input":` + work + `}`)
 		return cmd.Run()
 	}
 	return fmt.Errorf("no role %q", role)
 }
 
-// longWork is the input of a run that lasts long enough to kill its executor meanwhile.
-const longWork = `{"n":1,"work_ms":1500}`
+// The inputs of runs. A long one lasts until its executor is killed, however long that takes; the other is
+// waited for.
+const (
+	work     = `{"n":1,"work_ms":1500}`
+	longWork = `{"n":1,"work_ms":60000}`
+)
 
 func invocation() tool.Invocation {
 	return tool.Invocation{
