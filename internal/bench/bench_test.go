@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -41,35 +42,39 @@ func TestInput(t *testing.T) {
 
 func TestClosedLoop(t *testing.T) {
 	t.Parallel()
-	var calls atomic.Int64
-	ids := &numbers{}
-	l, err := closed(t.Context(), ids, 4, 50*time.Millisecond, func(context.Context, uint64) error {
-		calls.Add(1)
-		<-time.After(time.Millisecond)
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		ids := &numbers{}
+		l, err := closed(t.Context(), ids, 4, 50*time.Millisecond, func(context.Context, uint64) error {
+			calls.Add(1)
+			<-time.After(time.Millisecond)
+			return nil
+		})
+		if err != nil || int64(len(l.latencies)) != calls.Load() || ids.n.Load() != uint64(calls.Load()) || calls.Load() != 4*50 {
+			t.Errorf("%d calls, %d latencies, %d numbers, %v", calls.Load(), len(l.latencies), ids.n.Load(), err)
+		}
+		if l.percentile(50) != 1 || l.percentile(100) != 1 {
+			t.Errorf("p50 %f, max %f", l.percentile(50), l.percentile(100))
+		}
+		bad := errors.New("bad")
+		if _, err := closed(t.Context(), ids, 4, time.Minute, func(context.Context, uint64) error { return bad }); !errors.Is(err, bad) {
+			t.Errorf("%v, want the error of the call", err)
+		}
 	})
-	if err != nil || int64(len(l.latencies)) != calls.Load() || ids.n.Load() != uint64(calls.Load()) || calls.Load() < 8 {
-		t.Errorf("%d calls, %d latencies, %d numbers, %v", calls.Load(), len(l.latencies), ids.n.Load(), err)
-	}
-	if l.percentile(50) < 1 || l.percentile(100) < l.percentile(50) {
-		t.Errorf("p50 %f, max %f", l.percentile(50), l.percentile(100))
-	}
-	bad := errors.New("bad")
-	if _, err := closed(t.Context(), ids, 4, time.Minute, func(context.Context, uint64) error { return bad }); !errors.Is(err, bad) {
-		t.Errorf("%v, want the error of the call", err)
-	}
 }
 
 // In the open loop, a call that is due waits for none, and its waiting counts.
 func TestOpenLoop(t *testing.T) {
 	t.Parallel()
-	l, err := open(t.Context(), &numbers{}, 200, 100*time.Millisecond, func(context.Context, uint64) error {
-		<-time.After(60 * time.Millisecond)
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		l, err := open(t.Context(), &numbers{}, 200, 100*time.Millisecond, func(context.Context, uint64) error {
+			<-time.After(60 * time.Millisecond)
+			return nil
+		})
+		if err != nil || len(l.latencies) != 20 || l.percentile(1) != 60 || l.took != (95+60)*time.Millisecond {
+			t.Errorf("%d calls in %s, the quickest in %f ms, %v", len(l.latencies), l.took, l.percentile(1), err)
+		}
 	})
-	if err != nil || len(l.latencies) != 20 || l.percentile(1) < 60 || l.took > 2*time.Second {
-		t.Errorf("%d calls in %s, %v", len(l.latencies), l.took, err)
-	}
 }
 
 func TestPercentiles(t *testing.T) {
@@ -94,7 +99,7 @@ func TestPercentiles(t *testing.T) {
 // The whole comparison, small: both sides run, are counted, and held against their targets.
 func TestMatrix(t *testing.T) {
 	o := Options{
-		Callers: []int{2}, Sizes: []int{256}, Duration: 100 * time.Millisecond, Rounds: 2, Rate: 100,
+		Callers: []int{2}, Sizes: []int{256}, Duration: 500 * time.Millisecond, Rounds: 2, Rate: 100,
 		Mode: Embedded, Sync: Default, Dir: t.TempDir(), Slots: 16,
 	}
 	r, err := Run(t.Context(), o)
@@ -106,7 +111,7 @@ func TestMatrix(t *testing.T) {
 	}
 	for _, row := range r.Rows {
 		for name, s := range map[string]*Stats{raw: row.Raw, toolbus: row.Toolbus} {
-			if s == nil || s.Calls < 10 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 || s.WireKB <= 0 {
+			if s == nil || s.Calls < 4 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 || s.WireKB <= 0 {
 				t.Errorf("%s %s: %+v", row.name(), name, s)
 			}
 		}
