@@ -36,7 +36,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		t.Run(sync, func(t *testing.T) {
 			dir := t.TempDir()
 			s := serve(t, dir, sync)
-			acked := s.load(t, func() {}, func() {
+			acked := s.load(t, func() {}, amid, func() {
 				if err := s.cmd.Process.Kill(); err != nil {
 					t.Error(err)
 				}
@@ -54,22 +54,22 @@ func TestKilledServerLosesNothing(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	for _, sync := range []string{"always", "default"} {
 		t.Run(sync, func(t *testing.T) {
-			dir, after := t.TempDir(), t.TempDir()
+			dir, disk := t.TempDir(), t.TempDir()
 			s := serve(t, dir, sync)
-			acked := s.load(t, func() { flush(t, dir) }, func() {
+			acked := s.load(t, func() { flush(t, dir) }, after, func() {
 				if err := s.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 					t.Error(err)
 				}
 			})
-			dirty := copyDisk(t, dir, after)
-			lost := serve(t, after, sync).lost(t, acked)
+			dirty := copyDisk(t, dir, disk)
+			lost := serve(t, disk, sync).lost(t, acked)
 			t.Logf("%d events acknowledged, %d pages not written, %d events lost", len(acked), dirty, len(lost))
 			switch {
 			case sync == "always" && len(lost) > 0:
 				t.Errorf("%d of %d acknowledged events are lost: %v", len(lost), len(acked), lost[0])
 			case sync == "default" && len(lost) == 0:
 				t.Error("nothing is lost without syncing either: the cut shows nothing")
-			case len(lost) > events/2:
+			case len(lost) > len(acked)-events/2+sharing:
 				t.Errorf("%d of %d acknowledged events are lost, and half of them were synced", len(lost), len(acked))
 			}
 		})
@@ -121,10 +121,21 @@ func (s *served) connect(t *testing.T) (js jetstream.JetStream, done func()) {
 // events is how many are acknowledged before the crash comes.
 const events = 400
 
+// sharing is more than the events of a page: those that were synced in one that was written to again are
+// missing from the copy of the disk, though not from a disk.
+const sharing = 16
+
+// When a crash comes: amid the work of the writers, or just after they were told that all of it is done. The
+// event that is being written when a server is stopped makes a page dirty that others were synced in.
+const (
+	amid  = false
+	after = true
+)
+
 // load writes calls, admission and outcome, until enough are acknowledged, and then lets crash
-// happen in the middle of it. It returns what had been acknowledged before that. When half of it
-// is, it calls half.
-func (s *served) load(t *testing.T, half, crash func()) (acked []call.Event) {
+// happen, amid the work or after it. It returns what had been acknowledged before that. When half of
+// events is, it calls half.
+func (s *served) load(t *testing.T, half func(), when bool, crash func()) (acked []call.Event) {
 	t.Helper()
 	js, done := s.connect(t)
 	defer done()
@@ -134,11 +145,13 @@ func (s *served) load(t *testing.T, half, crash func()) (acked []call.Event) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
+	begin, enough := context.WithCancel(ctx)
+	defer enough()
 	written := make(chan call.Event)
 	var writers sync.WaitGroup
 	for range 8 {
 		writers.Go(func() {
-			for ctx.Err() == nil {
+			for begin.Err() == nil {
 				oneCall(ctx, log, written)
 			}
 		})
@@ -152,6 +165,13 @@ func (s *served) load(t *testing.T, half, crash func()) (acked []call.Event) {
 		}
 		if len(acked) == events/2 {
 			half()
+		}
+	}
+	if when == after {
+		enough()
+		go func() { writers.Wait(); close(written) }()
+		for e := range written {
+			acked = append(acked, e)
 		}
 	}
 	crash()
