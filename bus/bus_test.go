@@ -259,7 +259,7 @@ func TestWorkers(t *testing.T) {
 	var mu sync.Mutex
 	held, most, highDone, lowDone, highWhenLowDone := 0, 0, 0, 0, 0
 	all := make(chan struct{})
-	w, err := bus.NewWorkers(t.Context(), f.js, "default", slots, time.Second*30, func(_ context.Context, w bus.Work) {
+	w, err := bus.NewWorkers(t.Context(), f.js, "default", slots, 3*time.Minute, func(_ context.Context, w bus.Work) {
 		mu.Lock()
 		held++
 		most = max(most, held)
@@ -286,7 +286,7 @@ func TestWorkers(t *testing.T) {
 	start(t, func(ctx context.Context) { w.Run(ctx, ctx, f.nc) })
 	select {
 	case <-all:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%d high and %d low done", highDone, lowDone)
 	}
 	if most > slots {
@@ -315,7 +315,7 @@ func TestWorkersSurviveRestart(t *testing.T) {
 	f.admit(2, envelope.PriorityNormal)
 	select {
 	case <-got:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no work after the restart")
 	}
 }
@@ -335,7 +335,7 @@ func TestTwoProjectors(t *testing.T) {
 	}
 	var last uint64
 	seen := map[string]audit.Event{}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for r, err := range bus.ReplayAudit(ctx, f.js, bus.AuditFilter{Follow: true}) {
 		if err != nil {
@@ -390,7 +390,7 @@ func TestReplayFilters(t *testing.T) {
 		"none":       {bus.AuditFilter{Tool: "x", Actor: "b"}, 0},
 	} {
 		n := 0
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, err := range bus.ReplayAudit(ctx, f.js, c.filter) {
 			if err != nil {
@@ -408,7 +408,7 @@ func TestReplayFilters(t *testing.T) {
 // the record afterwards.
 func TestFollowUntil(t *testing.T) {
 	f := setup(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f.decide(f.admit(1, envelope.PriorityNormal))
 	until := time.Now()

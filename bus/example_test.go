@@ -36,7 +36,7 @@ func ExampleClient_Call() {
 	defer client.Close()
 
 	resp, err := client.Call(context.Background(), bus.Call{
-		Tool: "greet", Input: jsontext.Value(`{"name":"Ada"}`), Timeout: 5 * time.Second,
+		Tool: "greet", Input: jsontext.Value(`{"name":"Ada"}`), Timeout: 30 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err) // the bus could not be asked at all

@@ -156,7 +156,7 @@ func (f *fixture) project(ctx context.Context) {
 // recorded waits until the admission and the decision of a call are on record.
 func (f *fixture) recorded(callID string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	n := 0
 	for r, err := range bus.ReplayAudit(ctx, f.js, bus.AuditFilter{Call: callID, Follow: true}) {

@@ -33,7 +33,7 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 			if deliveries != 1 {
 				t.Errorf("call %d came at delivery %d", n, deliveries)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(50 * time.Second): // the lease is a minute
 			t.Fatalf("call %d did not come", n)
 		}
 		<-tick.C
@@ -100,7 +100,7 @@ func next(t *testing.T, got <-chan int) int {
 	select {
 	case n := <-got:
 		return n
-	case <-time.After(20 * time.Second):
+	case <-time.After(50 * time.Second):
 		t.Fatal("no work")
 		return 0
 	}

@@ -46,7 +46,7 @@ func TestPreflight(t *testing.T) {
 			if test.call.Tool == "" {
 				test.call.Tool = "echo"
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			r, err := c.Call(ctx, test.call)
 			if err != nil {

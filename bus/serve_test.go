@@ -82,7 +82,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := f.nc.Request(subject, []byte(`{"tool":"count"}`), 5*time.Second); err != nil {
+		if _, err := f.nc.Request(subject, []byte(`{"tool":"count"}`), 30*time.Second); err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
 		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
-			ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 5000,
+			ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
 			Functions: map[string]bus.FnInfo{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{"required":["n"]}`)}},
 		}}}, nil
 	}})
@@ -168,7 +168,7 @@ func TestRefusedByAnOldBuild(t *testing.T) {
 			digest, fn, request = "sha256:new", "go", `{"properties":{"n":{"type":"number"}}}`
 		}
 		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
-			ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 5000,
+			ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 30_000,
 			Functions: map[string]bus.FnInfo{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
 		}}}, nil
 	}})
