@@ -26,19 +26,24 @@ import (
 // session is a supervisor within this process, seen from the executor's side.
 type session struct {
 	control *os.File
-	started chan struct{}
 	status  chan int
 }
 
 // supervised starts cfg, or nothing if it is nil.
 func supervised(t *testing.T, cfg *Config) *session {
 	t.Helper()
+	return supervisedWhen(t, cfg, func() {})
+}
+
+// supervisedWhen is supervised; started is called as soon as there is a run.
+func supervisedWhen(t *testing.T, cfg *Config, started func()) *session {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &session{
-		control: os.NewFile(uintptr(pair[0]), "executor"), started: make(chan struct{}), status: make(chan int, 1),
+		control: os.NewFile(uintptr(pair[0]), "executor"), status: make(chan int, 1),
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "supervisor")
 	t.Cleanup(func() { _ = s.control.Close() })
@@ -52,7 +57,7 @@ func supervised(t *testing.T, cfg *Config) *session {
 	}
 	go func() {
 		runtime.LockOSThread() // for good: the thread has given up privileges
-		status := serve(theirs, func() { close(s.started) })
+		status := serve(theirs, started)
 		_ = theirs.Close()
 		s.status <- status
 	}()
@@ -156,6 +161,15 @@ func TestCommands(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
+	}
+}
+
+// TestEarlySignal shows that a signal ends the run also when it comes as soon as there is one.
+func TestEarlySignal(t *testing.T) {
+	got := supervisedWhen(t, shell(t, "sleep 1000"), func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) }).report(t)
+	got.PeakRSS, got.CPUMS = 0, 0
+	if want := (Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
