@@ -49,7 +49,7 @@ func TestLostTail(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) *envelope.Response {
-		return mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-tail-0123456789-" + key, Timeout: 20 * time.Second})
+		return mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-tail-0123456789-" + key, Timeout: 60 * time.Second})
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
@@ -87,7 +87,7 @@ func TestLostAll(t *testing.T) {
 		}
 		empty := t.TempDir()
 		d.srv.Restart(func(o *server.Options) { o.StoreDir = empty })
-		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Timeout: 30 * time.Second, Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
+		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Timeout: 60 * time.Second, Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
 		d.records(1)
 	}
 }
@@ -101,7 +101,7 @@ func TestLostRecord(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) string {
-		r := mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 20 * time.Second})
+		r := mustCall(t, c, bus.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 60 * time.Second})
 		wantStatus(t, r, envelope.Success, "")
 		return r.CallID
 	}
@@ -134,7 +134,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	})
 	c := d.client()
 	call := func(key string) *envelope.Response {
-		return mustCall(t, c, bus.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 30 * time.Second})
+		return mustCall(t, c, bus.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 60 * time.Second})
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
