@@ -241,8 +241,28 @@ func refusal(err error, want jetstream.StreamConfig) error {
 	return fmt.Errorf("stream %s: %w%s", want.Name, err, do)
 }
 
+// How long a server may take to say that it has made a stream, before it is asked again, and how often it is
+// asked: one of a cluster that has only just formed may make it and not say so.
+const (
+	createAnswer = 2 * time.Second
+	createTries  = 3
+)
+
+// create makes a stream; one that is there and the same is no error.
+func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (err error) {
+	for range createTries {
+		once, cancel := context.WithTimeout(ctx, createAnswer)
+		_, err = js.CreateStream(once, want)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	_, err := js.CreateStream(ctx, want)
+	err := create(ctx, js, want)
 	if err == nil {
 		return nil
 	}

@@ -96,6 +96,30 @@ func TestStreamsMayNotBeMade(t *testing.T) {
 	})
 }
 
+// deaf is a JetStream that does not hear what became of its first attempt to make a stream.
+type deaf struct {
+	jetstream.JetStream
+	tries int
+}
+
+func (d *deaf) CreateStream(ctx context.Context, c jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := d.JetStream.CreateStream(ctx, c)
+	if d.tries++; d.tries == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s, err
+}
+
+// A server that has made a stream and did not say so, as one of a cluster may that has only just formed, is
+// asked again.
+func TestStreamIsMadeUnheard(t *testing.T) {
+	js := &deaf{JetStream: natstest.Start(t).JetStream(t)}
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil || js.tries != 1+len(streams(TopologyOptions{}.withDefaults())) {
+		t.Errorf("after %d tries: %v", js.tries, err)
+	}
+}
+
 // Sizes, and the ages of what has one, are the operator's.
 func TestStreamsOfOtherSizes(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
