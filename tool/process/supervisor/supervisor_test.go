@@ -167,7 +167,7 @@ func TestCommands(t *testing.T) {
 // TestEarlySignal shows that a signal ends the run also when it comes as soon as there is one.
 func TestEarlySignal(t *testing.T) {
 	got := supervisedWhen(t, shell(t, "sleep 1000"), func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) }).report(t)
-	got.PeakRSS, got.CPUMS = 0, 0
+	got.PeakRSS, got.CPUMS, got.Leftover = 0, 0, 0
 	if want := (Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
