@@ -89,6 +89,18 @@ func (c *child) listen() {
 	c.errPipe.finish()
 }
 
+// endsWithin reports whether the run ends by itself within d.
+func (c *child) endsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.reported:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // end orders the supervisor to end the run.
 func (c *child) end(order supervisor.Command) {
 	c.mu.Lock()

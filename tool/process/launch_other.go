@@ -28,4 +28,6 @@ func probe(string, time.Duration) error { return errUnsupported }
 
 func (*child) end(supervisor.Command) {}
 
+func (*child) endsWithin(time.Duration) bool { return true }
+
 func (*child) wait() (supervisor.Report, error) { return supervisor.Report{}, errUnsupported }

@@ -18,6 +18,9 @@ import (
 const DefaultGrace = 200 * time.Millisecond
 
 const (
+	// lastMoment is what a program has to end by itself after its output has ended, which most often is
+	// because it does: what ended it is to be told from our own signal.
+	lastMoment = 100 * time.Millisecond
 	// patience is how long, beyond the grace, a killed run may take to go. The kernel kills
 	// at once; only a process within a system call that cannot be interrupted stays.
 	patience = 5 * time.Second

@@ -380,6 +380,24 @@ func TestKillSupervisor(t *testing.T) {
 	}
 }
 
+// A signal from elsewhere, as all get whom a service manager stops together, is a crash of the tool, which
+// may be run again, and no breach of its protocol.
+func TestForeignSignal(t *testing.T) {
+	for name, kill := range map[string]string{
+		"to the tool": "kill -TERM $$; sleep 30", "to the supervisor": "kill -TERM $PPID; sleep 30", "to both": "kill -TERM $PPID $$; sleep 30",
+	} {
+		for range 20 {
+			m := manifest("f")
+			m.Dir, m.Endpoint.Command = t.TempDir(), []string{"sh", "-c", kill}
+			_, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
+			var crash *tool.CrashError
+			if !errors.As(err, &crash) || !strings.HasPrefix(crash.How, "signal: ") {
+				t.Fatalf("%s: got %v", name, err)
+			}
+		}
+	}
+}
+
 // TestStoppedSupervisor: a tool that stops its supervisor is ended like any other.
 func TestStoppedSupervisor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

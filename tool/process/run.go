@@ -33,7 +33,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 		p.end(supervisor.Kill)
 	case violation != nil: // it is being ended already, and has its grace
 		violation = nil
-	case r.said.kind == "":
+	case r.said.kind == "" && !p.endsWithin(lastMoment):
 		p.end(supervisor.Terminate) // it closed its output, so it can say nothing any more
 	}
 	report, err := p.wait()

@@ -149,11 +149,12 @@ func supervise(pid int, grace time.Duration, control *os.File, signals <-chan os
 		select {
 		case <-deaths:
 		case c := <-commands:
+			t.reap() // what has ended by now has not ended by this
 			switch {
 			case c == Kill:
-				t.stopped, t.killing = true, true
+				t.stopped, t.told, t.killing = true, true, true
 			case c == Terminate && !t.stopped && !t.killing: // the program is still there
-				t.stopped = true
+				t.stopped, t.told = true, true
 				unix.Kill(-pid, unix.SIGTERM)
 				graceOver = time.After(grace)
 			}
@@ -184,6 +185,7 @@ func readCommands(control *os.File, commands chan<- Command) {
 type tree struct {
 	pid     int  // the program itself
 	stopped bool // it was signalled
+	told    bool // as the executor said, and not because a signal came from elsewhere
 	killing bool // everything is to go
 	cpu     time.Duration
 	report  Report
@@ -219,7 +221,7 @@ func (t *tree) note(pid int, status unix.WaitStatus, usage *unix.Rusage) {
 		t.report.ExitCode, t.report.Signal = status.ExitStatus(), ""
 		if status.Signaled() {
 			t.report.Signal = status.Signal().String()
-			t.report.Ours = t.stopped && status.Signal() == unix.SIGTERM || t.killing && status.Signal() == unix.SIGKILL
+			t.report.Ours = t.told && (status.Signal() == unix.SIGTERM || t.killing && status.Signal() == unix.SIGKILL)
 		}
 		t.report.Stopped = t.stopped
 		t.pid, t.killing = 0, true

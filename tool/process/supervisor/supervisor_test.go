@@ -142,7 +142,7 @@ func TestCommands(t *testing.T) {
 		"nonsense":        {polite, send('?', Terminate), Report{ExitCode: 7, Stopped: true}},
 		"signal to the supervisor": {
 			deaf, func(*session) { _ = unix.Kill(os.Getpid(), unix.SIGHUP) },
-			Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true},
+			Report{ExitCode: -1, Signal: "killed", Stopped: true},
 		},
 	}
 	for name, test := range tests {
@@ -168,7 +168,7 @@ func TestCommands(t *testing.T) {
 func TestEarlySignal(t *testing.T) {
 	got := supervisedWhen(t, shell(t, "sleep 1000"), func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) }).report(t)
 	got.PeakRSS, got.CPUMS, got.Leftover = 0, 0, 0
-	if want := (Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true}); got != want {
+	if want := (Report{ExitCode: -1, Signal: "killed", Stopped: true}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -42,7 +42,7 @@ type Report struct {
 	ExitCode int    `json:"exit_code"`         // -1 when a signal ended the program
 	Signal   string `json:"signal,omitzero"`   // that signal
 	Stopped  bool   `json:"stopped,omitzero"`  // the supervisor had signalled before the program ended
-	Ours     bool   `json:"ours,omitzero"`     // it was the supervisor's signal that ended the program
+	Ours     bool   `json:"ours,omitzero"`     // it was the signal that the executor asked for that ended the program
 	Leftover int    `json:"leftover,omitzero"` // processes killed after the program ended
 	CPUMS    int64  `json:"cpu_ms"`            // user and system time of the whole tree
 	PeakRSS  int64  `json:"peak_rss"`          // bytes, of the largest process
