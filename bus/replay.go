@@ -64,7 +64,8 @@ func after(seq uint64) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
-// ReplayAudit yields the records that fit, oldest first, as they stood when it was called; with
+// ReplayAudit yields the records that fit as they stood when it was called, in the order of the record: those
+// of a call oldest first, those of different partitions of the log as they were put on record. With
 // Follow also all that come after. What is no record, and was put into the stream by somebody else, is
 // left out.
 func ReplayAudit(ctx context.Context, js jetstream.JetStream, f AuditFilter) iter.Seq2[audit.Record, error] {

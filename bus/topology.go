@@ -81,7 +81,7 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 		Duplicates:         dedup,
 		Replicas:           o.Replicas,
 	}
-	if p == 0 && o.Partitions > 1 {
+	if o.Partitions > 1 {
 		c.Metadata = map[string]string{subjects.MetaPartitions: strconv.Itoa(o.Partitions)}
 	}
 	return c
@@ -171,7 +171,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	if err != nil {
 		return err
 	}
-	for _, want := range streams(o) {
+	for _, want := range streams(o)[1:] {
 		if err := ensureStream(ctx, js, want); err != nil {
 			return err
 		}
@@ -179,13 +179,17 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	return nil
 }
 
-// partitioned says how many partitions the call log has. Whoever makes the first one decides for all.
+// partitioned makes the first partition of the call log, if it is not there, and says how many partitions the call log has. Whoever makes the first one decides for all.
 func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream) (TopologyOptions, error) {
 	want := o.Partitions
 	if want < 0 || want > subjects.MaxPartitions {
 		return o, fmt.Errorf("the call log cannot have %d partitions: it is 1 to %d", want, subjects.MaxPartitions)
 	}
-	o.Partitions = either(want, 1)
+	before, err := kv.PartitionsBefore(ctx, js)
+	if err != nil {
+		return o, err
+	}
+	o.Partitions = either(want, before)
 	if err := ensureStream(ctx, js, callLog(0, o)); err != nil {
 		return o, err
 	}
@@ -194,8 +198,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 		return o, err
 	}
 	if want != 0 && want != have {
-		return o, fmt.Errorf("the call log has %d partitions, not %d: that is fixed when it is made; leave it out, or use a server without the stream %s",
-			have, want, subjects.Part(0).Stream())
+		return o, fmt.Errorf("the call log has %d partitions, not %d: that is fixed when it is made; leave it out, or use a server, or an account, without a call log", have, want)
 	}
 	o.Partitions = have
 	return o, nil

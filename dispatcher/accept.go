@@ -89,7 +89,7 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 	for {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
-			if !d.guard.decided(a.key.Part, a.key.ID, a.message.Attempt, a.admitted) {
+			if !d.guard(a.key.Part).decided(a.key.ID, a.message.Attempt, a.admitted) {
 				d.tellAccepted(a)
 			}
 		}

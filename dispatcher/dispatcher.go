@@ -104,16 +104,18 @@ type Options struct {
 	Fsync    bool
 	AuditLag time.Duration // admission stops when the projection is further behind; default 10 s
 	Backup   time.Duration // how long a guardian leaves others' deadlines to them; default 20 ms
-	Hooks    Hooks
-	Logger   *slog.Logger
+	// Partitions is how many the call log has; default 1.
+	Partitions int
+	Hooks      Hooks
+	Logger     *slog.Logger
 }
 
 // Dispatcher admits calls. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
-	mu    sync.Mutex
-	lines map[lineKey]*line
-	guard *guard
+	mu     sync.Mutex
+	lines  map[lineKey]*line
+	guards []*guard // by partition
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	acceptances acceptances
@@ -131,10 +133,14 @@ func New(o Options) *Dispatcher {
 	if o.Backup <= 0 {
 		o.Backup = 20 * time.Millisecond
 	}
-	return &Dispatcher{
-		Options: o, lines: map[lineKey]*line{}, guard: newGuard(o.Now), tellings: make(chan telling, 256),
+	d := &Dispatcher{
+		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, inputs: newInputs(),
 	}
+	for range max(1, o.Partitions) {
+		d.guards = append(d.guards, newGuard(o.Now))
+	}
+	return d
 }
 
 // Incoming is a request as it came from the bus. Tenant, Actor and Tool are those of its

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// guard keeps the deadlines of open attempts, nearest first. It holds every attempt that is
-// open anywhere, so that any dispatcher can end the calls of a dead one.
+// guard keeps the deadlines of the open attempts of one partition of the log, nearest first. It holds every
+// attempt that is open anywhere, so that any dispatcher can end the calls of a dead one. Each partition has
+// its own: one that takes no writes keeps nobody else waiting.
 type guard struct {
 	now  func() time.Time
 	wake chan struct{} // the nearest deadline may have changed
@@ -24,21 +25,15 @@ type guard struct {
 	mu    sync.Mutex
 	due   dues
 	byKey map[attemptKey]*due // undecided attempts
-	parts map[subjects.Part]*sequel
-	armed time.Time // until then nobody looks for what is due
-}
-
-// sequel is what is known of one partition of the log.
-type sequel struct {
-	order []*due // undecided attempts as the log has them, and decided ones behind the first
-	over  int    // how many in order are decided
-	seen  uint64 // position up to which they are known
+	order []*due              // the same as the log has them, and decided ones behind the first
+	over  int                 // how many in order are decided
+	armed time.Time           // until then nobody looks for what is due
+	seen  uint64              // position in the log up to which they are known
 }
 
 // due is an open attempt and when to end it.
 type due struct {
 	at       time.Time // bus time
-	part     subjects.Part
 	tool, id string
 	attempt  int
 	admitted uint64
@@ -69,7 +64,7 @@ func (h *dues) Pop() any {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}, parts: map[subjects.Part]*sequel{}}
+	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}}
 }
 
 // attemptKey names an attempt.
@@ -80,11 +75,11 @@ type attemptKey struct {
 
 // open watches an attempt, unless it is watched already. A log that was lost or has expired may have been
 // opened again: then the later admission counts.
-func (g *guard) open(s call.State, a call.Attempt, backup time.Duration) {
+func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	have := g.byKey[attemptKey{s.ID, a.N}]
+	have := g.byKey[attemptKey{id, a.N}]
 	if have != nil && have.admitted != a.Admitted {
 		g.remove(have)
 		have = nil
@@ -93,44 +88,21 @@ func (g *guard) open(s call.State, a call.Attempt, backup time.Duration) {
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.
-	d := &due{at: at, part: s.Part, tool: strings.Clone(s.Tool), id: strings.Clone(s.ID), attempt: a.N, admitted: a.Admitted}
+	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
 	g.byKey[attemptKey{d.id, a.N}] = d
-	g.sequel(d.part).line(d)
+	g.line(d)
 	heap.Push(&g.due, d)
 	g.look(at)
 }
 
-// sequel returns that of a partition. Callers hold g.mu.
-func (g *guard) sequel(p subjects.Part) *sequel {
-	q := g.parts[p]
-	if q == nil {
-		q = &sequel{}
-		g.parts[p] = q
-	}
-	return q
-}
-
 // line puts d in its place in the log: who asks for an attempt may come before the follower does.
-func (q *sequel) line(d *due) {
-	at := len(q.order)
-	for at > 0 && q.order[at-1].admitted > d.admitted {
+// Callers hold g.mu.
+func (g *guard) line(d *due) {
+	at := len(g.order)
+	for at > 0 && g.order[at-1].admitted > d.admitted {
 		at--
 	}
-	q.order = slices.Insert(q.order, at, d)
-}
-
-// drop lets go of one that is decided.
-func (q *sequel) drop() {
-	q.over++
-	for len(q.order) > 0 && q.order[0].done {
-		q.order[0] = nil
-		q.order = q.order[1:]
-		q.over--
-	}
-	if q.over > len(q.order)/2 { // an attempt may be open for an hour, with millions behind it
-		q.order = slices.DeleteFunc(q.order, func(d *due) bool { return d.done })
-		q.over = 0
-	}
+	g.order = slices.Insert(g.order, at, d)
 }
 
 // close ends the watch over an attempt, admitted at a position of the log, that is decided or gone.
@@ -149,24 +121,32 @@ func (g *guard) remove(d *due) {
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
-	g.sequel(d.part).drop()
+	g.over++
+	for len(g.order) > 0 && g.order[0].done {
+		g.order[0] = nil
+		g.order = g.order[1:]
+		g.over--
+	}
+	if g.over > len(g.order)/2 { // an attempt may be open for an hour, with millions behind it
+		g.order = slices.DeleteFunc(g.order, func(d *due) bool { return d.done })
+		g.over = 0
+	}
 }
 
-// saw notes how far a partition of the log has been read.
-func (g *guard) saw(p subjects.Part, seq uint64) {
+// saw notes how far the log has been read.
+func (g *guard) saw(seq uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	q := g.sequel(p)
-	q.seen = max(q.seen, seq)
+	g.seen = max(g.seen, seq)
 }
 
-// decided reports whether an attempt that was admitted at a position of its partition is known to have
+// decided reports whether an attempt that was admitted at a position of the log is known to have
 // an outcome.
-func (g *guard) decided(p subjects.Part, id string, attempt int, admitted uint64) bool {
+func (g *guard) decided(id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.byKey[attemptKey{id, attempt}]
-	return g.sequel(p).seen >= admitted && (d == nil || d.admitted != admitted)
+	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
 // size returns how many attempts are watched.
@@ -176,14 +156,14 @@ func (g *guard) size() int {
 	return len(g.byKey)
 }
 
-// oldest returns the position of the first undecided attempt of a partition; 0 when there is none.
-func (g *guard) oldest(p subjects.Part) uint64 {
+// oldest returns the log position of the first undecided attempt; 0 when there is none.
+func (g *guard) oldest() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if q := g.sequel(p); len(q.order) > 0 {
-		return q.order[0].admitted
+	if len(g.order) == 0 {
+		return 0
 	}
-	return 0
+	return g.order[0].admitted
 }
 
 // look lets somebody look for what is due at a time, unless somebody does before it anyway: calls
@@ -228,7 +208,7 @@ func (d *Dispatcher) backup(id string, a call.Attempt) time.Duration {
 	return d.Backup + time.Duration(h.Sum32()%30)*time.Millisecond
 }
 
-// expirers is how many deadlines are worked on at once.
+// expirers is how many deadlines of a partition are worked on at once, and how many outcomes are told.
 const expirers = 32
 
 // Run keeps deadlines and answers waiting callers until ctx ends. All it started has ended when
@@ -236,55 +216,67 @@ const expirers = 32
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	for range expirers {
+		wg.Go(func() { d.tellAll(ctx) })
+	}
+	for _, g := range d.guards {
+		wg.Go(func() { d.keepDeadlines(ctx, g) })
+	}
+	d.acceptLate(ctx)
+	return nil
+}
+
+// keepDeadlines keeps those of one partition until ctx ends.
+func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	jobs := make(chan *due)
 	defer close(jobs)
 	for range expirers {
 		wg.Go(func() {
 			for job := range jobs {
-				d.expire(ctx, job)
+				d.expire(ctx, g, job)
 			}
 		})
-		wg.Go(func() { d.tellAll(ctx) })
 	}
-	wg.Go(func() { d.acceptLate(ctx) })
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now, wait := d.guard.next()
+		now, wait := g.next()
 		for _, job := range now {
 			select {
 			case jobs <- job:
 			case <-ctx.Done():
-				return nil
+				return
 			}
 		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-timer.C:
-		case <-d.guard.wake:
+		case <-g.wake:
 		}
 	}
 }
 
 // expire ends an attempt whose deadline has passed, and tells its owner what stands. When the
 // log cannot be reached it is watched again.
-func (d *Dispatcher) expire(ctx context.Context, job *due) {
+func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 	o, err := d.timeout(ctx, job)
 	switch {
 	case errors.Is(err, settle.ErrGone):
-		d.guard.close(job.id, job.attempt, job.admitted)
+		g.close(job.id, job.attempt, job.admitted)
 		d.dismiss(job)
 		return
 	case err != nil:
 		if ctx.Err() == nil {
 			d.Logger.Warn("deadline not decided yet", "call", job.id, "err", err)
-			d.guard.retry(job)
+			g.retry(job)
 		}
 		return
 	}
-	d.guard.close(job.id, job.attempt, job.admitted)
+	g.close(job.id, job.attempt, job.admitted)
 	owner := o.Attempt.Owner
 	if owner.Reply != "" {
 		d.Replies.Outcome(Inbox{Reply: owner.Reply, ContentType: owner.ContentType}, o.For(owner.CallID, false))
@@ -333,9 +325,17 @@ func (g *guard) retry(job *due) {
 	g.look(job.at)
 }
 
+// guard returns that of a partition.
+func (d *Dispatcher) guard(p subjects.Part) *guard { return d.guards[p] }
+
 // Watching returns how many open attempts this dispatcher guards.
-func (d *Dispatcher) Watching() int { return d.guard.size() }
+func (d *Dispatcher) Watching() (open int) {
+	for _, g := range d.guards {
+		open += g.size()
+	}
+	return open
+}
 
 // Oldest returns the position in a partition of the log from which a new guardian would have to read to
 // find all open attempts; 0 when there are none.
-func (d *Dispatcher) Oldest(p subjects.Part) uint64 { return d.guard.oldest(p) }
+func (d *Dispatcher) Oldest(p subjects.Part) uint64 { return d.guard(p).oldest() }

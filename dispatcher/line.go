@@ -317,8 +317,8 @@ func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Atte
 // keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
 // the log, unless the log has shown it the outcome already.
 func (d *Dispatcher) keep(s call.State, a call.Attempt) {
-	if a.Open() && !d.guard.decided(s.Part, s.ID, a.N, a.Admitted) {
-		d.guard.open(s, a, d.backup(s.ID, a))
+	if a.Open() && !d.guard(s.Part).decided(s.ID, a.N, a.Admitted) {
+		d.guard(s.Part).open(s.Tool, s.ID, a, d.backup(s.ID, a))
 	}
 }
 

@@ -28,7 +28,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	if ok && attempt.Open() {
 		l.wait(n, waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()})
 		l.mu.Unlock()
-		d.guard.open(s, attempt, d.backup(s.ID, attempt))
+		d.guard(s.Part).open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
 		d.accept(a, s, attempt, joined)
 		return
 	}
@@ -109,14 +109,14 @@ func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) 
 // guard and answers who waits in this dispatcher.
 func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
 	a, ok := s.Attempt(attempt)
-	d.guard.saw(s.Part, s.Seq)
+	d.guard(s.Part).saw(s.Seq)
 	switch {
 	case !ok:
 	case kind == call.Decided:
-		d.guard.close(s.ID, a.N, a.Admitted)
+		d.guard(s.Part).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
 	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
-		d.guard.open(s, a, d.backup(s.ID, a))
+		d.guard(s.Part).open(s.Tool, s.ID, a, d.backup(s.ID, a))
 	}
 }
 

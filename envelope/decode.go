@@ -300,7 +300,7 @@ func (w wire) judge(doc jsontext.Value) *Error {
 	case code != w.schema:
 	case w.crowded(doc), w.payload != "" && len(head) > MaxHead: // to judge it would take far longer than to send it
 		code = w.limit
-		found = append(found, violation("", ruleSize, fmt.Sprintf("more than %d bytes or %d values besides the payload", MaxHead, w.values)))
+		found = append(found, violation("", ruleSize, fmt.Sprintf("more than %d bytes, or too many values, besides the payload", MaxHead)))
 	default:
 		found = append(found, w.published().judge(head)...)
 	}

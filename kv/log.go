@@ -68,28 +68,6 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	return l, nil
 }
 
-// Partitions returns how many partitions the call log has, as its first one says.
-func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
-	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
-	if err != nil {
-		return 0, fmt.Errorf("call log: %w", err)
-	}
-	return PartitionsOf(stream.CachedInfo().Config)
-}
-
-// PartitionsOf returns what the first partition says: 1 where it says nothing.
-func PartitionsOf(first jetstream.StreamConfig) (int, error) {
-	said, ok := first.Metadata[subjects.MetaPartitions]
-	if !ok {
-		return 1, nil
-	}
-	n, err := strconv.Atoi(said)
-	if err != nil || n < 1 || n > subjects.MaxPartitions {
-		return 0, fmt.Errorf("stream %s: its metadata says that the call log has %.20q partitions: it is 1 to %d", first.Name, said, subjects.MaxPartitions)
-	}
-	return n, nil
-}
-
 // Partitions returns how many partitions the log has.
 func (l *Log) Partitions() int { return len(l.parts) }
 

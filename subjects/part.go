@@ -8,15 +8,16 @@ import (
 
 // Part is a partition of the call log: a stream, which is a KV bucket, with its own order of events
 // and its own syncs. An id is always in the same one, so that everything about a call is. Part 0 is
-// there in every deployment, and says by [MetaPartitions] how many there are.
+// there in every deployment.
 type Part int
 
-// MetaPartitions is the entry in the metadata of part 0 that says how many partitions there are. It is
-// fixed when the stream is made.
+// MetaPartitions is the entry in the metadata of every partition that says how many there are; a log of
+// one has none. It is fixed when the streams are made.
 const MetaPartitions = "toolbus.partitions"
 
-// MaxPartitions is how many partitions there can be. Every process follows each of them.
-const MaxPartitions = 32
+// MaxPartitions is how many partitions there can be. Every dispatcher follows each of them, and has a batch
+// of records under way for each, of which a server takes 50 for the record at once.
+const MaxPartitions = 8
 
 // PartOf returns in which of so many partitions the log of an id is. 0 partitions are one.
 func PartOf(id string, partitions int) Part {

@@ -73,7 +73,7 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
 	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of the raw pipeline")
-	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log")
+	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
 	f.StringVar(&o.Side, "side", bench.Both, "measure only one side, to profile it: raw, toolbus or both")
 	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
 }

@@ -90,7 +90,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
-	store := &storeGauge{}
+	store := &storeGauge{full: make([]atomic.Bool, c.Log.Partitions())}
 	killer := &killer{nc: c.NC}
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
@@ -102,7 +102,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: c.Fsync, AuditLag: o.AuditLag, Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
+		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.
@@ -120,7 +120,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		})
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
-	g.Go(func() error { store.run(background, c.JS, c.Log.Partitions()); return nil })
+	g.Go(func() error { store.run(background, c.JS); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
@@ -224,22 +224,24 @@ func (h *health) AuditLag() (lag time.Duration) {
 	return lag
 }
 
-func (h *health) StoreFull() bool { return h.store.full.Load() }
+func (h *health) StoreFull() bool { return h.store.isFull() }
 
 // storeGauge watches how full the call log is. Admission stops when a partition is at the high-water mark,
 // so that decisions always find room.
-type storeGauge struct{ full atomic.Bool }
+type storeGauge struct{ full []atomic.Bool } // by partition
 
 const (
 	gaugeInterval = time.Second
 	highWater     = 85 // per cent
 )
 
-func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream, partitions int) {
+func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream) {
 	tick := time.NewTicker(gaugeInterval)
 	defer tick.Stop()
 	for {
-		g.look(ctx, js, partitions)
+		for p := range g.full {
+			g.look(ctx, js, subjects.Part(p))
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -248,18 +250,25 @@ func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream, partitions
 	}
 }
 
-// look reads how full each partition is. What cannot be read stays as it was.
-func (g *storeGauge) look(ctx context.Context, js jetstream.JetStream, partitions int) {
-	full := false
-	for p := range subjects.Part(partitions) {
-		stream, err := js.Stream(ctx, p.Stream())
-		if err != nil {
-			return
-		}
-		i := stream.CachedInfo()
-		full = full || i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater
+// look reads how full a partition is. One that cannot be read is as full as it was.
+func (g *storeGauge) look(ctx context.Context, js jetstream.JetStream, p subjects.Part) {
+	ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
+	defer cancel()
+	stream, err := js.Stream(ctx, p.Stream())
+	if err != nil {
+		return
 	}
-	g.full.Store(full)
+	i := stream.CachedInfo()
+	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
+}
+
+func (g *storeGauge) isFull() bool {
+	for p := range g.full {
+		if g.full[p].Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // gate appends the gate's own audit records.
