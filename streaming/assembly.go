@@ -26,6 +26,7 @@ type assembly struct {
 	after  uint64 // hint for where the frame with it is stored
 	frames []held // sorted by first; none lies wholly before next
 	bytes  int    // their costs
+	left   strand // what was being read before, for as long as nothing of run was yielded
 
 	stored int64 // all indexes below are stored: a later frame has been seen
 	seen   int64 // all indexes below exist, though perhaps not stored yet
@@ -35,6 +36,13 @@ type assembly struct {
 	ended bool // the outcome is known
 	want  envelope.Chunks
 	hash  *digest // of what was yielded; nil if not yielded from index 0
+}
+
+// strand is how far a run was yielded.
+type strand struct {
+	run  Run
+	next int64
+	hash *digest
 }
 
 // held is a frame that waits to be yielded.
@@ -56,6 +64,9 @@ const (
 
 // start begins a run at index. From index 0 on the digest can be checked.
 func (a *assembly) start(run Run, index int64) {
+	if a.next > 0 {
+		a.left = strand{a.run, a.next, a.hash}
+	}
 	a.run, a.next, a.after = run, index, 0
 	a.frames, a.bytes = nil, 0
 	a.stored, a.seen, a.probed = 0, 0, a.doubts
@@ -135,9 +146,16 @@ func (a *assembly) finish(run Run, want envelope.Chunks) {
 		return
 	}
 	a.ended, a.want = true, want
-	if want.Count != noCount && run != a.run {
-		a.start(run, 0)
+	if want.Count == noCount || run == a.run {
+		return
 	}
+	back := a.left
+	if a.next > 0 || run != back.run { // otherwise whoever reads has seen nothing of another run
+		a.start(run, 0)
+		return
+	}
+	a.start(run, back.next)
+	a.hash = back.hash
 }
 
 // advance drops what is no longer needed and tells what to do next.

@@ -259,6 +259,32 @@ func TestReaderFollowsOutcome(t *testing.T) {
 	mustEnd(t.Context(), t, r, io.EOF)
 }
 
+// A newer run of which nothing was yielded leaves no trace: the run of the outcome goes on where it was, since
+// its reader could not tell that it starts over.
+func TestReaderGoesBack(t *testing.T) {
+	t.Parallel()
+	newer := Run{1, 8}
+	source := &memorySource{}
+	source.put(firstRun, 20)
+	r := NewReader(source, ReaderOptions{})
+	offer(r, firstRun, 0, 10)
+	mustExpect(t.Context(), t, r, 0, 5)
+	offer(r, newer, 3, 4) // its beginning has to be fetched, and is not there
+	offer(r, Run{1, 9}, 3, 4)
+	r.Finish(firstRun, outcome(20))
+	mustExpect(t.Context(), t, r, 5, 20)
+	mustEnd(t.Context(), t, r, io.EOF)
+
+	r = NewReader(source, ReaderOptions{})
+	offer(r, firstRun, 0, 10)
+	mustExpect(t.Context(), t, r, 0, 5)
+	offer(r, newer, 0, 3)
+	mustExpect(t.Context(), t, r, 0, 2) // now it knows of another run
+	r.Finish(firstRun, outcome(20))
+	mustExpect(t.Context(), t, r, 0, 20)
+	mustEnd(t.Context(), t, r, io.EOF)
+}
+
 func TestReaderFinish(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
