@@ -65,8 +65,11 @@ func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
 	var checks []Check
 	n, err := kv.Partitions(ctx, js)
-	if err != nil { // said of the stream itself
+	if err != nil {
 		n = 1
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // that is said of the stream itself
+		checks = append(checks, Check{"call log", CheckFailed, err.Error(), "change the stream back: until then no process starts"})
 	}
 	for _, want := range streams(TopologyOptions{Partitions: n}.withDefaults()) {
 		have, err := js.Stream(ctx, want.Name)

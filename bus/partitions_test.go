@@ -99,7 +99,8 @@ func TestPartitionsAreCompleted(t *testing.T) {
 // A partition that has lost what it said, or is gone, does not make a log of one partition of it: every key
 // of the others would look new.
 func TestPartitionsAreNotForgotten(t *testing.T) {
-	js := natstest.Start(t).JetStream(t)
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +117,13 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n}); err == nil || !strings.Contains(err.Error(), "KV_calls_1 is there") {
 			t.Errorf("asked for %d: %v", n, err)
 		}
+	}
+	said := false
+	for _, check := range bus.Diagnose(t.Context(), srv.URL, bus.ClientOptions{}) {
+		said = said || check.Name == "call log" && check.Status == bus.CheckFailed && strings.Contains(check.Says, "KV_calls_1 is there")
+	}
+	if !said {
+		t.Error("a diagnosis does not say so")
 	}
 	if err := js.DeleteStream(t.Context(), subjects.Part(0).Stream()); err != nil {
 		t.Fatal(err)

@@ -179,7 +179,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	return nil
 }
 
-// partitioned makes the first partition of the call log, if it is not there, and says how many partitions the call log has. Whoever makes the first one decides for all.
+// partitioned makes the first partition of the call log, if it is not there, and says how many there are.
+// Whoever makes the first one decides for all.
 func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream) (TopologyOptions, error) {
 	want := o.Partitions
 	if want < 0 || want > subjects.MaxPartitions {

@@ -13,23 +13,22 @@ import (
 
 // Options of a run. Scenario, Mode, Sync and Side are each one of a few words, checked by Run.
 type Options struct {
-	Callers  []int         // default 1, 16, 128
-	Sizes    []int         // bytes of input; default 256 and 64 KiB
-	Duration time.Duration // of one round; default 5 s
-	Rounds   int           // pairs of rounds per row; default 3
-	Rate     int           // of the open loop, calls per second; default 200; 0 or less leaves it out
-	Mode     string        // embedded, process or both (default): where the server runs
-	Sync     string        // default, always or both (default)
-	Scenario string        // matrix (default), drain, tools, idle, stream or all
-	Quick    bool          // a small matrix that takes less than a minute
-	Drain    int           // calls of the large drain; default a million
-	Side     string        // raw or toolbus measures only one, to profile it; default both
-	Slots    int           // of the executor and of the raw workers; default 256
-	// Partitions of the call log; default 1.
-	Partitions int
-	Dir        string    // for the servers' files; default the system's temporary directory
-	Self       string    // path of the toolbus command, for child processes
-	Progress   io.Writer // may be nil
+	Callers    []int         // default 1, 16, 128
+	Sizes      []int         // bytes of input; default 256 and 64 KiB
+	Duration   time.Duration // of one round; default 5 s
+	Rounds     int           // pairs of rounds per row; default 3
+	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
+	Mode       string        // embedded, process or both (default): where the server runs
+	Sync       string        // default, always or both (default)
+	Scenario   string        // matrix (default), drain, tools, idle, stream or all
+	Quick      bool          // a small matrix that takes less than a minute
+	Drain      int           // calls of the large drain; default a million
+	Side       string        // raw or toolbus measures only one, to profile it; default both
+	Slots      int           // of the executor and of the raw workers; default 256
+	Partitions int           // of the call log; default 1
+	Dir        string        // for the servers' files; default the system's temporary directory
+	Self       string        // path of the toolbus command, for child processes
+	Progress   io.Writer     // may be nil
 }
 
 // The words of Options.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,9 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	})
 }
 
+// ofCallLog finds the permissions that are of a partition of the call log.
+var ofCallLog = regexp.MustCompile(`"([^"\n]*KV[_.])calls([^"\n]*)"`)
+
 // users is the server's configuration in the manual, with passwords filled in.
 func users(t *testing.T) []*server.User {
 	t.Helper()
@@ -69,6 +73,7 @@ func users(t *testing.T) []*server.User {
 	if !found {
 		t.Fatal("the manual has no authorization block")
 	}
+	block = ofCallLog.ReplaceAllString(block, `"${1}calls${2}", "${1}calls_1${2}"`) // for two partitions, as it says
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(file, []byte("authorization {"+strings.ReplaceAll(block, `"..."`, "secret")), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,7 +123,6 @@ func guard(t *testing.T, tools map[string]spec) *guarded {
 	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t) })
 	g := &guarded{url: srv.URL}
 	g.deployment = deployOn(t, srv, tools)
-	g.topology.Partitions = 1 // as in the manual
 	srv.URL = as("dispatcher:secret", g.url)
 	g.watch(g.dispatcher().conn.NC)
 	srv.URL = as("executor:secret", g.url)
