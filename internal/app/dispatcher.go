@@ -36,7 +36,7 @@ type DispatcherOptions struct {
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
 // synced, the dispatcher forgets what it knew of it and starts anew, as often as it takes: such a
-// server may go away again at once.
+// server may go away again at once. To be told to stop meanwhile is no error.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if o.Ready != nil {
 		o.Ready = sync.OnceFunc(o.Ready)
@@ -47,10 +47,13 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
 		lost := errors.Is(err, bus.ErrLostTail)
-		if err == nil || ctx.Err() != nil || !lost && !again {
+		if err == nil || !lost && !again {
 			return err
 		}
 		c.Logger.Error("starting over", "err", err)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if !lost {
 			wait.For(ctx, restartDelay)
 		}

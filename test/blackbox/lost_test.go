@@ -150,6 +150,33 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	wantStatus(t, call("new"), envelope.Success, "")
 }
 
+// A dispatcher that is told to stop just when it finds that the server has lost its end stops in good
+// order.
+func TestLostTailAndStopped(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.executor(6)
+	stopped := make(chan struct{})
+	p := d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		defer close(stopped)
+		ctx, stop := context.WithCancel(ctx)
+		c.Logger = slog.New(slog.NewTextHandler(writer(stop), &slog.HandlerOptions{Level: slog.LevelError}))
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
+	})
+	c := d.client()
+	call := func(key string) {
+		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "stopped-0123456789-" + key, Timeout: 60 * time.Second}), envelope.Success, "")
+	}
+	call("kept")
+	d.records(1)
+	lose := d.synced(d.srv.Dir())
+	call("lost")
+	d.records(2)
+	lose()
+	<-stopped
+	p.stop() // says so if it was not
+}
+
 // writer calls a function for everything that is written.
 type writer func()
 
