@@ -159,13 +159,14 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	seen, req := d.record(p, a, scene, other)
 	seen.Sent = time.Now()
 	seen.Due = seen.Sent.Add(a.timeout)
+	control := newControl(seen.Due.Add(waits))
 	if a.raw > 0 {
 		d.raw(ctx, &seen, req, a)
 	} else {
 		d.call(ctx, &seen, req, a)
 	}
 	seen.Done = time.Now()
-	seen.StalledMS = d.stalled(&seen)
+	seen.StalledMS = d.stalled(&seen, control)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ctx.Err() == nil {
@@ -178,14 +179,15 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 }
 
 // stalled says how late control timers were when the request was made and when its answer was
-// due, in milliseconds. It waits for the timers that are due now.
-func (d *driver) stalled(a *check.Ask) int64 {
+// due, in milliseconds: those of the process, and the caller's own. It waits for the timers that are due now.
+func (d *driver) stalled(a *check.Ask, own *control) int64 {
 	if a.Done.Before(a.Due) {
+		own.stop()
 		return 0
 	}
 	<-time.After(2 * beat)
 	const around = 100 * time.Millisecond
-	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done))
+	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done), own.wait())
 	return (late + time.Millisecond - 1).Milliseconds()
 }
 

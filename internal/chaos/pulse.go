@@ -60,3 +60,22 @@ func (p *pulse) late(from, to time.Time) (worst time.Duration) {
 }
 
 func (p *pulse) index(t time.Time) int { return max(0, int(t.Sub(p.begun)/interval)) }
+
+// control is a timer of one caller, made when its request is and due when it gives up: whatever keeps one
+// processor from running makes both late, while the timers of another fire in time.
+type control struct {
+	timer *time.Timer
+	late  chan time.Duration
+}
+
+func newControl(due time.Time) *control {
+	c := &control{late: make(chan time.Duration, 1)}
+	c.timer = time.AfterFunc(time.Until(due), func() { c.late <- time.Since(due) })
+	return c
+}
+
+// stop ends a timer that is not needed.
+func (c *control) stop() { c.timer.Stop() }
+
+// wait waits for the timer and returns how late it was.
+func (c *control) wait() time.Duration { return <-c.late }
