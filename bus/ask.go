@@ -21,8 +21,9 @@ type ResultAnswer struct {
 	Accepted *envelope.Accepted `json:"accepted,omitzero"`
 }
 
-// CancelAnswer says what a cancel did: "queued" (it never starts), "running" (killed),
-// "detached" (a joiner left), "decided" (too late; Response is the outcome).
+// CancelAnswer says what a cancel did: "queued" (it never starts; of a pure or idempotent call, no
+// executor said that it runs it), "running" (killed), "detached" (a joiner left), "decided" (too late;
+// Response is the outcome).
 type CancelAnswer struct {
 	Told     string             `json:"told"`
 	Response *envelope.Response `json:"response,omitzero"`

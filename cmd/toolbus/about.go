@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // about completes a command about one call, which a reference names.
@@ -64,8 +65,15 @@ func resultCmd(g *global) *cobra.Command {
 		})
 }
 
-// told says what became of a cancel.
-var told = map[string]string{
+// told says what became of a cancel. What runs without a claim may run unheard.
+func told(a bus.CancelAnswer) string {
+	if r := a.Response; a.Told == "queued" && r != nil && r.Error != nil && r.Error.Details.Effect != envelope.EffectNone {
+		return "cancelled; no executor said that it was running it"
+	}
+	return became[a.Told]
+}
+
+var became = map[string]string{
 	"queued":   "cancelled before it started",
 	"running":  "cancelled while it ran; its processes were killed",
 	"detached": "you no longer wait for it; the call goes on for its owner",
@@ -87,7 +95,7 @@ func cancelCmd(g *global) *cobra.Command {
 			if g.json {
 				return printJSON(g.env.stdout, a)
 			}
-			_, err = fmt.Fprintln(g.env.stdout, told[a.Told])
+			_, err = fmt.Fprintln(g.env.stdout, told(a))
 			return err
 		})
 }

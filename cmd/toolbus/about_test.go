@@ -1,0 +1,26 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// What is said of a cancel is no more than is known.
+func TestTold(t *testing.T) {
+	cancelled := func(effect envelope.Effect) *envelope.Response {
+		e := envelope.NewError(envelope.CodeCancelled, "").WithEffect(effect)
+		return envelope.Failure("id", e, envelope.Provenance{Final: true}, envelope.Metrics{})
+	}
+	for says, a := range map[string]bus.CancelAnswer{
+		"cancelled before it started":                               {Told: "queued", Response: cancelled(envelope.EffectNone)},
+		"cancelled; no executor said that it was running it":        {Told: "queued", Response: cancelled(envelope.EffectUnknown)},
+		"cancelled while it ran; its processes were killed":         {Told: "running", Response: cancelled(envelope.EffectUnknown)},
+		"you no longer wait for it; the call goes on for its owner": {Told: "detached"},
+	} {
+		if got := told(a); got != says {
+			t.Errorf("it says %q, want %q", got, says)
+		}
+	}
+}
