@@ -221,6 +221,7 @@ func checkLevel(ctx context.Context, js jetstream.JetStream) error {
 const (
 	codeNoAccountStorage jetstream.ErrorCode = 10002 // the account may not store so much
 	codeNoPeers          jetstream.ErrorCode = 10005 // not enough servers of the cluster can hold it
+	codeNoStreams        jetstream.ErrorCode = 10027 // the account has as many streams as it may have
 	codeNoStorage        jetstream.ErrorCode = 10047 // the server, or the account, may not store so much
 	codeOverlap          jetstream.ErrorCode = 10065 // another stream takes the subjects
 )
@@ -239,6 +240,8 @@ func refusal(err error, want jetstream.StreamConfig) error {
 	case codeNoPeers:
 		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise max_file_store of their jetstream blocks",
 			want.Replicas, want.MaxBytes>>20)
+	case codeNoStreams:
+		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the account", len(streams(TopologyOptions{Partitions: 1})))
 	case codeOverlap:
 		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them", strings.Join(want.Subjects, ", "))
 	}
@@ -266,15 +269,17 @@ func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	err := create(ctx, js, want)
-	if err == nil {
+	refused := create(ctx, js, want)
+	if refused == nil {
 		return nil
 	}
-	if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return refusal(err, want)
-	}
+	// Whatever the reason, the stream may be there: a server that can reserve no more for another one does
+	// not look for it.
 	have, err := js.Stream(ctx, want.Name)
-	if err != nil {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return refusal(refused, want)
+	case err != nil:
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	found := have.CachedInfo().Config

@@ -75,25 +75,34 @@ func TestStreamsMayNotBeMade(t *testing.T) {
 		refused(t, js, "it needs tb.audit.> for itself")
 	})
 	t.Run("account", func(t *testing.T) {
-		conf := filepath.Join(t.TempDir(), "nats.conf")
-		if err := os.WriteFile(conf, []byte("accounts { A { jetstream { max_file: 1G }, users: [{user: a, password: a}] } }"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o, err := server.ProcessConfigFile(conf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv := natstest.Start(t, func(to *server.Options) { to.Accounts, to.Users = o.Accounts, o.Users })
-		js, err := jetstream.New(srv.Connect(t, nats.UserInfo("a", "a")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused(t, js, "max_file of the account")
+		refused(t, account(t, "max_file: 1G"), "max_file of the account")
+	})
+	t.Run("streams", func(t *testing.T) {
+		refused(t, account(t, "max_streams: 3"), "raise max_streams of the account")
 	})
 	t.Run("cluster", func(t *testing.T) {
 		js := natstest.StartCluster(t, 3, func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 })[0].JetStream(t)
 		refused(t, js, "it takes 1 servers that are there and can reserve 4096 MiB each")
 	})
+}
+
+// account is the JetStream of an account with these limits.
+func account(t *testing.T, limits string) jetstream.JetStream {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(conf, []byte("accounts { A { jetstream { "+limits+" }, users: [{user: a, password: a}] } }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Start(t, func(to *server.Options) { to.Accounts, to.Users = o.Accounts, o.Users })
+	js, err := jetstream.New(srv.Connect(t, nats.UserInfo("a", "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // deaf is a JetStream that does not hear what became of its first attempt to make a stream.
@@ -135,6 +144,16 @@ func TestStreamsOfOtherSizes(t *testing.T) {
 	}
 	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that can reserve no more serves with the streams that it has.
+func TestStreamsFillTheStore(t *testing.T) {
+	js := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 13 << 30 }).JetStream(t)
+	for range 2 {
+		if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
