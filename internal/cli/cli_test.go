@@ -193,4 +193,11 @@ func TestWriteReady(t *testing.T) {
 	if err := cli.WriteReady(dir, "nats://bus"); err == nil {
 		t.Error("a file that is a folder is no error")
 	}
+	file := filepath.Join(dir, "ready")
+	if err := cli.WriteReady(file, "nats://me:hidden@bus:4222"); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := os.ReadFile(file); err != nil || string(said) != "nats://me:xxxxx@bus:4222\n" {
+		t.Errorf("the file, which everybody may read, holds %q: %v", said, err)
+	}
 }

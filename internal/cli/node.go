@@ -136,13 +136,13 @@ func (n *Node) Unready() error {
 	return nil
 }
 
-// WriteReady writes url to file, all at once; no file means that nobody waits.
+// WriteReady writes url, without what is secret in it, to file, all at once; no file means that nobody waits.
 func WriteReady(file, url string) error {
 	if file == "" {
 		return nil
 	}
 	tmp := file + ".tmp"
-	if err := os.WriteFile(tmp, []byte(url+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(tmp, []byte(bus.Redacted(url)+"\n"), 0o644); err != nil {
 		return fmt.Errorf("ready file: %w", err)
 	}
 	if err := os.Rename(tmp, file); err != nil {
