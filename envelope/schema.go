@@ -17,6 +17,7 @@ type Schema struct {
 	raw      []byte
 	whole    []byte // with the documents that raw refers to
 	compiled *jsonschema.Schema
+	counters *counters // nil where the schema refers to nothing, and so not to itself
 	accepter *accepter // may be nil
 }
 
@@ -35,22 +36,22 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.AssertFormat()
 	others := map[string][]byte{}
-	c.UseLoader(loader{load, others})
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
-	if err := c.AddResource(at, doc); err != nil {
-		return nil, fmt.Errorf("schema %s: %w", name, err)
-	}
-	compiled, err := c.Compile(at)
+	compiled, err := compileAt(at, doc, loader{load, others}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
 	if len(others) == 0 {
 		raw = bytes.Clone(raw)
-		return &Schema{raw: raw, whole: raw, compiled: compiled, accepter: newAccepter(doc)}, nil
+		s := &Schema{raw: raw, whole: raw, compiled: compiled, accepter: newAccepter(doc)}
+		if bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
+			s.counters = newCounters(func(c *counted) (err error) {
+				c.schema, err = compileAt(at, doc, loader{}, c)
+				return err
+			})
+		}
+		return s, nil
 	}
 	whole, err := bundle(at, raw, others)
 	if err != nil {
@@ -62,6 +63,26 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	}
 	s.raw = bytes.Clone(raw)
 	return s, nil
+}
+
+// compileAt compiles the document at an address. What it refers to is read with l, and its steps are counted by
+// steps, if that is not nil.
+func compileAt(at string, doc any, l loader, steps *counted) (*jsonschema.Schema, error) {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(l)
+	if steps != nil {
+		c.RegisterVocabulary(&jsonschema.Vocabulary{
+			URL:     schemaBase + "steps",
+			Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return steps, nil },
+		})
+		c.AssertVocabs()
+	}
+	if err := c.AddResource(at, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(at)
 }
 
 func schemaDocument(raw []byte) (any, error) {
@@ -128,10 +149,16 @@ func (s *Schema) judge(v jsontext.Value) []Violation {
 	if err != nil {
 		return listUnreadable(v)
 	}
-	err = s.compiled.Validate(doc)
-	var invalid *jsonschema.ValidationError
-	if errors.As(err, &invalid) {
+	if s.counters == nil {
+		err = s.compiled.Validate(doc)
+	} else {
+		err = s.counters.validate(doc, len(v))
+	}
+	switch invalid, ok := errors.AsType[*jsonschema.ValidationError](err); {
+	case ok:
 		return violations(invalid)
+	case err != nil:
+		return []Violation{violation("", "steps", "cannot be checked: the schema tries it in too many ways")}
 	}
 	return nil
 }

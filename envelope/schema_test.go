@@ -108,6 +108,28 @@ func TestValidateIsBounded(t *testing.T) {
 	}
 }
 
+// A schema that refers to itself in several alternatives would try what is nested in exponentially many ways.
+func TestValidateCountsSteps(t *testing.T) {
+	branch := func(name string) string { return `{"properties":{"a":{"$ref":"#"}},"required":["` + name + `"]}` }
+	nested := func(depth int) jsontext.Value {
+		return jsontext.Value(strings.Repeat(`{"a":`, depth) + `{}` + strings.Repeat(`}`, depth))
+	}
+	s := compile(t, `{"anyOf":[`+branch("x")+`,`+branch("y")+`,`+branch("z")+`]}`)
+	for _, c := range []struct {
+		depth int
+		rule  string
+	}{{2, "anyOf"}, {40, "steps"}, {2, "anyOf"}} {
+		if got := s.Validate(nested(c.depth)); len(got) == 0 || got[0].Rule != c.rule {
+			t.Errorf("%d deep: %v", c.depth, got)
+		}
+	}
+	long := "[" + strings.Repeat(`{"a":null},`, MaxSteps/4) + "1]"
+	list := compile(t, `{"items":{"$ref":"#/$defs/item"},"$defs":{"item":{"anyOf":[{"type":"number"},{"properties":{"a":{"type":"null"}}}]}}}`)
+	if got := list.Validate(jsontext.Value(long)); got != nil {
+		t.Errorf("a long list: %v", got)
+	}
+}
+
 func TestValidateIsConcurrent(t *testing.T) {
 	s := compile(t, `{"type":"object","required":["a"],"properties":{"a":{"format":"uuid"}}}`)
 	var wg sync.WaitGroup
