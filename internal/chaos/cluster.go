@@ -334,7 +334,7 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 		return false
 	case Restart:
 		_ = terminate(p.cmd.Process) // it may have ended just now
-		if !n.wait(p, drainPatience) {
+		if !n.wait(ctx, p, drainPatience) && ctx.Err() == nil { // at the end of the run it is killed
 			n.crash("it did not end within " + drainPatience.String() + " of SIGTERM")
 		}
 	}
@@ -350,15 +350,16 @@ func (n *node) kill(p *process) {
 	<-p.ended
 }
 
-func (n *node) wait(p *process, atMost time.Duration) bool {
+func (n *node) wait(ctx context.Context, p *process, atMost time.Duration) bool {
 	t := time.NewTimer(atMost)
 	defer t.Stop()
 	select {
 	case <-p.ended:
 		return true
 	case <-t.C:
-		return false
+	case <-ctx.Done():
 	}
+	return false
 }
 
 // unexpected notes an end that no fault explains. A process that cannot reach the server when it
