@@ -16,7 +16,7 @@ const (
 	// MaxSteps is how often a value, or what is in it, is held against a part of such a schema.
 	MaxSteps = 200_000
 	// stepsPerByte is for values so large that they need more.
-	stepsPerByte = 32
+	stepsPerByte = 8
 )
 
 var errSteps = errors.New("too many steps")

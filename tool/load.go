@@ -121,7 +121,11 @@ func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 	}
 	src, err := readFile(files, manifestFile, envelope.MaxManifest)
 	if err != nil {
-		l.report(place{}, reason(err), "every folder of tools needs a "+manifestFile)
+		hint := ""
+		if errors.Is(err, fs.ErrNotExist) {
+			hint = "every folder of tools needs a " + manifestFile
+		}
+		l.report(place{}, reason(err), hint)
 		return nil, l.problems
 	}
 	l.decode(src, &l.raw)
@@ -262,25 +266,36 @@ func (l *toolLoader) programs() {
 			continue
 		}
 		name := path.Clean(arg)
-		sum, err := sumFile(l.files, name)
+		p, err := l.program(name)
 		if err == nil {
-			l.sums[name] = sum
+			l.sums[name] = p.sum
+			l.manifest.programs = append(l.manifest.programs, p)
 		}
 		if i == 0 && l.manifest.Callable() {
-			l.runnable(name, err)
+			l.runnable(p, err)
 		}
 	}
 }
 
+// program reads a file that a command names. What it is is noted first: it may change meanwhile.
+func (l *toolLoader) program(name string) (p program, err error) {
+	p.name = name
+	if p.info, err = fs.Stat(l.files, name); err != nil {
+		return p, err
+	}
+	p.sum, err = sumFile(l.files, name)
+	return p, err
+}
+
 // runnable reports a program that could not be read, or that no executor could start. Only a folder
 // on disk knows which files may be executed.
-func (l *toolLoader) runnable(name string, err error) {
+func (l *toolLoader) runnable(p program, err error) {
 	if err != nil {
 		l.fail("endpoint.command[0]", reason(err), "the program lies in the tool's own folder; build it first")
 		return
 	}
-	if info, err := fs.Stat(l.files, name); l.manifest.Dir != "" && err == nil && info.Mode()&0o111 == 0 {
-		l.fail("endpoint.command[0]", name+" is not executable", "chmod +x "+name)
+	if l.manifest.Dir != "" && p.info.Mode()&0o111 == 0 {
+		l.fail("endpoint.command[0]", p.name+" is not executable", "chmod +x "+p.name)
 	}
 }
 
@@ -307,6 +322,7 @@ var (
 	errNotFolder  = errors.New("not a folder")
 	errNotRegular = errors.New("not a regular file")
 	errTooLarge   = errors.New("larger than allowed")
+	errChanged    = errors.New("it is not what was loaded; start the executor anew, or put back what was there")
 	errNotJSON    = errors.New("the manifest has no JSON form")
 )
 

@@ -63,6 +63,7 @@ type Manifest struct {
 	// does not fsync may run a side-effectful tool again after a power cut.
 	AcceptRerun bool
 	Dir         string // the folder of the manifest; process commands are relative to it
+	programs    []program
 }
 
 // Callable says whether calls of the tool may be admitted: planned and disabled tools are only

@@ -333,7 +333,7 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 		}
 		return false
 	case Restart:
-		_ = terminate(p.cmd.Process) // it may have ended just now
+		_ = terminate(p.cmd.Process)                            // it may have ended just now
 		if !n.wait(ctx, p, drainPatience) && ctx.Err() == nil { // at the end of the run it is killed
 			n.crash("it did not end within " + drainPatience.String() + " of SIGTERM")
 		}

@@ -460,6 +460,51 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
+// TestChanged shows that only what was loaded is run: the digest on record is of that.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "t")
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const script = "echo '{\"type\":\"output\",\"output\":1}'\n"
+	write("main.sh", script)
+	write("any.json", "{}")
+	write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active, determinism: pure,
+  transport: process, endpoint: {command: [sh, ./main.sh]}, functions: {f: {description: d, request: any.json, response: any.json}},
+  limits: {timeout_ms_default: 20000, timeout_ms_max: 20000}}`)
+	tools, err := tool.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, m := newAdapter(t, process.Options{}), tools.List()[0]
+	ends := func(want string) {
+		t.Helper()
+		got := "success"
+		if _, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{}); err != nil {
+			got = a.ClassifyError(m, err).Cause
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("it ends with %q, want %q", got, want)
+		}
+	}
+	ends("success")
+	write("main.sh", script+"# changed\n")
+	ends("main.sh: it is not what was loaded")
+	if err := os.Remove(filepath.Join(folder, "main.sh")); err != nil {
+		t.Fatal(err)
+	}
+	ends("no such file")
+	write("main.sh", script) // the same again
+	ends("success")
+}
+
 // TestSupervisors shows which programs can supervise and what New says of the others.
 func TestSupervisors(t *testing.T) {
 	truth, err := exec.LookPath("true")

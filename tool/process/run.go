@@ -50,6 +50,9 @@ func (a *Adapter) start(m *tool.Manifest, op string, inv tool.Invocation) (*chil
 	if err != nil {
 		return nil, err
 	}
+	if err := m.Unchanged(); err != nil {
+		return nil, err
+	}
 	input, err := encodeRequest(op, inv)
 	if err != nil {
 		return nil, err
