@@ -173,27 +173,12 @@ const (
 // no answer at all, the response says final: false, and the same key may be asked again.
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
-	until := started.Add(either(call.Timeout, describeTime))
-	req, fn, refusal, err := c.prepare(ctx, call, until)
-	if refusal != nil {
-		return c.refused(req, refusal), nil
+	m := c.inTime(ctx, call, started)
+	if m.err != nil {
+		return nil, m.err
 	}
-	var resp *envelope.Response
-	switch {
-	case err == nil:
-		deadline := started.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
-		req.Constraints.DeadlineUnixMS -= time.Since(started).Milliseconds() // what the preparation took
-		resp, err = c.inTime(ctx, call, req, fn, deadline)
-	case silent(err) && ctx.Err() == nil:
-		resp, err = c.unsent(req, until, err), nil
-	case errors.Is(err, nats.ErrPermissionViolation):
-		resp, err = c.refused(req, c.notAllowed(err)), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.logOutcome(ctx, req, resp, time.Since(started))
-	return resp, nil
+	c.logOutcome(ctx, m.req, m.response, time.Since(started))
+	return m.response, nil
 }
 
 // logOutcome is for whoever wants every call logged.

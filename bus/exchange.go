@@ -105,7 +105,7 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 		return nil, err
 	}
 	defer stream.stop()
-	if !e.show.begin() {
+	if !e.show.begin(e.req) {
 		return nil, errStopped
 	}
 	if err = c.nc.PublishMsg(msg); err != nil && c.nc.IsClosed() {

@@ -14,27 +14,35 @@ import (
 )
 
 // The NATS client holds its lock while it connects anew, and everything that sends waits for
-// that: as long as a frozen server takes, which accepts connections and says nothing. Callers have
-// deadlines (promise P2), so what is done on the connection on their behalf is done beside them.
+// that: as long as a frozen server takes, which accepts connections and says nothing. Large inputs take
+// their time to check. Callers have deadlines (promise P2), so what is done on their behalf is done beside them.
 
 // inTime makes the call and returns its outcome, or the library's own statement when the
 // deadline and its grace have passed. The functions of call are not called after that.
-func (c *Client) inTime(ctx context.Context, call Call, req *envelope.Request, fn *function, deadline time.Time) (*envelope.Response, error) {
+func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made {
 	show := &show{}
-	e := errand{ctx: ctx, call: show.of(call), show: show, req: req, fn: fn, deadline: deadline, done: make(chan made, 1)}
-	if !c.crew.start(e) {
-		return nil, errClosed
+	e := errand{
+		ctx: ctx, call: show.of(call), show: show, started: started, deadline: started.Add(either(max(call.Timeout, 0), describeTime)),
+		known: make(chan time.Time, 2), done: make(chan made, 1),
 	}
-	end := time.NewTimer(time.Until(deadline) + grace)
+	if !c.crew.start(e) {
+		return made{err: errClosed}
+	}
+	end := time.NewTimer(time.Until(e.deadline) + grace)
 	defer end.Stop()
-	select {
-	case m := <-e.done:
-		return m.response, m.err
-	case <-end.C:
-		if !show.end() {
-			return c.unsent(req, deadline, context.DeadlineExceeded), nil
+	for {
+		select {
+		case m := <-e.done:
+			return m
+		case e.deadline = <-e.known:
+			end.Reset(time.Until(e.deadline) + grace)
+		case <-end.C:
+			if req := show.end(); req != nil {
+				return made{req, c.unanswered(req, e.deadline, nil), nil} // nobody is asked why: there is no time left
+			}
+			req := c.request(call, nil)
+			return made{req, c.unsent(req, e.deadline, context.DeadlineExceeded), nil}
 		}
-		return c.unanswered(req, deadline, nil), nil // nobody is asked why: there is no time left
 	}
 }
 
@@ -45,48 +53,81 @@ type errand struct {
 	ctx      context.Context // ends the errand early
 	call     Call
 	show     *show
-	req      *envelope.Request
-	fn       *function
+	started  time.Time
 	deadline time.Time
+	known    chan time.Time // the deadline, where only a description of the tool says when it is
 	done     chan made
+
+	// Of the call, once it is prepared.
+	req *envelope.Request
+	fn  *function
+}
+
+// isDue notes when the call is to be answered, now that its request says so.
+func (e *errand) isDue() {
+	e.deadline = e.started.Add(time.Duration(e.req.Constraints.TimeoutMS) * time.Millisecond)
+	if e.call.Timeout == 0 {
+		e.known <- e.deadline
+	}
 }
 
 // run ends soon after the deadline, when the connection lets go of it.
 func (c *Client) run(e errand) {
-	r, err := c.attempts(e)
-	if err == nil {
-		r = c.complete(e.ctx, e.fn, r, e.deadline)
+	r, err := c.make(&e)
+	e.done <- made{e.req, r, err}
+}
+
+// make prepares the call and makes it.
+func (c *Client) make(e *errand) (*envelope.Response, error) {
+	refusal, err := c.prepare(e)
+	switch {
+	case refusal != nil:
+		return c.refused(e.req, refusal), nil
+	case silent(err) && e.ctx.Err() == nil:
+		return c.unsent(e.req, e.deadline, err), nil
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return c.refused(e.req, c.notAllowed(err)), nil
+	case err != nil:
+		return nil, err
 	}
-	e.done <- made{r, err}
+	e.req.Constraints.DeadlineUnixMS -= time.Since(e.started).Milliseconds() // what the preparation took
+	r, err := c.attempts(*e)
+	if err != nil {
+		return r, err
+	}
+	return c.complete(e.ctx, e.fn, r, e.deadline), nil
 }
 
 // made is what became of a call.
 type made struct {
+	req      *envelope.Request
 	response *envelope.Response
 	err      error
 }
 
 // show lets a call be sent, and its functions be called, until it ends.
 type show struct {
-	mu    sync.Mutex
-	begun bool
-	over  bool
+	mu   sync.Mutex
+	sent *envelope.Request // the first one
+	over bool
 }
 
-// begin must be asked before anything is sent: not at all once the caller was told that nothing was.
-func (s *show) begin() bool {
+// begin must be asked before a request is sent: not at all once the caller was told that nothing was.
+func (s *show) begin(req *envelope.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun = s.begun || !s.over
+	if s.sent == nil && !s.over {
+		s.sent = req
+	}
 	return !s.over
 }
 
-// end ends the show and says whether it had begun.
-func (s *show) end() bool {
+// end ends the show and returns what was sent first, nil for nothing.
+func (s *show) end() *envelope.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	return s.begun
+	return s.sent
 }
 
 // of returns the call with its functions under the show's control.

@@ -29,28 +29,27 @@ func silent(err error) bool { return lost(err) || errors.Is(err, errNobody) }
 
 // prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
-func (c *Client) prepare(ctx context.Context, call Call, until time.Time) (*envelope.Request, *function, *envelope.Error, error) {
-	if call.Timeout != 0 && call.Timeout < time.Millisecond {
-		return c.request(call, nil), nil, tooShort(), nil
+func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
+	if e.call.Timeout != 0 && e.call.Timeout < time.Millisecond {
+		e.req = c.request(e.call, nil)
+		return tooShort(), nil
 	}
-	started := time.Now()
-	t, refusal, err := c.known(ctx, call.Tool, until)
-	req := c.request(call, t)
-	if err != nil {
-		return req, nil, nil, err
+	asked := time.Now()
+	t, refusal, err := c.known(e.ctx, e.call.Tool, e.deadline)
+	e.req = c.request(e.call, t)
+	if refusal != nil || err != nil {
+		return refusal, err
 	}
-	if refusal != nil {
-		return req, nil, refusal, nil
+	e.isDue()
+	if e.fn, refusal = fit(e.req, t); refusal == nil || t.fetched.After(asked) {
+		return refusal, nil
 	}
-	fn, refusal := fit(req, t)
-	if refusal == nil || t.fetched.After(started) {
-		return req, fn, refusal, nil
+	if t = c.renewed(e.ctx, t, e.deadline); t != nil { // no refusal by what the tool was
+		e.req = c.request(e.call, t)
+		e.isDue()
+		e.fn, refusal = fit(e.req, t)
 	}
-	if t = c.renewed(ctx, t, until); t != nil { // no refusal by what the tool was
-		req = c.request(call, t)
-		fn, refusal = fit(req, t)
-	}
-	return req, fn, refusal, nil
+	return refusal, nil
 }
 
 // renewed returns the description of another build of the tool than t, if there is one now.
