@@ -2,7 +2,6 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,10 +15,11 @@ import (
 // agreed on a leader. The URL of each names all of them.
 func StartCluster(t testing.TB, n int, options ...Option) []*Server {
 	t.Helper()
-	ports := freePorts(t, n)
+	var ports []int
 	var routes []*url.URL
-	for _, port := range ports {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	for i := range n {
+		ports = append(ports, hold(t))
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[i])})
 	}
 	var servers []*Server
 	var urls []string
@@ -41,20 +41,6 @@ func StartCluster(t testing.TB, n int, options ...Option) []*Server {
 
 // Name is that of the server in its cluster.
 func (s *Server) Name() string { return s.opts.ServerName }
-
-// freePorts finds ports that are free all at once.
-func freePorts(t testing.TB, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("natstest: %v", err)
-		}
-		defer func() { _ = l.Close() }() // nothing was sent
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
 
 func awaitLeader(t testing.TB, servers []*Server) {
 	t.Helper()

@@ -55,7 +55,7 @@ func prepare(t testing.TB, options []Option) *Server {
 		opts: server.Options{
 			ServerName:             "natstest",
 			Host:                   "127.0.0.1",
-			Port:                   server.RANDOM_PORT,
+			Port:                   hold(t),
 			JetStream:              true,
 			StoreDir:               t.TempDir(),
 			NoSigs:                 true,
@@ -127,11 +127,10 @@ func (s *Server) JetStream(t testing.TB) jetstream.JetStream {
 	return js
 }
 
-// start runs a new server and keeps the port it got, so that the next one gets the same.
+// start runs a new server.
 func (s *Server) start() {
 	s.t.Helper()
-	opts := s.opts.Clone()
-	srv, err := server.NewServer(opts)
+	srv, err := server.NewServer(s.opts.Clone())
 	if err != nil {
 		s.t.Fatalf("natstest: configure: %v", err)
 	}
@@ -141,7 +140,6 @@ func (s *Server) start() {
 	if !srv.ReadyForConnections(startTimeout) {
 		s.t.Fatalf("natstest: the server did not start within %v", startTimeout)
 	}
-	s.opts.Port = opts.Port
 }
 
 // logLines is how much of the server's log a failed test shows.
