@@ -273,7 +273,7 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 					ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Replayed: replayed,
 					Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
 				}})
-				r, err := c.Call(t.Context(), bus.Call{Tool: "count", Timeout: 3 * time.Second, Chunk: func(envelope.Chunk) error { return nil }})
+				r, err := c.Call(t.Context(), bus.Call{Tool: "count", Timeout: time.Minute, Chunk: func(envelope.Chunk) error { return nil }})
 				switch {
 				case err != nil:
 					t.Fatal(err)
