@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,10 +35,15 @@ type DispatcherOptions struct {
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
 // synced, the dispatcher forgets what it knew of it and starts anew, as often as it takes: such a
-// server may go away again at once. To be told to stop meanwhile is no error.
+// server may go away again at once. So it does whatever else ends it once it has said that it serves: it may
+// not have begun to follow the log when the server goes away. To be told to stop meanwhile is no error.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
-	if o.Ready != nil {
-		o.Ready = sync.OnceFunc(o.Ready)
+	serves, ready := false, o.Ready
+	o.Ready = func() {
+		if !serves && ready != nil {
+			ready()
+		}
+		serves = true
 	}
 	if err := warnOfRetention(ctx, c, o.Registry); err != nil {
 		return err
@@ -47,7 +51,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
 		lost := errors.Is(err, bus.ErrLostTail)
-		if err == nil || !lost && !again {
+		if err == nil || !lost && !again && !serves {
 			return err
 		}
 		c.Logger.Error("starting over", "err", err)
@@ -188,9 +192,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	if o.Ready != nil {
-		o.Ready()
-	}
+	o.Ready()
 	select {
 	case <-ctx.Done():
 	case <-background.Done():

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -175,6 +176,46 @@ func TestLostTailAndStopped(t *testing.T) {
 	lose()
 	<-stopped
 	p.stop() // says so if it was not
+}
+
+// A server that goes away when a dispatcher has just said that it serves, and has not begun to follow the log
+// yet, does not end the dispatcher.
+func TestGoneWhileADispatcherBegins(t *testing.T) {
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d.executor(6)
+	over, ended := make(chan struct{}), make(chan struct{})
+	follow := make(chan struct{})
+	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		defer close(ended)
+		c.JS = hesitant{c.JS, follow}
+		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over) })), &slog.HandlerOptions{Level: slog.LevelError}))
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
+	})
+	d.srv.Stop()
+	close(follow)
+	select {
+	case <-over:
+	case <-ended:
+		t.Error("the dispatcher has ended")
+	}
+	d.srv.Restart()
+	if t.Failed() {
+		return
+	}
+	wantStatus(t, mustCall(t, d.client(), bus.Call{Tool: "echo", Timeout: 60 * time.Second}), envelope.Success, "")
+	d.records(1)
+}
+
+// hesitant is a JetStream whose streams are not followed before the test says so.
+type hesitant struct {
+	jetstream.JetStream
+	follow <-chan struct{}
+}
+
+func (h hesitant) OrderedConsumer(ctx context.Context, stream string, c jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	<-h.follow
+	return h.JetStream.OrderedConsumer(ctx, stream, c)
 }
 
 // writer calls a function for everything that is written.
