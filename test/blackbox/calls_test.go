@@ -183,7 +183,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	if took > timeout+300*time.Millisecond+late() {
 		t.Errorf("answered after %s", took)
 	}
-	if !r.Provenance.Final && late() > 0 { // a busy machine has told the caller too late: what the dispatcher decided is in the log
+	if !r.Provenance.Final { // a busy machine, or its disk alone, has told the caller too late: what the dispatcher decided is in the log
 		eventually(t, "the call has ended", func() bool {
 			result, err := c.Result(t.Context(), bus.CallQuery{Ref: ref})
 			if err == nil && result.Response != nil {
