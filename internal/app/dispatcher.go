@@ -54,10 +54,11 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		if err == nil || !lost && !again && !serves {
 			return err
 		}
-		c.Logger.Error("starting over", "err", err)
 		if ctx.Err() != nil {
+			c.Logger.Error("stopped while the server was in trouble", "err", err)
 			return nil
 		}
+		c.Logger.Error("starting over", "err", err)
 		if !lost {
 			wait.For(ctx, restartDelay)
 		}
