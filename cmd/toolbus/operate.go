@@ -157,7 +157,7 @@ func upToDate(ctx context.Context, g *global, guest *app.Guest) error {
 }
 
 // catchUp bounds the wait for the record.
-const catchUp = 3 * time.Second
+const catchUp = 5 * time.Second
 
 const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %-36s  %s"
 

@@ -111,7 +111,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 // joined: two agents ask for the same with one key; it runs once and both get the one outcome.
 func joined(ctx context.Context, s *stage) (t told, err error) {
 	call := bus.Call{
-		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 600}),
+		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}),
 		Key: "demo-duplicate-" + s.site.base, KeyScope: envelope.ScopeGlobal,
 	}
 	s.memory.duplicate = call
@@ -215,7 +215,7 @@ func takenOver(ctx context.Context, s *stage) (t told, err error) {
 	var runs []started
 	var fences []uint64
 	r, err := s.callers[ada].Call(ctx, bus.Call{
-		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 700}), Key: "demo-takeover-" + s.site.base,
+		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}), Key: "demo-takeover-" + s.site.base,
 		Accepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
 		Chunk: func(c envelope.Chunk) error {
 			var at started

@@ -154,14 +154,18 @@ func (d *deployment) clientOf(actor string) *bus.Client {
 	return c
 }
 
-// events returns how many events the call log holds.
-func (d *deployment) events() uint64 {
+// events returns how many writes the call log has seen.
+func (d *deployment) events() (n uint64) {
 	d.t.Helper()
-	stream, err := d.srv.JetStream(d.t).Stream(d.t.Context(), subjects.Part(0).Stream())
-	if err != nil {
-		d.t.Fatal(err)
+	js := d.srv.JetStream(d.t)
+	for p := range subjects.Part(d.topology.Partitions) {
+		stream, err := js.Stream(d.t.Context(), p.Stream())
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		n += stream.CachedInfo().State.LastSeq
 	}
-	return stream.CachedInfo().State.Msgs
+	return n
 }
 
 // echo returns its input; it counts its runs.
