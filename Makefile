@@ -26,7 +26,7 @@ build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the
 		$(GO) build -o "$$dir/$$program" "./$$dir"; \
 	done
 
-run: build ## build everything and show it at work: bin/toolbus demo (about five seconds)
+run: build ## build everything and show it at work: bin/toolbus demo (about seven seconds)
 	bin/toolbus demo
 
 test: check ## run what CI runs, all of it
