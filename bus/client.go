@@ -161,9 +161,10 @@ type Call struct {
 }
 
 // How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
-// waits for it on the caller's behalf. Promise P2 is 100 ms; a timer may be 20 ms late on a busy machine.
+// waits for it on the caller's behalf. Promise P2 is 100 ms; a timer may be 20 ms late on a busy
+// machine, and what it wakes needs time, too.
 const (
-	grace    = 80 * time.Millisecond
+	grace    = 75 * time.Millisecond
 	ownGrace = grace - 10*time.Millisecond
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // archive keeps the events of the call log beyond their expiry: requests outlive their deadlines by
@@ -41,9 +42,19 @@ func (a archive) copy(ctx context.Context, url string) error {
 		return err
 	}
 	defer done()
-	entries, err := readLog(ctx, js, true)
+	entries, err := readLog(ctx, js, a)
 	a.add(entries)
 	return err
+}
+
+// end returns the position of the newest event of a partition.
+func (a archive) end(p subjects.Part) (seq uint64) {
+	for at := range a {
+		if at.Part == p {
+			seq = max(seq, at.Seq)
+		}
+	}
+	return seq
 }
 
 func (a archive) add(entries []call.Entry) {

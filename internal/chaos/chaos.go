@@ -127,12 +127,12 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	<-ended
 	o.Tell("the trouble is over; waiting for every call to end")
 	c.set(nil)
-	d.calm(ctx, calls)
+	err = d.calm(ctx, calls)
 	stop()
 	<-reported
 	<-beating
 	<-archived
-	err = errors.Join(ctx.Err(), d.close())
+	err = errors.Join(ctx.Err(), err, d.close())
 	if err != nil {
 		return Report{}, err
 	}
@@ -147,18 +147,21 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			o.Progress(Progress{Elapsed: time.Since(d.begun), Asks: d.size(), Faults: h.total()})
+			o.Progress(Progress{Elapsed: time.Since(d.begun), Asks: d.journal.size(), Faults: h.total()})
 		}
 	}
 }
 
 // judge reads what is kept and holds it against what was seen.
 func judge(ctx context.Context, o Options, c *cluster, d *driver, h *havoc, kept archive) (Report, error) {
-	history := check.History{Asks: d.asks, Cancels: d.cancels}
+	asks, err := d.seen()
+	if err != nil {
+		return Report{}, err
+	}
+	history := check.History{Asks: asks, Cancels: d.cancels}
 	if err := gather(ctx, "nats://"+c.server, &history, kept); err != nil {
 		return Report{}, err
 	}
-	var err error
 	if history.Effects, err = ledger.Read(c.ledger()); err != nil {
 		return Report{}, err
 	}

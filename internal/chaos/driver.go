@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -31,16 +33,20 @@ type driver struct {
 	callers []*bus.Client
 	begun   time.Time
 	pulse   *pulse
+	journal *journal
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
-	asks    []check.Ask
 	cancels []check.Cancel
 }
 
 // newDriver connects the callers through their lines.
 func newDriver(c *cluster) (*driver, error) {
-	d := &driver{}
+	j, err := newJournal(filepath.Join(c.dir, "asks.json"))
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{journal: j}
 	for _, line := range lines {
 		nc, err := bus.Dial(c.proxies[line].URL(), "chaos-"+line)
 		if err != nil {
@@ -82,6 +88,18 @@ func (d *driver) close() error {
 		nc.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// seen returns all that was asked, and ends the journal.
+func (d *driver) seen() (all []check.Ask, err error) {
+	defer func() { err = errors.Join(err, d.journal.close()) }()
+	for a, err := range d.journal.asks() {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *a)
+	}
+	return all, nil
 }
 
 // run plays the plan, and returns when the last play has ended.
@@ -134,12 +152,6 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 	}
 }
 
-func (d *driver) size() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.asks)
-}
-
 // record is the beginning of what is noted of an ask.
 func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(other))
@@ -167,10 +179,8 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	}
 	seen.Done = time.Now()
 	seen.StalledMS = d.stalled(&seen, control)
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if ctx.Err() == nil {
-		d.asks = append(d.asks, seen)
+		d.journal.add(&seen)
 	}
 	if len(seen.Answers) == 0 {
 		return nil
@@ -250,35 +260,45 @@ func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 
 // calm asks, when all faults are over, for every call that has no outcome yet: the same call id
 // under the same key. Now each has one.
-func (d *driver) calm(ctx context.Context, plan []play) {
-	settled, seen := map[string]bool{}, map[string]bool{}
-	d.mu.Lock()
-	asks := slices.Clone(d.asks)
-	d.mu.Unlock()
-	for _, a := range asks {
-		for _, r := range a.Answers {
-			settled[a.Ref+a.CallID] = settled[a.Ref+a.CallID] || r.Provenance.Final
-		}
-	}
+func (d *driver) calm(ctx context.Context, plan []play) error {
+	open, err := d.open()
 	plays := map[string]*play{}
 	for i, p := range plan {
 		plays[p.key] = &plan[i]
 	}
 	slots := make(chan struct{}, callers)
-	for _, a := range asks {
-		if id := a.Ref + a.CallID; !settled[id] && !seen[id] {
-			seen[id] = true
-			slots <- struct{}{}
-			d.wg.Go(func() {
-				defer func() { <-slots }()
-				d.calmly(ctx, plays[a.Key], a)
-			})
-		}
+	for _, a := range open {
+		slots <- struct{}{}
+		d.wg.Go(func() {
+			defer func() { <-slots }()
+			d.calmly(ctx, plays[a.Key], a)
+		})
 	}
 	d.wg.Wait()
+	return err
 }
 
-func (d *driver) calmly(ctx context.Context, p *play, a check.Ask) {
+// open returns the first ask for each call that has no outcome yet.
+func (d *driver) open() ([]*check.Ask, error) {
+	settled, first := map[string]bool{}, map[string]*check.Ask{}
+	for a, err := range d.journal.asks() {
+		if err != nil {
+			return nil, err
+		}
+		id := a.Ref + a.CallID
+		for _, r := range a.Answers {
+			settled[id] = settled[id] || r.Provenance.Final
+		}
+		if settled[id] {
+			delete(first, id)
+		} else if first[id] == nil {
+			first[id] = a
+		}
+	}
+	return slices.SortedFunc(maps.Values(first), func(a, b *check.Ask) int { return a.Sent.Compare(b.Sent) }), nil
+}
+
+func (d *driver) calmly(ctx context.Context, p *play, a *check.Ask) {
 	var caller int
 	if _, err := fmt.Sscanf(a.Caller, "caller-%d", &caller); err != nil {
 		panic("unreachable: " + err.Error()) // record wrote it

@@ -37,7 +37,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	defer done()
 	first, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	entries, err := readLog(first, js, false)
+	entries, err := readLog(first, js, nil)
 	kept.add(entries)
 	if err == nil {
 		_, err = readAudit(first, js, kept.log())
@@ -50,7 +50,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	}
 	again, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
-	entries, err = readLog(again, js, false)
+	entries, err = readLog(again, js, nil)
 	if err != nil {
 		return err
 	}
@@ -79,16 +79,16 @@ func direct(url string) (js jetstream.JetStream, done func(), err error) {
 	return js, nc.Close, nil
 }
 
-// readLog reads events until none is left to come: all that is stored and, but for a copy in between,
-// an outcome for every attempt. When ctx ends first it returns what there is.
-func readLog(ctx context.Context, js jetstream.JetStream, between bool) ([]call.Entry, error) {
+// readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
+// for a copy in between, what came after the one before. When ctx ends first it returns what there is.
+func readLog(ctx context.Context, js jetstream.JetStream, kept archive) ([]call.Entry, error) {
 	n, err := kv.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
 	}
 	var all []call.Entry
 	for p := range subjects.Part(n) {
-		entries, err := readPart(ctx, js, p, between)
+		entries, err := readPart(ctx, js, p, kept.end(p)+1, kept != nil)
 		if all = append(all, entries...); err != nil {
 			return all, err
 		}
@@ -96,10 +96,10 @@ func readLog(ctx context.Context, js jetstream.JetStream, between bool) ([]call.
 	return all, nil
 }
 
-func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, between bool) ([]call.Entry, error) {
+func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64, between bool) ([]call.Entry, error) {
 	var entries []call.Entry
 	open := map[string]bool{}
-	err := read(ctx, js, part.Stream(), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	err := read(ctx, js, part.Stream(), from, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		e, err := kv.DecodeEvent(msg.Headers())
 		if err != nil {
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
@@ -129,7 +129,7 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([
 		return nil, nil
 	}
 	var records []check.Record
-	err := read(ctx, js, subjects.AuditStream, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+	err := read(ctx, js, subjects.AuditStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		r := check.Record{Seq: meta.Sequence.Stream, ID: msg.Headers().Get(nats.MsgIdHdr)}
 		if err := json.Unmarshal(msg.Data(), &r.Record); err != nil {
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), r.Seq, err)
@@ -143,16 +143,16 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([
 	return records, err
 }
 
-// read hands over the messages of a stream in order until take says that it is done, or ctx ends.
-func read(ctx context.Context, js jetstream.JetStream, stream string, take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+// read hands over the messages of a stream in order, from a position on, until take says that it is done, or ctx ends.
+func read(ctx context.Context, js jetstream.JetStream, stream string, from uint64, take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
-	if s.CachedInfo().State.Msgs == 0 {
+	if at := s.CachedInfo().State; at.Msgs == 0 || at.LastSeq < from {
 		return nil
 	}
-	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}

@@ -51,7 +51,7 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 }
 
 // waits is how long after the deadline this caller waits: the promised 100 ms, but for late timers.
-const waits = 80 * time.Millisecond
+const waits = 75 * time.Millisecond
 
 // collect takes answers until the deadline and its grace have passed; once there is an outcome,
 // only a little longer, for the doubles.

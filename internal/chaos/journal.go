@@ -1,0 +1,86 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+)
+
+// journal keeps what callers saw in a file until it is judged. They are in this process, and the more there is
+// in its memory the longer collecting garbage holds them up. It is safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	file *os.File
+	w    *bufio.Writer
+	n    int
+	err  error // the first one: nothing is written after it
+}
+
+func newJournal(path string) (*journal, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return &journal{file: file, w: bufio.NewWriter(file)}, nil
+}
+
+func (j *journal) add(a *check.Ask) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.n++
+	if j.err == nil {
+		j.err = json.MarshalWrite(j.w, a)
+	}
+}
+
+func (j *journal) size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.n
+}
+
+// asks reads what was added before. An error ends it.
+func (j *journal) asks() iter.Seq2[*check.Ask, error] {
+	return func(yield func(*check.Ask, error) bool) {
+		end, err := j.flush()
+		dec := jsontext.NewDecoder(io.NewSectionReader(j.file, 0, end))
+		for {
+			a := new(check.Ask)
+			if err == nil {
+				err = json.UnmarshalDecode(dec, a)
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("journal: %w", err))
+				return
+			}
+			if !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
+// flush returns how long the file is now.
+func (j *journal) flush() (size int64, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := errors.Join(j.err, j.w.Flush()); err != nil {
+		return 0, err
+	}
+	return j.file.Seek(0, io.SeekCurrent)
+}
+
+// close ends the journal. What is in it is gone.
+func (j *journal) close() error { return errors.Join(j.file.Close(), os.Remove(j.file.Name())) }
