@@ -92,26 +92,57 @@ func (p *Projector) Lag(now time.Time) time.Duration {
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
 // ([ErrLostTail]).
 func (p *Projector) Run(ctx context.Context) error {
-	for size := batchSize; p.awaitPending(ctx); {
-		err := p.project(ctx, size)
-		if err == nil {
-			size = min(2*size, batchSize)
-			continue
-		}
-		if ctx.Err() == nil && !overtaken(err) {
-			p.log.Warn("audit record not written yet", "err", err)
-		}
-		size = max(1, size/2) // a smaller batch may pass where a large one does not
-		for err != nil {
-			if !wait.For(ctx, standBy) {
-				return nil
+	status := p.js.Conn().StatusChanged(nats.CONNECTED)
+	defer p.js.Conn().RemoveStatusListener(status)
+	for size := batchSize; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-status: // the server may have come back without the end of the record, and nothing more may come
+			if err := p.findEnd(ctx); err != nil {
+				return err
 			}
-			if _, err = p.resume(ctx); errors.Is(err, ErrLostTail) {
+		case <-p.more:
+			if err := p.projectAll(ctx, &size); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// projectAll projects until nothing is pending. A smaller batch may pass where a large one does not.
+func (p *Projector) projectAll(ctx context.Context, size *int) error {
+	for ctx.Err() == nil && len(p.after(0, 1)) > 0 {
+		err := p.project(ctx, *size)
+		if err == nil {
+			*size = min(2**size, batchSize)
+			continue
+		}
+		if ctx.Err() == nil && !overtaken(err) {
+			p.log.Warn("audit record not written yet", "err", err)
+		}
+		*size = max(1, *size/2)
+		if !wait.For(ctx, standBy) {
+			return nil
+		}
+		if err := p.findEnd(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findEnd reads where the record ends, again and again until it can.
+func (p *Projector) findEnd(ctx context.Context) error {
+	for {
+		_, err := p.resume(ctx)
+		if err == nil || errors.Is(err, ErrLostTail) {
+			return err
+		}
+		if !wait.For(ctx, standBy) {
+			return nil
+		}
+	}
 }
 
 // codeDuplicate is what the server says of a batch with a record that it has already.
@@ -121,20 +152,6 @@ const codeDuplicate = 10201
 func overtaken(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == codeDuplicate)
-}
-
-// awaitPending waits until there is something to project; it reports false when ctx ended first.
-func (p *Projector) awaitPending(ctx context.Context) bool {
-	for ctx.Err() == nil {
-		if len(p.after(0, 1)) > 0 {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-		case <-p.more:
-		}
-	}
-	return false
 }
 
 // after returns the pending records from the n-th on, up to the size-th.
