@@ -170,8 +170,8 @@ func (f *Follower) watch(ctx context.Context) error {
 	}
 }
 
-// look notes how old the oldest event is that has not been seen, if there is one. An error means that
-// there is no log any more: its server came again without what it had stored.
+// look notes how old the oldest event is that has not been seen, if there is one: what was announced to come
+// may have been lost. An error means that there is no log any more: its server came again without what it had stored.
 func (f *Follower) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookBehind)
 	defer cancel()
@@ -191,6 +191,9 @@ func (f *Follower) look(ctx context.Context) error {
 	defer f.mu.Unlock()
 	if f.last.seq == seen {
 		f.missed.Store(missed)
+		if missed == 0 {
+			f.behind.Store(0)
+		}
 	}
 	return nil
 }
@@ -231,9 +234,6 @@ func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 	end := stream.CachedInfo().State.LastSeq
 	if end < p.seq {
 		return fmt.Errorf("%w: it ends at %d, and had been read up to %d", ErrLostTail, end, p.seq), nil
-	}
-	if end == p.seq {
-		f.caughtUp(p)
 	}
 	msg, err := messageAt(ctx, stream, p.seq)
 	switch {
@@ -280,16 +280,6 @@ func (f *Follower) passed(meta *jetstream.MsgMetadata) {
 	f.behind.Store(0)
 	if meta.NumPending > 0 {
 		f.behind.Store(meta.Timestamp.UnixNano())
-	}
-}
-
-// caughtUp notes that nothing comes after p, if that is the newest event seen: what was announced
-// to come may have been lost.
-func (f *Follower) caughtUp(p place) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.last == p {
-		f.behind.Store(0)
 	}
 }
 
