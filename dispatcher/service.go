@@ -20,8 +20,8 @@ type Query struct {
 	CallID string `json:"call_id,omitzero"` // whose outcome; empty means the newest attempt
 }
 
-// Cancellation is the answer to a cancel. Told says which it was: "queued" (never started),
-// "running" (killed), "detached" (a joiner left; the call goes on) or "decided" (too late).
+// Cancellation is the answer to a cancel. Told says which it was: "queued" (never started, or, without a claim,
+// not known to run), "running" (killed), "detached" (a joiner left; the call goes on) or "decided" (too late).
 type Cancellation struct {
 	Told     string             `json:"told"`
 	Response *envelope.Response `json:"response,omitzero"`
