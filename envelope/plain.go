@@ -1,0 +1,39 @@
+package envelope
+
+// Plain reports whether all but the input of q is certainly fine: it has only members that nearly all
+// requests have, in simple ASCII. It saves whoever made q in memory to encode and decode it just to
+// look at it; false says nothing, and [Request.Check] does.
+func (q *Request) Plain() bool {
+	return isUUID(q.CallID) && isToolID(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
+		q.Provenance == nil && q.Context.plain() && q.Constraints.plain()
+}
+
+func (c *Context) plain() bool {
+	for _, scope := range c.Scopes {
+		if !plain(scope, 0, MaxID) {
+			return false
+		}
+	}
+	rare := c.ParentSpanID+c.Locale+c.Clock+c.SessionID+c.RoleID+c.RunID+c.LaneID != "" ||
+		c.Scope != nil || c.Confidence != nil || c.Evidence != nil
+	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && isUUID(c.TraceID) &&
+		plain(c.Timezone, 1, MaxLabel) && (c.Env == "dev" || c.Env == "prod" || c.Env == "staging")
+}
+
+func (k *Constraints) plain() bool {
+	rare := k.IdempotencyScope != "" || k.CacheKey != "" || k.Budget != nil || k.MemoryMBLimit != 0 ||
+		k.NetAllowlist != nil || k.RetryPolicy != nil
+	urgency := k.Priority == "" || k.Priority == PriorityNormal || k.Priority == PriorityLow || k.Priority == PriorityHigh
+	return !rare && urgency && MinTimeoutMS <= k.TimeoutMS && k.TimeoutMS <= MaxTimeoutMS &&
+		0 <= k.DeadlineUnixMS && k.DeadlineUnixMS <= MaxInteger && plain(k.IdempotencyKey, MinKey, MaxKey)
+}
+
+// plain reports whether s is least to most characters of printable ASCII.
+func plain(s string, least, most int) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return least <= len(s) && len(s) <= most
+}
