@@ -251,12 +251,16 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
 				return errStopped
 			}
 		}
-		var resp *envelope.Response
-		var err error
-		done := make(chan struct{})
+		type end struct {
+			resp *envelope.Response
+			err  error
+			is   any // what the call panicked with
+		}
+		done := make(chan end, 1)
 		go func() { // waited for below
-			defer close(done)
-			resp, err = c.Call(ctx, call)
+			var e end
+			defer func() { e.is = recover(); done <- e }()
+			e.resp, e.err = c.Call(ctx, call)
 		}()
 		for {
 			select {
@@ -266,8 +270,11 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
 					<-done
 					return
 				}
-			case <-done:
-				yield(Part{Response: resp}, err)
+			case e := <-done:
+				if e.is != nil {
+					panic(e.is)
+				}
+				yield(Part{Response: e.resp}, e.err)
 				return
 			}
 		}

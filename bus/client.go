@@ -171,7 +171,8 @@ const (
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
 // that are errors are responses, not Go errors; a Go error means that the caller or this client is
 // why there is none, and that nothing was sent, unless ctx ended or Chunk failed. When the bus gives
-// no answer at all, the response says final: false, and the same key may be asked again.
+// no answer at all, the response says final: false, and the same key may be asked again. A function of
+// the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	m := c.inTime(ctx, call, started)

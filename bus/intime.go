@@ -3,6 +3,8 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +22,7 @@ import (
 // inTime makes the call and returns its outcome, or the library's own statement when the
 // deadline and its grace have passed. The functions of call are not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made {
-	show := &show{}
+	show := &show{panicked: make(chan *Panic, 1)}
 	e := errand{
 		ctx: ctx, call: show.of(call), show: show, started: started, deadline: started.Add(either(max(call.Timeout, 0), describeTime)),
 		known: make(chan time.Time, 2), done: make(chan made, 1),
@@ -33,7 +35,10 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made 
 	for {
 		select {
 		case m := <-e.done:
+			show.rethrow()
 			return m
+		case p := <-show.panicked:
+			panic(p)
 		case e.deadline = <-e.known:
 			end.Reset(time.Until(e.deadline) + grace)
 		case <-end.C:
@@ -107,9 +112,37 @@ type made struct {
 
 // show lets a call be sent, and its functions be called, until it ends.
 type show struct {
-	mu   sync.Mutex
-	sent *envelope.Request // the first one
-	over bool
+	mu       sync.Mutex
+	sent     *envelope.Request // the first one
+	over     bool
+	panicked chan *Panic // in a function of the call; the first one
+}
+
+// Panic is what [Client.Call] panics with when a function of the call has panicked, which runs beside it.
+type Panic struct {
+	Value any
+	Stack []byte // where it panicked
+}
+
+// String says both.
+func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
+
+// caught ends the show when a function of the call panics. Defer it.
+func (s *show) caught(err *error) {
+	if p := recover(); p != nil {
+		s.over = true
+		s.panicked <- &Panic{p, debug.Stack()} // no function is called after it
+		*err = errStopped
+	}
+}
+
+// rethrow panics if a function of the call has.
+func (s *show) rethrow() {
+	select {
+	case p := <-s.panicked:
+		panic(p)
+	default:
+	}
 }
 
 // begin must be asked before a request is sent: not at all once the caller was told that nothing was.
@@ -134,24 +167,26 @@ func (s *show) end() *envelope.Request {
 func (s *show) of(call Call) Call {
 	if accepted := call.Accepted; accepted != nil {
 		call.Accepted = func(a envelope.Accepted) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if !s.over {
-				accepted(a)
-			}
+			_ = s.let(func() error { accepted(a); return nil })
 		}
 	}
 	if chunk := call.Chunk; chunk != nil {
 		call.Chunk = func(part envelope.Chunk) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.over {
-				return errStopped
-			}
-			return chunk(part)
+			return s.let(func() error { return chunk(part) })
 		}
 	}
 	return call
+}
+
+// let calls a function of the call, unless the show is over.
+func (s *show) let(f func() error) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return errStopped
+	}
+	defer s.caught(&err)
+	return f()
 }
 
 // requestMsg sends a request and returns its answer, or the error of ctx when that ends.

@@ -45,20 +45,16 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *bus.Client {
 	return c
 }
 
-// answering gives every call the same outcome until the test ends. It counts them.
-func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
+// listening takes in all requests until the test ends.
+func (f *fixture) listening(handle func(in bus.Incoming, req envelope.Request, replies *bus.Replies)) {
 	f.t.Helper()
-	var asked atomic.Int32
 	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
 	intake, err := bus.Listen(f.t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
-		asked.Add(1)
 		var req envelope.Request
 		if err := json.Unmarshal(in.Body, &req); err != nil {
 			f.t.Error(err)
 		}
-		answer := outcome
-		answer.CallID = req.CallID
-		replies.Outcome(in.Reply, in.ContentType, &answer)
+		handle(in, req, replies)
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -67,6 +63,18 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	if err := f.nc.Flush(); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// answering gives every call the same outcome until the test ends. It counts them.
+func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
+	f.t.Helper()
+	var asked atomic.Int32
+	f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
+		asked.Add(1)
+		answer := outcome
+		answer.CallID = req.CallID
+		replies.Outcome(in.Reply, in.ContentType, &answer)
+	})
 	return &asked
 }
 
@@ -105,25 +113,13 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	f := setup(t)
 	c := f.serve(describing("count"))
-	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
-	intake, err := bus.Listen(t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
-		var req envelope.Request
-		if err := json.Unmarshal(in.Body, &req); err != nil {
-			t.Error(err)
-		}
+	f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
 		replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 		replies.Outcome(in.Reply, in.ContentType, envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
 		p.Attempt = 1
 		replies.Outcome(in.Reply, in.ContentType, &envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer intake.Stop()
-	if err := f.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
 	for range 50 {
 		if r, err := c.Call(t.Context(), bus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil || r.Status != envelope.Success {
 			t.Fatalf("%+v, %v", r, err)
@@ -286,5 +282,42 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A function of the call that panics panics in the goroutine of whoever called, as it would if it were
+// called there, and not in one that nobody can guard.
+func TestPanicOfCaller(t *testing.T) {
+	chunk := func(envelope.Chunk) error { panic("boom") }
+	accepted := func(envelope.Accepted) { panic("boom") }
+	for name, made := range map[string]func(c *bus.Client){
+		"chunk":    func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: chunk}) },
+		"accepted": func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Accepted: accepted}) },
+		"stream": func(c *bus.Client) {
+			for range c.Stream(t.Context(), bus.Call{Tool: "count", Accepted: accepted}) {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+				return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+			}})
+			f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
+				replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+				replies.Outcome(in.Reply, in.ContentType, &envelope.Response{
+					CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
+						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
+					},
+				})
+			})
+			defer func() {
+				p, ok := recover().(*bus.Panic)
+				if !ok || p.Value != "boom" || !strings.Contains(p.String(), "TestPanicOfCaller") {
+					t.Errorf("panicked with %v", p)
+				}
+			}()
+			made(c)
+		})
 	}
 }

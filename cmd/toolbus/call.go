@@ -125,7 +125,7 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
 			about := plain(ref + identity(c))
-			fmt.Fprintf(g.env.stderr, "interrupted; the call goes on. `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", about, about)
+			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", about, about)
 		}
 		return err
 	}

@@ -58,6 +58,9 @@ func run(ctx context.Context, env environment, args []string) int {
 	case errors.Is(err, cli.ErrUsage):
 		fmt.Fprintln(env.stderr, "toolbus:", err)
 		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(env.stderr, "toolbus: interrupted")
+		return exitInterrupted
 	}
 	fmt.Fprintln(env.stderr, "toolbus:", err)
 	return 1
@@ -65,10 +68,11 @@ func run(ctx context.Context, env environment, args []string) int {
 
 // Exit codes besides 0 (success) and 1 (the command itself failed).
 const (
-	exitUsage     = 2
-	exitRetryable = 10
-	exitTerminal  = 11
-	exitInvalid   = 12
+	exitUsage       = 2
+	exitRetryable   = 10
+	exitTerminal    = 11
+	exitInvalid     = 12
+	exitInterrupted = 130
 )
 
 // exitError ends the command with a code, everything having been said.
@@ -130,7 +134,8 @@ func newRoot(env *environment) *cobra.Command {
 		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of
 success, retryable_error, terminal_error or invalid_request before its deadline.
 
-Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 2 usage, 1 anything else.`,
+Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 2 usage, 130 interrupted,
+1 anything else.`,
 		Example: `  toolbus dev                                     # a whole bus in one process
   toolbus tools list
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream

@@ -277,7 +277,7 @@ func TestInterrupt(t *testing.T) {
 	said := &until{text: "accepted: ", then: stop}
 	env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: t.TempDir()}
 	args := []string{"call", "play", "--input", `{"work_ms":20000}`, "--actor", "agent://it's me"}
-	if code := run(ctx, env, args); code != 1 {
+	if code := run(ctx, env, args); code != exitInterrupted {
 		t.Errorf("exit %d: %s", code, said)
 	}
 	_, rest, _ := strings.Cut(said.String(), "`toolbus cancel ")

@@ -7,11 +7,15 @@ import (
 	"syscall"
 )
 
-// UntilSignal returns a context that ends with the first SIGINT or SIGTERM, which lets a process end
-// in order. The second one ends it at once: a process that cannot end in order must not hold on
-// to the terminal. stop ends the watch.
+// UntilSignal returns a context that ends with the first SIGINT, SIGTERM or, unless the process was
+// started to outlive its terminal, SIGHUP, which lets a process end in order. The second one ends it at
+// once: a process that cannot end in order must not hold on to the terminal. stop ends the watch.
 func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
-	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop = signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

@@ -23,7 +23,7 @@ func stubborn() {
 }
 
 func TestSecondSignalEndsTheProcess(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "stubborn")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
