@@ -42,10 +42,16 @@ func TestNobodyCouldBeat(t *testing.T) {
 		}
 	}
 	until(time.Minute, func() bool { return beat("other") == nil && beat("me") == nil })
+	var beaten time.Time
 	until(lease+time.Second, func() bool { // longer than it takes to trust in what beats say
-		return beat("other") != nil || beat("me") != nil
+		at := time.Now()
+		if beat("other") != nil {
+			return true
+		}
+		beaten = at
+		return beat("me") != nil
 	})
-	if other := kv.Instance("default", "other"); pools.Gone(t.Context(), other) {
+	if pools.Gone(t.Context(), kv.Instance("default", "other")) && time.Since(beaten) < lease {
 		t.Fatal("who beats is taken for dead")
 	}
 	servers[0].Stop()
