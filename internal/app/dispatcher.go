@@ -285,21 +285,29 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 	r := audit.Record{
 		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.Tenant, Actor: in.Actor,
 		ToolName: in.Tool, Contract: audit.ContractVersion, Policies: map[string]string{},
-		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect,
+		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 	}
 	if req != nil {
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
-		r.ArgumentsHash = envelope.ArgumentsHash(req.Input)
-	}
-	if req == nil || req.Input == nil {
-		r.ArgumentsHash = envelope.ArgumentsHash(in.Body)
 	}
 	err := bus.Gate(ctx, g.c.JS, id, r)
 	if errors.Is(err, bus.ErrRecordRefused) {
 		err = fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
 	}
 	return id, err
+}
+
+// argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
+// it stands, and of a request without an input that can be read as it came.
+func argumentsHash(in *dispatcher.Incoming, req *envelope.Request) string {
+	switch ref := envelope.ParsePayloadRef(in.InputRef); {
+	case ref != nil:
+		return ref.SHA256
+	case req == nil || req.Input == nil:
+		return envelope.ArgumentsHash(in.Body)
+	}
+	return envelope.ArgumentsHash(req.Input)
 }
 
 // peers tells dispatchers of joiners that leave.
