@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -62,6 +63,26 @@ func TestDigestOfOtherBuild(t *testing.T) {
 		w.ex.Handle(t.Context(), m)
 		if r := w.replies[0]; r.Status != envelope.Success || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "sha256:other") {
 			t.Errorf("%s with warnings %q", r.Status, r.Warnings)
+		}
+	})
+}
+
+// Chunks of a tool that declares no streaming are nowhere announced, and go nowhere.
+func TestChunksOfNoStream(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.manifest.Capability.Streaming = false
+		w.execute = func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+			for range 3 {
+				if err := sink.Emit(ctx, envelope.ChunkData, []byte(`1`)); err != nil {
+					t.Error(err)
+				}
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		r := w.replies[0]
+		if r.Status != envelope.Success || r.Provenance.Chunks != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 chunks") {
+			t.Errorf("%s with chunks %+v and warnings %q", r.Status, r.Provenance.Chunks, r.Warnings)
 		}
 	})
 }

@@ -54,8 +54,9 @@ func newWorld(t *testing.T, class tool.Determinism) *world {
 	}
 	w.manifest = &tool.Manifest{
 		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Determinism: class, Transport: tool.TransportNative,
-		Functions: map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
-		Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8, OutputBytes: 1 << 20},
+		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
+		Limits:     tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8, OutputBytes: 1 << 20},
+		Capability: tool.Capabilities{Streaming: true},
 	}
 	w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		return tool.Result{Output: inv.Input}, nil

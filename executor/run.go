@@ -45,7 +45,7 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if err != nil {
 		return unprepared(ctx, j, err)
 	}
-	stream := e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
+	stream := e.stream(ctx, j, m)
 	j.started = e.Now()
 	j.setRunning()
 	res, err := adapter.Execute(ctx, m, inv, stream)
@@ -63,12 +63,32 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if chunks.Count > 0 {
 		draft.Chunks = &chunks
 	}
+	if mute, ok := stream.(*mute); ok && mute.dropped > 0 {
+		draft.Warnings = append(slices.Clone(draft.Warnings), fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", mute.dropped))
+	}
 	ended(draft, end)
 	if err != nil && j.ctx.Err() != nil {
 		return end, draft, errDrained
 	}
 	return end, draft, nil
 }
+
+// stream takes what the tool emits.
+func (e *Executor) stream(ctx context.Context, j *job, m *tool.Manifest) Stream {
+	if !m.Capability.Streaming {
+		return &mute{}
+	}
+	return e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
+}
+
+// mute is the stream of a tool that declares none: callers go by that, and store nothing for it.
+type mute struct{ dropped int }
+
+func (m *mute) Emit(context.Context, envelope.ChunkKind, jsontext.Value) error {
+	m.dropped++
+	return nil
+}
+func (m *mute) Close(context.Context) (envelope.Chunks, error) { return envelope.Chunks{}, nil }
 
 // interrupted says how a run ended whose context ended first.
 func interrupted(cause error, otherwise call.Cause) call.Cause {

@@ -118,7 +118,7 @@ type Capabilities struct {
 	FS           []string
 	NetAllowlist []string
 	Env          []string
-	Streaming    bool
+	Streaming    bool // without it what a tool emits while it runs goes nowhere
 	DryRun       bool
 	Lookup       bool
 }

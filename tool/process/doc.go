@@ -12,7 +12,7 @@
 //
 //	{"type":"chunk"|"progress"|"log","data":<any JSON>}
 //
-// and last, exactly once, one of
+// which reach callers if the manifest declares capabilities.streaming; and last, exactly once, one of
 //
 //	{"type":"output","output":<any JSON>,"side_effects":[{…}],"warnings":["…"]}
 //	{"type":"error","error":{"code":"fetch_failed","message":"…","details":{…},
