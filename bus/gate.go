@@ -11,14 +11,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // encodeRecord encodes a record. What is no text in it is replaced: one record that could not be
 // written would keep all others waiting behind it.
 func encodeRecord(r audit.Record) ([]byte, error) {
+	w := members.Writer{Bytes: make([]byte, 0, roomForRecord)}
+	if r.Write(&w); !w.Odd {
+		return w.Bytes, nil
+	}
 	return json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 }
+
+// roomForRecord is what most records need.
+const roomForRecord = 1 << 10
 
 // decodeRecord is the inverse of encodeRecord. It is not ok for what is no record: anybody who reaches
 // the server may write to the stream, and nothing can be removed from it.

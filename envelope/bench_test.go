@@ -62,3 +62,25 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkEncodeRequest(b *testing.B) {
+	q := minimalRequest()
+	q.Input = []byte(inputOf(256, false))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := EncodeRequest(ContentJSON, q); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncodeResponse(b *testing.B) {
+	r := minimalResponse()
+	r.Output = []byte(inputOf(256, false))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := EncodeResponse(ContentJSON, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -3,10 +3,13 @@ package envelope
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/members"
 )
 
 // The content types of an envelope. No content type means JSON.
@@ -74,7 +77,7 @@ func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 
 // EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
 func EncodeRequest(contentType string, r *Request) ([]byte, error) {
-	if !worthSplicing(r.Input) {
+	if len(r.Input) >= worthCutting && !isQuick(r.Input) {
 		return encode(contentType, r)
 	}
 	body, err := AppendRequest(nil, r)
@@ -87,12 +90,16 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 // AppendRequest appends r to b as JSON. Its input is known to be JSON: it was part of a decoded envelope,
 // or has passed [CheckIJSON]. A large one is not looked at again.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
-	if len(r.Input) < worthCutting {
-		return appendAround(b, r, "input", nil)
+	payload := large(r.Input)
+	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}
+	if r.write(&w, payload); !w.Odd {
+		return w.Bytes, nil
 	}
 	rest := *r
-	rest.Input = null
-	return appendAround(b, &rest, "input", r.Input)
+	if payload != nil {
+		rest.Input = null
+	}
+	return appendAround(b, &rest, "input", payload)
 }
 
 // EncodeResponse encodes r as it stands; see [AppendResponse].
@@ -106,12 +113,27 @@ func EncodeResponse(contentType string, r *Response) ([]byte, error) {
 
 // AppendResponse appends r to b as JSON; what [AppendRequest] says of inputs goes for its output.
 func AppendResponse(b []byte, r *Response) ([]byte, error) {
-	if len(r.Output) < worthCutting {
-		return appendAround(b, r, "output", nil)
+	payload := large(r.Output)
+	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Output))}
+	if r.write(&w, payload); !w.Odd {
+		return w.Bytes, nil
 	}
 	rest := *r
-	rest.Output = null
-	return appendAround(b, &rest, "output", r.Output)
+	if payload != nil {
+		rest.Output = null
+	}
+	return appendAround(b, &rest, "output", payload)
+}
+
+// roomForHead is what most envelopes need besides their payload.
+const roomForHead = 600
+
+// large returns a payload that is put into its envelope as it is; nil for a small one.
+func large(payload jsontext.Value) jsontext.Value {
+	if len(payload) < worthCutting {
+		return nil
+	}
+	return payload
 }
 
 // EncodeChunk encodes c as it stands.
@@ -147,12 +169,6 @@ func encode(contentType string, v any) ([]byte, error) {
 }
 
 var null = jsontext.Value("null")
-
-// worthSplicing reports whether a payload is large, and so certainly valid that the JSON library
-// need not look at it.
-func worthSplicing(payload jsontext.Value) bool {
-	return len(payload) >= worthCutting && isQuick(payload)
-}
 
 // appendAround appends v to b and puts payload, if there is one, in the place of the null that v has
 // for it.
