@@ -13,7 +13,7 @@ import (
 // JSON library judges those. It exists because large payloads are checked at every door they pass,
 // and mostly are long strings, over which it is far quicker.
 func isQuick(v []byte) bool {
-	q := quick{v: v, names: make([][]byte, 0, 16)}
+	q := quick{v: v}
 	end := q.value(skipSpace(v, 0), 0)
 	return end >= 0 && skipSpace(v, end) == len(v)
 }
@@ -22,11 +22,19 @@ func isQuick(v []byte) bool {
 // and objects are open.
 type quick struct {
 	v     []byte
-	names [][]byte // of the open objects
+	names [maxOpen]span // of the open objects
+	open  int           // how many there are
 }
 
-// maxNames is how many members of one object are compared with each other.
-const maxNames = 64
+// span is a part of v. Slices of v would cost an allocation.
+type span struct{ start, end int }
+
+// maxNames is how many members of one object are compared with each other, and maxOpen how many names the
+// open objects may have together.
+const (
+	maxNames = 64
+	maxOpen  = 128
+)
 
 func (q *quick) value(i, depth int) int {
 	if i >= len(q.v) {
@@ -80,8 +88,7 @@ func (q *quick) array(i, depth int) int {
 }
 
 func (q *quick) object(i, depth int) int {
-	first := len(q.names)
-	defer func() { q.names = q.names[:first] }()
+	first := q.open
 	i = skipSpace(q.v, i+1)
 	if q.is(i, '}') {
 		return i + 1
@@ -95,6 +102,7 @@ func (q *quick) object(i, depth int) int {
 		}
 		switch i = skipSpace(q.v, i); {
 		case q.is(i, '}'):
+			q.open = first
 			return i + 1
 		case !q.is(i, ','):
 			return unsure
@@ -110,7 +118,7 @@ func (q *quick) name(i, first int) int {
 		return unsure
 	}
 	end := q.text(i)
-	if end < 0 || len(q.names)-first >= maxNames {
+	if end < 0 || q.open-first >= maxNames || q.open == maxOpen {
 		return unsure
 	}
 	name := q.v[i:end]
@@ -120,12 +128,13 @@ func (q *quick) name(i, first int) int {
 	if bytes.IndexByte(name, '\\') >= 0 { // it could be another's in disguise
 		return unsure
 	}
-	for _, other := range q.names[first:] {
-		if bytes.Equal(other, name) {
+	for _, other := range q.names[first:q.open] {
+		if bytes.Equal(q.v[other.start:other.end], name) {
 			return unsure
 		}
 	}
-	q.names = append(q.names, name)
+	q.names[q.open] = span{i, end}
+	q.open++
 	if i = skipSpace(q.v, end); !q.is(i, ':') {
 		return unsure
 	}

@@ -167,3 +167,36 @@ func TestStringsOfEscapes(t *testing.T) {
 		t.Errorf("the string ends after %d bytes", stringLen(text))
 	}
 }
+
+// Names are compared in the objects that are open, whatever lies between them.
+func TestQuickNames(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":1,"b":2,"c":3,"d":`, 31) + `{"a":{"b":1,"c":2},"b":[{"a":1},{"a":2}]` + strings.Repeat(`}`, 32)
+	for v, want := range map[string]bool{
+		`{"a":{"a":1,"b":{"a":2}},"b":[{"a":1},{"a":1}],"c":0}`: true,
+		`{"a":{"b":1},"c":2,"a":3}`:                             false,
+		`{"a":1,"b":{"c":1,"d":2,"c":3}}`:                       false,
+		deep:                                                    true,
+		strings.Replace(deep, `"c":3`, `"b":3`, 1):              false,
+		strings.Replace(deep, `"c":2`, `"b":2`, 1):              false,
+	} {
+		if isQuick([]byte(v)) != want || isIJSON([]byte(v)) != want {
+			t.Errorf("%q is quick %t, I-JSON %t, want %t", v, isQuick([]byte(v)), isIJSON([]byte(v)), want)
+		}
+	}
+	crowd := strings.Repeat(`{"a":1,"b":2,"c":3,"d":`, 50) + `0` + strings.Repeat(`}`, 50)
+	if isQuick([]byte(crowd)) || !isIJSON([]byte(crowd)) {
+		t.Error("the JSON library is not asked about many open names, or says something else")
+	}
+}
+
+func BenchmarkQuick(b *testing.B) {
+	for _, v := range []string{`{"text":"some words to say"}`, inputOf(256, false)} {
+		b.Run(fmt.Sprintf("%dB", len(v)), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				isQuick([]byte(v))
+			}
+		})
+	}
+}
