@@ -59,7 +59,11 @@ func (p Part) NextWork(pool, prio string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, prio)
 }
 
-func (p Part) prefix() string { return keyPrefix + p.Bucket() + "." }
+func (p Part) prefix() string { return string(p.appendPrefix(nil)) }
+
+func (p Part) appendPrefix(b []byte) []byte {
+	return append(append(append(b, keyPrefix...), p.Bucket()...), '.')
+}
 
 const keyPrefix = "$KV."
 

@@ -30,7 +30,7 @@ func Inbox(subject string) bool {
 
 // Call returns the subject on which an actor of a tenant asks for a call of a tool.
 func Call(tenant, actor, tool string) string {
-	return callPrefix + Token(tenant) + "." + Token(actor) + "." + Token(tool)
+	return tokens(callPrefix, tenant, actor, tool)
 }
 
 // ParseCall is the inverse of [Call].
@@ -77,7 +77,7 @@ func Chunk(tenant, actor, id string, attempt int, fence uint64) string {
 func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
 
 func chunks(tenant, actor, id string) string {
-	return chunkPrefix + Token(tenant) + "." + Token(actor) + "." + Token(id)
+	return tokens(chunkPrefix, tenant, actor, id)
 }
 
 // ParseChunk is the inverse of [Chunk].
@@ -110,7 +110,10 @@ func cutLast(s string) (before, last string, ok bool) {
 
 // Audit returns the subject of an audit record; see [AuditFromLog] for src.
 func Audit(src, tenant, event, tool string) string {
-	return auditPrefix + word(src) + "." + Token(tenant) + "." + word(event) + "." + Token(tool)
+	b := append(append(make([]byte, 0, room), auditPrefix...), word(src)...)
+	b = append(appendToken(append(b, '.'), tenant), '.')
+	b = append(append(b, word(event)...), '.')
+	return string(appendToken(b, tool))
 }
 
 // ParseAudit is the inverse of [Audit].
@@ -133,7 +136,7 @@ func ParseAudit(subject string) (src, tenant, event, tool string, err error) {
 }
 
 // Dead returns the subject under which a call that could not be run is kept.
-func Dead(tenant, tool string) string { return deadPrefix + Token(tenant) + "." + Token(tool) }
+func Dead(tenant, tool string) string { return tokens(deadPrefix, tenant, tool) }
 
 // ParseDead is the inverse of [Dead].
 func ParseDead(subject string) (tenant, tool string, err error) {
@@ -151,6 +154,18 @@ func Kill(id string) string { return killPrefix + Token(id) }
 func ParseKill(subject string) (id string, err error) {
 	err = parse(subject, killPrefix, &id)
 	return id, err
+}
+
+// tokens is the inverse of parse.
+func tokens(prefix string, names ...string) string {
+	b := append(make([]byte, 0, room), prefix...)
+	for i, n := range names {
+		if i > 0 {
+			b = append(b, '.')
+		}
+		b = appendToken(b, n)
+	}
+	return string(b)
 }
 
 // parse reads the tokens behind prefix into names, of which there must be as many. It sets none

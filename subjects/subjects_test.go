@@ -179,3 +179,21 @@ func TestInbox(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkSubjects(b *testing.B) {
+	k := Key{Tool: "bench.echo0", ID: "tvvkpo628dl23u4k9tut9d554b2032h7"}
+	for name, of := range map[string]func() string{
+		"Ref": k.Ref, "Filter": k.Filter,
+		"Request": func() string { return k.Request(1, "1.0.0", "normal", "default") },
+		"Outcome": func() string { return k.Outcome(1) },
+		"Call":    func() string { return Call("default", "agent://local", k.Tool) },
+		"Audit":   func() string { return Audit("log", "default", "tool_requested", k.Tool) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				of()
+			}
+		})
+	}
+}

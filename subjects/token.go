@@ -34,6 +34,18 @@ func Token(s string) string {
 	return t[:boundary(t)] + digestMark + hex.EncodeToString(sum[:digestLen/2])
 }
 
+// appendToken appends Token(s), mostly without making it first.
+func appendToken(b []byte, s string) []byte {
+	if s == "" || len(s) > maxToken {
+		return append(b, Token(s)...)
+	}
+	start := len(b)
+	if b = appendEscaped(b, s, '_'); len(b)-start > maxToken {
+		b = append(b[:start], Token(s)...)
+	}
+	return b
+}
+
 // ParseToken is the inverse of [Token]. It accepts nothing that Token does not produce, and
 // returns [ErrDigested] for a digested token.
 func ParseToken(token string) (string, error) {
@@ -84,16 +96,18 @@ func escape(s string, mark byte) string {
 	if special == 0 {
 		return s
 	}
-	var out strings.Builder
-	out.Grow(len(s) + 2*special)
+	return string(appendEscaped(make([]byte, 0, len(s)+2*special), s, mark))
+}
+
+func appendEscaped(b []byte, s string, mark byte) []byte {
 	for i := range len(s) {
 		if c := s[i]; kept(c, mark) {
-			out.WriteByte(c)
+			b = append(b, c)
 		} else {
-			out.Write([]byte{mark, hexDigits[c>>4], hexDigits[c&15]})
+			b = append(b, mark, hexDigits[c>>4], hexDigits[c&15])
 		}
 	}
-	return out.String()
+	return b
 }
 
 // unescape is the inverse of escape; ok is false for anything that escape does not produce.

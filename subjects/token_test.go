@@ -118,3 +118,14 @@ func FuzzToken(f *testing.F) {
 		}
 	})
 }
+
+// What is appended is the token, whichever length it has.
+func TestAppendToken(t *testing.T) {
+	for n := range 2*maxToken + 2 {
+		for _, s := range []string{strings.Repeat("a", n), strings.Repeat("a.", n/2), strings.Repeat("ä", n/6) + strings.Repeat("b", n%6)} {
+			if got, want := string(appendToken([]byte("x."), s)), "x."+Token(s); got != want {
+				t.Errorf("%q is appended as %q, want %q", s, got, want)
+			}
+		}
+	}
+}
