@@ -44,7 +44,7 @@ func DecodeEvent(h nats.Header) (call.Event, error) {
 
 // ParseEvent is the inverse of [EncodeEvent].
 func ParseEvent(raw string) (call.Event, error) {
-	c := coder{in: raw, reading: true}
+	c := coder{in: raw, reading: true, escapes: strings.IndexByte(raw, '%') >= 0}
 	var form string
 	text(&c, &form)
 	if form != eventForm {
@@ -63,6 +63,7 @@ type coder struct {
 	out     strings.Builder
 	in      string
 	reading bool
+	escapes bool // there are some in what is read
 	bad     bool // what was read is malformed
 }
 
@@ -135,13 +136,15 @@ func (c *coder) decision(d *call.Decision) {
 
 // next reads one field as it is written.
 func (c *coder) next() string {
-	field, rest, ok := strings.Cut(c.in, "|")
-	if !ok {
+	field := c.in
+	end := strings.IndexByte(field, '|')
+	if end < 0 {
 		c.bad = true
 		c.in = ""
+		return field
 	}
-	c.in = rest
-	return field
+	c.in = field[end+1:]
+	return field[:end]
 }
 
 func text[T ~string](c *coder, v *T) {
@@ -150,7 +153,12 @@ func text[T ~string](c *coder, v *T) {
 		c.out.WriteByte('|')
 		return
 	}
-	s, ok := unescape(c.next())
+	field := c.next()
+	if !c.escapes {
+		*v = T(field)
+		return
+	}
+	s, ok := unescape(field)
 	*v, c.bad = T(s), c.bad || !ok
 }
 
@@ -161,6 +169,10 @@ func number[T ~int | ~int64 | ~uint64](c *coder, v *T) {
 		return
 	}
 	field := c.next()
+	if len(field) == 1 && '0' <= field[0] && field[0] <= '9' { // as most are
+		*v = T(field[0] - '0')
+		return
+	}
 	if n, err := strconv.ParseInt(field, 10, 64); err == nil {
 		*v = T(n)
 	} else {
@@ -216,7 +228,15 @@ func optional[T any](c *coder, v **T, one func(*T)) {
 const hexDigits = "0123456789abcdef"
 
 // special reports whether b is escaped. A header must have no line breaks, and its ends are trimmed.
-func special(b byte) bool { return b < ' ' || b == '|' || b == '%' || b == 0x7f }
+func special(b byte) bool { return specials[b] }
+
+var specials = func() (set [256]bool) {
+	for b := range ' ' {
+		set[b] = true
+	}
+	set['|'], set['%'], set[0x7f] = true, true, true
+	return set
+}()
 
 func writeEscaped(out *strings.Builder, s string) {
 	plain := 0
