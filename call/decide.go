@@ -70,7 +70,7 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 
 func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	effect := phaseEffect(s, a, end)
-	safe := s.Class.Repeatable() || effect == envelope.EffectNone
+	safe := s.Repeatable() || effect == envelope.EffectNone
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
@@ -83,7 +83,7 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	case Poisoned:
 		return envelope.CodeLost, effect
 	}
-	if end.Cause == ToolEnded && !s.Class.Repeatable() && !a.claimedBy(end.Claim) {
+	if end.Cause == ToolEnded && !s.Repeatable() && !a.claimedBy(end.Claim) {
 		return envelope.CodeToolUnknownState, effect // it ran what it had no right to run
 	}
 	return toolCode(s, a, end.Error, safe), effect
@@ -93,17 +93,16 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 // counts for its own run only: "none" says nothing where another run may have been.
 func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
 	said := end.Cause == ToolEnded || end.Cause == Unrunnable
-	succeeded := end.Cause == ToolEnded && end.Error == ""
 	switch {
+	case s.Harmless():
+		return envelope.EffectNone
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
-	case s.Class == Pure && !succeeded:
-		return envelope.EffectNone
-	case said && s.Class.Repeatable() && (a.Claim == nil || end.Effect != envelope.EffectNone):
+	case said && s.Repeatable() && (a.Claim == nil || end.Effect != envelope.EffectNone):
 		return end.Effect // unclaimed, there was no other run
-	case said && !s.Class.Repeatable() && a.claimedBy(end.Claim):
+	case said && !s.Repeatable() && a.claimedBy(end.Claim):
 		return end.Effect
-	case a.Claim == nil && !s.Class.Repeatable() && end.Cause != ToolEnded:
+	case a.Claim == nil && !s.Repeatable() && end.Cause != ToolEnded:
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown

@@ -19,6 +19,7 @@ func TestDecideJudges(t *testing.T) {
 	const (
 		pure, idem, side = call.Pure, call.Idempotent, call.SideEffectful
 		future           = call.Class("of a later version")
+		dry              = call.Class("dry") // run of a side-effectful tool
 		none, applied    = envelope.EffectNone, envelope.EffectApplied
 		unknown          = envelope.EffectUnknown
 		open, mine       = "", "mine" // who claimed, besides "other"
@@ -34,7 +35,7 @@ func TestDecideJudges(t *testing.T) {
 		code   envelope.Code
 		effect envelope.Effect
 	}{
-		"pure, success":                               {pure, open, tool("", applied), "", applied},
+		"pure, success":                               {pure, open, tool("", applied), "", none},
 		"pure, error":                                 {pure, open, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, none},
 		"pure, error, claimed":                        {pure, mine, tool(envelope.CodeUpstream, applied), envelope.CodeUpstream, none},
 		"pure, timed out":                             {pure, "other", cause(call.TimedOut), envelope.CodeTimeout, none},
@@ -73,6 +74,12 @@ func TestDecideJudges(t *testing.T) {
 		"side-effectful, unrunnable, claimed by another": {side, "other", broken(envelope.CodeUnavailable), envelope.CodeToolUnknownState, unknown},
 		"side-effectful, unrunnable and unclaimed":       {side, open, broken(envelope.CodeUnavailable), envelope.CodeUnavailable, none},
 
+		"dry run, success without a claim":   {dry, open, tool("", applied), "", none},
+		"dry run, error with effect":         {dry, open, tool(envelope.CodeOutput, applied), envelope.CodeOutput, none},
+		"dry run, timed out, claimed":        {dry, "other", cause(call.TimedOut), envelope.CodeTimeout, none},
+		"dry run, cancelled while running":   {dry, "other", cause(call.Cancelled), envelope.CodeCancelled, none},
+		"dry run, retryable, effect unknown": {dry, mine, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, none},
+
 		"unknown class, timed out, claimed":        {future, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
 		"unknown class, timed out in the queue":    {future, open, cause(call.TimedOut), envelope.CodeTimeout, none},
 		"unknown class, success without the claim": {future, open, tool("", applied), envelope.CodeToolUnknownState, unknown},
@@ -80,6 +87,9 @@ func TestDecideJudges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJournal(t)
+			if j.dry = c.class == dry; j.dry {
+				c.class = side
+			}
 			j.admit(c.class, "A")
 			if c.claim != open {
 				j.claim(c.claim)
@@ -95,7 +105,7 @@ func TestDecideJudges(t *testing.T) {
 			if d.Code != r.Code || d.Effect != r.Effect || c.code == "" && d.Status != envelope.Success || c.code != "" && d.Status != c.code.Status() {
 				t.Errorf("decision %+v", d)
 			}
-			if d.Status == envelope.RetryableError && !c.class.Repeatable() && d.Effect != none {
+			if d.Status == envelope.RetryableError && !j.state.Repeatable() && d.Effect != none {
 				t.Error("a call that must not run twice may be asked again with its effect unknown")
 			}
 		})

@@ -17,6 +17,7 @@ type journal struct {
 	state  call.State
 	events []call.Event
 	seqs   []uint64
+	dry    bool // what is admitted is a dry run
 }
 
 func (j *journal) add(e call.Event) call.State {
@@ -47,7 +48,9 @@ func ask(class call.Class, callID string) call.Ask {
 // admit writes what Admit says for callID.
 func (j *journal) admit(class call.Class, callID string) call.State {
 	j.t.Helper()
-	v := call.Admit(j.state, ask(class, callID))
+	a := ask(class, callID)
+	a.Facts.DryRun = j.dry
+	v := call.Admit(j.state, a)
 	switch v.Do {
 	case call.Write:
 		return j.add(v.Event)

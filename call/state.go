@@ -78,6 +78,13 @@ type Facts struct {
 	DryRun      bool   `json:"dry,omitzero"`
 }
 
+// Harmless reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
+// that has them.
+func (f Facts) Harmless() bool { return f.Class == Pure || f.DryRun }
+
+// Repeatable reports whether the call may run again after it was started.
+func (f Facts) Repeatable() bool { return f.Harmless() || f.Class.Repeatable() }
+
 // Attempt is one run of the call, from its admission to its one outcome.
 type Attempt struct {
 	N        int               `json:"n"`

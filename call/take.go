@@ -45,11 +45,11 @@ func Take(s State, p Pickup) (Step, Event) {
 		return Run, Event{}
 	case a.Claim != nil && !p.Gone(a.Claim.By):
 		return WaitClaim, Event{}
-	case a.Claim != nil && !s.Class.Repeatable():
+	case a.Claim != nil && !s.Repeatable():
 		return AskTool, Event{}
 	case a.Claim != nil && a.Claim.Count >= MaxClaims:
 		return DeadLetter, Event{}
-	case a.Claim == nil && s.Class.Repeatable() && p.Deliveries <= 1:
+	case a.Claim == nil && s.Repeatable() && p.Deliveries <= 1:
 		return Run, Event{}
 	}
 	return TakeClaim, claim(s, a, p)

@@ -21,6 +21,7 @@ func TestTake(t *testing.T) {
 	claimed := func(class call.Class) func(*journal) {
 		return func(j *journal) { j.admit(class, "A"); j.claim("other") }
 	}
+	dry := func(then func(*journal)) func(*journal) { return func(j *journal) { j.dry = true; then(j) } }
 	second := func(p *call.Pickup) { p.Deliveries = 2 }
 	late := func(p *call.Pickup) { p.Now = start + 15_000 }
 	for name, c := range map[string]struct {
@@ -41,6 +42,9 @@ func TestTake(t *testing.T) {
 		"idempotent, first delivery, and old":   {admitted(idem), func(p *call.Pickup) { p.Now = start + 9_999 }, call.Run},
 		"side-effectful, first delivery":        {admitted(side), nil, call.TakeClaim},
 		"unknown class, first delivery":         {admitted(future), nil, call.TakeClaim},
+		"dry run, first delivery":               {dry(admitted(side)), nil, call.Run},
+		"dry run, second delivery":              {dry(admitted(side)), second, call.TakeClaim},
+		"dry run, the claimer is gone":          {dry(claimed(side)), nil, call.TakeClaim},
 		"pure, second delivery":                 {admitted(pure), second, call.TakeClaim},
 		"idempotent, second delivery":           {admitted(idem), second, call.TakeClaim},
 		"side-effectful, second delivery":       {admitted(side), second, call.TakeClaim},

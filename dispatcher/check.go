@@ -163,7 +163,7 @@ func (d *Dispatcher) permits(m *tool.Manifest, req *envelope.Request) *envelope.
 	switch {
 	case req.DryRun && !m.Capability.DryRun:
 		return envelope.NewError(envelope.CodeDryRun, fmt.Sprintf("tool %q has no dry run", m.ToolID))
-	case m.Determinism == tool.SideEffectful && !d.Fsync && !m.AcceptRerun:
+	case m.Determinism == tool.SideEffectful && !req.DryRun && !d.Fsync && !m.AcceptRerun:
 		return envelope.NewError(envelope.CodeDurability, "")
 	}
 	return nil

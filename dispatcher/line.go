@@ -246,7 +246,7 @@ func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *ask
 // effectSoFar is what is known of the effect of a call that is refused an attempt, or to join one: the
 // attempts that it has had may have had one. Another input under its key is another call.
 func effectSoFar(s call.State, code envelope.Code) envelope.Effect {
-	if code == envelope.CodeKeyReused || s.Class == call.Pure {
+	if code == envelope.CodeKeyReused || s.Harmless() {
 		return envelope.EffectNone
 	}
 	for _, a := range s.Attempts {

@@ -131,7 +131,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 			return err
 		}
 		if header {
-			if err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "STATUS", "CODE", "EFFECT", "CALL", "TENANT"); err != nil {
+			if err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "STATUS", "CODE", "EFFECT", "CALL", "TENANT", ""); err != nil {
 				return err
 			}
 			header = false
@@ -159,7 +159,7 @@ func upToDate(ctx context.Context, g *global, guest *app.Guest) error {
 // catchUp bounds the wait for the record.
 const catchUp = 5 * time.Second
 
-const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %-36s  %s"
+const auditRow = "%-24s  %-15s  %-18s  %-3v  %-15s  %-22s  %-7s  %-36s  %s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
 	_, err := fmt.Fprintln(w, strings.TrimRight(plain(fmt.Sprintf(auditRow, cells...)), " "))
@@ -170,8 +170,12 @@ func printRecord(g *global, r audit.Record) error {
 	if g.json {
 		return printLine(g.env.stdout, r)
 	}
+	dry := ""
+	if r.DryRun {
+		dry = "dry run"
+	}
 	return printRow(g.env.stdout, r.Timestamp.Format("2006-01-02T15:04:05.000Z"), r.Event, r.ToolName,
-		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID, unusual(r.Tenant))
+		r.Attempt, dash(string(r.Status)), dash(string(r.Code)), dash(string(r.Effect)), r.CallID, unusual(r.Tenant), dry)
 }
 
 func dash(s string) string {
