@@ -240,7 +240,7 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	j.state = o.State
 	e.pause("after-decide", j.state)
 	e.logOutcome(ctx, j, o)
-	if !o.Won && end.Cause == call.ToolEnded && differs(end, o.Attempt.Decision) {
+	if !o.Won && late(o.State, end, o.Attempt.Decision) {
 		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
 			return err
 		}
@@ -257,9 +257,16 @@ func (e *Executor) logOutcome(ctx context.Context, j *job, o settle.Outcome) {
 	}
 }
 
-// differs reports whether a run ended otherwise than its attempt was decided.
-func differs(end call.Ending, d *call.Decision) bool {
-	return end.Error != d.Code || end.Output != d.OutputHash
+// late reports whether a run has more to say than its attempt, as another has decided it: that it ended
+// otherwise or, where it was ended, what the tool said of its effect on its way out.
+func late(s call.State, end call.Ending, d *call.Decision) bool {
+	switch end.Cause {
+	case call.ToolEnded:
+		return end.Error != d.Code || end.Output != d.OutputHash
+	case call.TimedOut, call.Cancelled:
+		return !s.Harmless() && end.Effect != envelope.EffectUnknown && end.Effect != d.Effect
+	}
+	return false
 }
 
 // decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the

@@ -164,6 +164,27 @@ func TestWhatIsNoLateResult(t *testing.T) {
 	})
 }
 
+// What a tool still says of its effect when it is ended is on record, though the attempt is decided by then.
+func TestLastWordIsKept(t *testing.T) {
+	for _, said := range []envelope.Effect{envelope.EffectApplied, envelope.EffectNone, envelope.EffectUnknown, ""} {
+		each(t, func(t *testing.T, w *world) {
+			w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+				<-ctx.Done()
+				w.timeOut()
+				return tool.Result{}, tool.Stopped(ctx, said, "")
+			}
+			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+			want := 0
+			if tells := said == envelope.EffectApplied || said == envelope.EffectNone; tells && w.manifest.Determinism != tool.Pure {
+				want = 1
+			}
+			if d := w.decided(1); d.By != call.ByDeadline || len(w.late) != want {
+				t.Errorf("it said %q: %+v, late %v", said, d, w.late)
+			}
+		})
+	}
+}
+
 // envelopeError is an error of the taxonomy.
 type envelopeError struct{ code envelope.Code }
 

@@ -59,7 +59,7 @@ func run(ctx context.Context, env environment, args []string) int {
 		fmt.Fprintln(env.stderr, "toolbus:", err)
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(env.stderr, "toolbus: interrupted")
+		fmt.Fprintln(env.stderr, "toolbus:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 		return exitInterrupted
 	}
 	fmt.Fprintln(env.stderr, "toolbus:", err)

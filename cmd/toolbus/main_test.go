@@ -580,7 +580,7 @@ func TestSilentInput(t *testing.T) {
 		cancel()
 		select {
 		case got := <-code:
-			if got != 1 || !strings.Contains(stderr.String(), "nothing was sent") {
+			if got != exitInterrupted || !strings.Contains(stderr.String(), "nothing was sent") {
 				t.Errorf("--input %s: exit %d, %s", input, got, &stderr)
 			}
 		case <-time.After(10 * time.Second):
