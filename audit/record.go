@@ -16,6 +16,7 @@ type Event string
 // The events of the record.
 const (
 	ToolRequested Event = "tool_requested"
+	ToolAllowed   Event = "tool_allowed" // a caller was let join a call, or have its stored outcome
 	ToolDenied    Event = "tool_denied"
 	ToolExecuted  Event = "tool_executed"
 	ToolFailed    Event = "tool_failed"
@@ -26,7 +27,7 @@ const (
 
 // Events returns all events, in the order of a call's life.
 func Events() []Event {
-	return []Event{ToolRequested, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled, LateResult}
+	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled, LateResult}
 }
 
 // ContractVersion is the version of the gateway contract that the records follow.
@@ -83,6 +84,19 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
 	return r, true
+}
+
+// Allowed returns the record of a caller that was let join attempt n, which another has opened, or was told
+// its outcome if there is one already.
+func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
+	a, _ := s.Attempt(n)
+	a.Owner = who
+	r := about(s, a)
+	r.Event, r.Name, r.Timestamp = ToolAllowed, "PolicyApplied", at.UTC()
+	if d := a.Decision; d != nil {
+		r.Status, r.Code, r.Effect, r.Fence, r.OutputHash = d.Status, d.Code, d.Effect, d.Fence, d.OutputHash
+	}
+	return r
 }
 
 // Late returns the record of a result that came after its attempt was decided otherwise.

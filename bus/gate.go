@@ -41,15 +41,50 @@ var ErrRecordRefused = errors.New("the audit record takes nothing")
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
 // record is stored, with its message id; [ErrRecordRefused] when it is not and will not be.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
-	data, err := encodeRecord(r)
-	if err != nil {
-		return fmt.Errorf("audit record: %w", err)
+	msg, err := gateMessage(id, r)
+	if err == nil {
+		_, err = js.PublishMsg(ctx, msg)
 	}
-	_, err = js.PublishMsg(ctx, &nats.Msg{
+	return recordError(err)
+}
+
+// GateAll appends such records, by their message ids, all at once. It returns when all are stored, or one
+// is not.
+func GateAll(ctx context.Context, js jetstream.JetStream, records map[string]audit.Record) error {
+	stored := make([]jetstream.PubAckFuture, 0, len(records))
+	for id, r := range records {
+		msg, err := gateMessage(id, r)
+		if err != nil {
+			return recordError(err)
+		}
+		ack, err := js.PublishMsgAsync(msg)
+		if err != nil {
+			return recordError(err)
+		}
+		stored = append(stored, ack)
+	}
+	for _, ack := range stored {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			return recordError(err)
+		case <-ctx.Done():
+			return recordError(ctx.Err())
+		}
+	}
+	return nil
+}
+
+func gateMessage(id string, r audit.Record) (*nats.Msg, error) {
+	data, err := encodeRecord(r)
+	return &nats.Msg{
 		Subject: subjects.Audit(subjects.AuditFromGate, r.Tenant, string(r.Event), r.ToolName),
 		Data:    data,
 		Header:  nats.Header{jetstream.MsgIDHeader: {id}},
-	})
+	}, err
+}
+
+func recordError(err error) error {
 	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
 		return fmt.Errorf("%w: %w", ErrRecordRefused, err)
 	}

@@ -54,10 +54,14 @@ type Health interface {
 // ErrRecordFull means that the audit record takes nothing.
 var ErrRecordFull = errors.New("the audit record is full")
 
-// Gate records what the call log does not hold: refusals and denials, before they are answered. It returns
+// Gate records what the call log does not hold of callers: refusals and denials, before they are answered, and
+// whom else than its owner an attempt is shared with. It returns
 // ErrRecordFull where they cannot be recorded until somebody makes room.
 type Gate interface {
 	Denied(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
+	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
+	// told its outcome.
+	Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error
 }
 
 // Killer tells executors that an attempt was cancelled. running is true when one of them says

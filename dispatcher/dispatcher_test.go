@@ -41,6 +41,7 @@ type world struct {
 	accepted map[string][]*envelope.Accepted // by inbox
 	outcomes map[string][]*envelope.Response
 	denied   []envelope.Code
+	allowed  []string // call ids
 	kills    int
 	nonce    int
 	stop     context.CancelFunc
@@ -157,6 +158,15 @@ func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Re
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, e.Code)
 	return "gate.1", w.gateErr
+}
+
+func (w *world) Allowed(_ context.Context, _ call.State, _ int, who []call.Owner) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range who {
+		w.allowed = append(w.allowed, o.CallID)
+	}
+	return w.gateErr
 }
 
 // refusals returns the codes of what was denied.

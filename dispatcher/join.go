@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
@@ -34,6 +35,14 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	}
 	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
+	switch err := d.Gate.Allowed(ctx, s, n, owners(joining, left)); {
+	case errors.Is(err, ErrRecordFull):
+		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
+		return
+	case err != nil: // nobody joins unrecorded: the callers ask again
+		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
+		return
+	}
 	d.pause("before-join", s)
 	after, err := d.CallLog.Write(ctx, event, nil)
 	var moved *call.Moved
@@ -43,7 +52,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		l.again(joining)
 		return
 	case errors.Is(err, call.ErrFull):
-		d.turnAllDown(ctx, l, s, joining)
+		d.turnAllDown(ctx, l, s, joining, storeFull())
 		return
 	case err != nil: // unsure: the callers ask again
 		d.Logger.Warn("join unsure", "call", l.id, "err", err)
@@ -58,10 +67,21 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	l.again(left)
 }
 
-// turnAllDown refuses those for whose join the log has no room. Who finds that it has moved is placed anew.
-func (d *Dispatcher) turnAllDown(ctx context.Context, l *line, s call.State, joining []*asker) {
+// owners returns who they are, but for those that are left.
+func owners(joining, left []*asker) []call.Owner {
+	var all []call.Owner
 	for _, a := range joining {
-		if _, again := d.turnDown(ctx, l, s, a, storeFull()); again {
+		if !slices.Contains(left, a) {
+			all = append(all, a.ask.Owner)
+		}
+	}
+	return all
+}
+
+// turnAllDown refuses those for whose join there is no room. Who finds that the log has moved is placed anew.
+func (d *Dispatcher) turnAllDown(ctx context.Context, l *line, s call.State, joining []*asker, refusal *envelope.Error) {
+	for _, a := range joining {
+		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
 			l.again([]*asker{a})
 		}
 	}

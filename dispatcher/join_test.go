@@ -1,6 +1,8 @@
 package dispatcher_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -188,4 +190,43 @@ func TestJoinersOfACallThatIsOver(t *testing.T) {
 		w.outcome(1)
 		w.outcome(3)
 	})
+}
+
+// Who shares a call with its owner is on record: who joins it before that is so, who is told its outcome after.
+func TestSharingIsOnRecord(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ask(2)
+		w.ask(1) // and 2 again: they are bound
+		w.ask(2)
+		pass(time.Second)
+		w.decide("")
+		w.ask(3)
+		w.ask(2)
+		if want := []string{uuid(2), uuid(3)}; !slices.Equal(w.allowed, want) {
+			t.Errorf("on record are %v, not %v", w.allowed, want)
+		}
+	})
+}
+
+// Nobody joins a call unrecorded; who asks for its outcome gets it.
+func TestSharingWithoutRecord(t *testing.T) {
+	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": dispatcher.ErrRecordFull} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+				w.ask(1)
+				w.gateErr = err
+				w.ask(2)
+				pass(time.Second)
+				if w.state().Last().Has(uuid(2)) || len(w.accepted[uuid(2)]) > 0 {
+					t.Error("joined without a record")
+				}
+				w.decide("")
+				w.ask(3)
+				if r := w.outcome(3); r.Status != envelope.Success {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
 }

@@ -19,7 +19,8 @@ type lineKey struct{ tool, id string }
 // has at most one write in flight per key.
 type line struct {
 	lineKey
-	joins int // join events written, for the linger
+	joins    int              // join events written, for the linger
+	replayed map[int]replayed // by attempt, of this batch
 
 	mu       sync.Mutex
 	busy     bool
@@ -111,6 +112,7 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batc
 	if s, joining := d.placeAll(ctx, l, s, batch); len(joining) > 0 {
 		d.join(ctx, l, s, joining)
 	}
+	d.recordReplays(ctx, l)
 }
 
 // placeAll places every request and returns those that are still to be joined to the open attempt.
@@ -196,7 +198,7 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 				s, again = d.lookAgain(ctx, l, s), true
 			}
 		case call.Replay:
-			d.replay(ctx, s, v.Attempt, a)
+			d.replay(ctx, l, s, v.Attempt, a)
 		case call.Refuse:
 			s, again = d.turnDown(ctx, l, s, a, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
 		case call.Write:

@@ -34,7 +34,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	}
 	l.mu.Unlock()
 	if ok {
-		d.replay(ctx, s, n, a)
+		d.replay(ctx, l, s, n, a)
 	}
 }
 
@@ -95,14 +95,36 @@ func (d *Dispatcher) leave(l Leave) (w waiter, version string, ok bool) {
 	return w, line.state.Version, true
 }
 
-// replay answers with the stored outcome of attempt n.
-func (d *Dispatcher) replay(ctx context.Context, s call.State, n int, a *asker) {
+// replay answers with the stored outcome of attempt n. Nothing runs for it, and nobody waits for its record.
+func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a *asker) {
 	o, err := settle.Load(ctx, d.CallLog, s, n)
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		return
 	}
 	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
+	if !o.Attempt.Has(a.ask.Owner.CallID) {
+		if l.replayed == nil {
+			l.replayed = map[int]replayed{}
+		}
+		l.replayed[n] = replayed{s, append(l.replayed[n].to, a.ask.Owner)}
+	}
+}
+
+// replayed is to whom the outcome of an attempt was told, and is still to be recorded.
+type replayed struct {
+	of call.State
+	to []call.Owner
+}
+
+// recordReplays records who was told an outcome of the log, all of a batch at once.
+func (d *Dispatcher) recordReplays(ctx context.Context, l *line) {
+	for n, r := range l.replayed {
+		if err := d.Gate.Allowed(ctx, r.of, n, r.to); err != nil {
+			d.Logger.Warn("replays not recorded", "call", l.id, "callers", len(r.to), "err", err)
+		}
+	}
+	l.replayed = nil
 }
 
 // Observe is told every event of the call log as followers read it, each partition in order. It keeps the

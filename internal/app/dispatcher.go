@@ -291,11 +291,25 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
 	}
-	err := bus.Gate(ctx, g.c.JS, id, r)
-	if errors.Is(err, bus.ErrRecordRefused) {
-		err = fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
+	return id, recordFull(bus.Gate(ctx, g.c.JS, id, r))
+}
+
+func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
+	a, _ := s.Attempt(n)
+	records := make(map[string]audit.Record, len(who))
+	for _, w := range who {
+		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks
+		records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
 	}
-	return id, err
+	return recordFull(bus.GateAll(ctx, g.c.JS, records))
+}
+
+// recordFull says in the words of dispatchers that AUDIT takes nothing.
+func recordFull(err error) error {
+	if errors.Is(err, bus.ErrRecordRefused) {
+		return fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
+	}
+	return err
 }
 
 // argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as

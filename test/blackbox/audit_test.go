@@ -3,6 +3,7 @@ package blackbox
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +61,52 @@ func TestRecord(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: %v", id, events)
 		}
+	}
+}
+
+// Who joins a call of another, or is told its stored outcome, is on record, once and by name.
+func TestSharedIsOnRecord(t *testing.T) {
+	release := make(chan struct{})
+	d := deploy(t, map[string]spec{"wait": {class: tool.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		<-release
+		return tool.Result{Output: inv.Input}, nil
+	}}})
+	d.dispatcher()
+	d.executor(8)
+	shared := bus.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
+	var calls sync.WaitGroup
+	ask := func(actor string, asked func(envelope.Accepted)) {
+		c := d.clientOf(actor)
+		call := shared
+		call.Accepted = asked
+		calls.Go(func() { wantStatus(t, mustCall(t, c, call), envelope.Success, "") })
+	}
+	opened, joined := make(chan struct{}), make(chan struct{})
+	ask("agent://owner", func(envelope.Accepted) { close(opened) })
+	<-opened
+	ask("agent://joiner", func(a envelope.Accepted) { close(joined) })
+	<-joined
+	close(release)
+	calls.Wait()
+	for range 2 {
+		ask("agent://late", nil)
+		calls.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	told := map[string][]string{}
+	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(t), bus.AuditFilter{Event: audit.ToolAllowed, Follow: true}) {
+		if err != nil {
+			t.Fatalf("%v; on record are %v", err, told)
+		}
+		told[r.Actor] = append(told[r.Actor], fmt.Sprintf("%d %s %t", r.Attempt, r.Status, r.Ref != ""))
+		if len(told["agent://late"]) == 2 {
+			break
+		}
+	}
+	want := map[string][]string{"agent://joiner": {"1  true"}, "agent://late": {"1 success true", "1 success true"}}
+	if fmt.Sprint(told) != fmt.Sprint(want) {
+		t.Errorf("on record are %v, not %v", told, want)
 	}
 }
 

@@ -508,6 +508,8 @@ func (g gate) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Requ
 	return id, nil
 }
 
+func (gate) Allowed(context.Context, call.State, int, []call.Owner) error { return nil }
+
 func (k killer) Kill(_ context.Context, id string, attempt int, due time.Time) (running bool) {
 	k.w.mu.Lock()
 	executors := append([]*executor.Executor(nil), k.w.executors...)
