@@ -28,10 +28,11 @@ type Error struct {
 // StartError means that the tool could not be started: nothing of it ran.
 type StartError struct{ Err error }
 
-// CrashError means that the tool ended without an answer: its exit status, signal or panic.
+// CrashError means that the tool ended badly: its exit status, signal or panic.
 type CrashError struct {
-	How    string // for example "exit status 3", "signal: killed", "panic: …"
-	Stderr string
+	How      string // for example "exit status 3", "signal: killed", "panic: …"
+	Answered bool   // it had written its answer, which does not count without a good end
+	Stderr   string
 }
 
 // ProtocolError means that what the tool wrote is not the tool protocol.
@@ -163,7 +164,11 @@ func (e *StartError) classify(*Manifest) *envelope.Error {
 }
 
 func (e *CrashError) classify(m *Manifest) *envelope.Error {
-	return m.fault("the tool ended without an answer", e.Stderr).WithCause(e.How)
+	message := "the tool ended without an answer"
+	if e.Answered {
+		message = "the tool wrote its answer and then failed"
+	}
+	return m.fault(message, e.Stderr).WithCause(e.How)
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {

@@ -100,7 +100,9 @@ func TestEnds(t *testing.T) {
 		{"two outputs", good + good, "", "0", envelope.CodeToolProtocol, "after the output line"},
 		{"crash", "", "the reason", "3", envelope.CodeToolFault, "the reason"},
 		{"signal", "", "", "kill", envelope.CodeToolFault, "signal: killed"},
-		{"output and then a crash", good, "", "3", envelope.CodeToolFault, "exit status 3"},
+		{"output and then a crash", good, "", "3", envelope.CodeToolFault, "the tool wrote its answer and then failed; exit status 3"},
+		{"output and then a signal", good, "", "kill", envelope.CodeToolFault, "the tool wrote its answer and then failed; signal: killed"},
+		{"no output and a crash", "", "", "3", envelope.CodeToolFault, "the tool ended without an answer; exit status 3"},
 		{"error", luck, "", "0", "S-TOOL-NO_LUCK", "none"},
 		{"error and a status", luck, "", "1", "S-TOOL-NO_LUCK", "none"},
 		{"absent", `{"type":"absent"}` + "\n", "", "0", envelope.CodeToolProtocol, "absent"},
@@ -115,7 +117,7 @@ func TestEnds(t *testing.T) {
 				return
 			}
 			got := tool.Classify(manifest("say"), err)
-			all := got.Message + got.Cause + got.Details.Stderr
+			all := got.Message + "; " + got.Cause + "; " + got.Details.Stderr
 			if got.Code != test.want || !strings.Contains(all, test.say) {
 				t.Errorf("got %v, cause %q, stderr %q", got, got.Cause, got.Details.Stderr)
 			}

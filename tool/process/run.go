@@ -85,13 +85,18 @@ func (e *ending) judge(ctx context.Context) error {
 	case e.report.Stopped && ctx.Err() != nil:
 		return tool.Stopped(ctx, e.said.effect(), e.stderr)
 	case e.failed != nil:
-		return &tool.CrashError{How: e.failed.Error(), Stderr: e.stderr}
+		return e.crash(e.failed.Error())
 	case e.said.fault != nil:
 		return e.said.fault
 	case clean, e.report.Ours: // ended by us, since it could say nothing any more
 		return &tool.ProtocolError{Reason: e.silence(), Stderr: e.stderr}
 	}
-	return &tool.CrashError{How: status(e.report), Stderr: e.stderr}
+	return e.crash(status(e.report))
+}
+
+// crash is a bad end, which an answer before it does not mend.
+func (e *ending) crash(how string) *tool.CrashError {
+	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
 }
 
 // silence says in which way the tool said nothing.
