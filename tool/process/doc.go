@@ -34,7 +34,7 @@
 // Every run has a supervisor (package supervisor), so that it ends as a whole: daemons that the
 // tool leaves are killed when it exits. When the context of a run ends, the tool's process group
 // gets SIGTERM, and after the grace everything is killed; what the tool still says about its
-// effect in the grace is kept. When the executor dies, everything is killed. Execute returns
+// effect in the grace is kept, also where nobody takes its chunks any more. When the executor dies, everything is killed. Execute returns
 // when nothing is left. Tools gain no privileges by set-user-id programs, since those would be
 // beyond the reach of a supervisor's signals.
 //

@@ -220,6 +220,40 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestLastWord shows that what a tool says last is heard although nobody takes its chunks any more, and that
+// an output whose chunks were lost is not taken for the whole result.
+func TestLastWord(t *testing.T) {
+	chunks := strings.Repeat(`{"type":"chunk","data":"`+strings.Repeat("x", 1000)+`"}`+"\n", 100) // more than the pipe holds
+	for word, effect := range map[string]envelope.Effect{
+		`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"none"}}`:    envelope.EffectNone,
+		`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"applied"}}`: envelope.EffectApplied,
+		`{"type":"output","output":1}`: envelope.EffectApplied,
+	} {
+		a, m := newAdapter(t, process.Options{Grace: time.Minute}), manifest("say-on-term", chunks+word)
+		m.Dir = t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sink := &tooltest.Recorder{OnEmit: func(e tooltest.Emitted) error {
+			if e.Kind == envelope.ChunkLog { // it has started
+				cancel()
+				return nil
+			}
+			return ctx.Err()
+		}}
+		_, err := a.Execute(ctx, m, callOf("f", "{}"), sink)
+		if err == nil {
+			t.Errorf("%s: a success without its chunks", word)
+			continue
+		}
+		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != effect {
+			t.Errorf("%s: got %v, effect %s", word, got, got.Details.Effect)
+		}
+		if n := len(sink.All()); n != 2 {
+			t.Errorf("%d chunks were offered", n)
+		}
+	}
+}
+
 // TestTimeoutMax shows that no run outlives the tool's own maximum.
 func TestTimeoutMax(t *testing.T) {
 	m := manifest("stubborn")

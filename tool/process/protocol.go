@@ -113,6 +113,7 @@ type reader struct {
 	line  []byte
 	said  statement
 	cut   bool // the output ended within a line
+	lost  bool // a chunk was not taken, since the context had ended
 }
 
 func newReader(r io.Reader, op string, limit int64) *reader {
@@ -120,7 +121,8 @@ func newReader(r io.Reader, op string, limit int64) *reader {
 }
 
 // readAll reads lines until the end and passes chunks on. The error is a *tool.ProtocolError, a
-// *tool.LimitError, a *tool.SinkError or that of the pipe; what was said before it stands.
+// *tool.LimitError, a *tool.SinkError or that of the pipe; what was said before it stands. A sink
+// that takes nothing because ctx has ended is no error: the last word of the tool is still to come.
 func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
 	for {
 		err := r.next()
@@ -202,9 +204,14 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if bad := envelope.CheckIJSON(l.Data); len(bad) > 0 {
 		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
 	}
-	if err := sink.Emit(ctx, chunkKinds[l.Type], l.Data); err != nil {
+	if r.lost { // chunks after a gap are of no use
+		return nil
+	}
+	err := sink.Emit(ctx, chunkKinds[l.Type], l.Data)
+	if err != nil && ctx.Err() == nil {
 		return &tool.SinkError{Err: err}
 	}
+	r.lost = err != nil
 	return nil
 }
 

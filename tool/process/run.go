@@ -37,7 +37,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 		p.end(supervisor.Terminate) // it closed its output, so it can say nothing any more
 	}
 	report, err := p.wait()
-	e := ending{said: r.said, violation: violation, cut: r.cut, report: report, failed: err, stderr: p.stderr.String()}
+	e := ending{said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.stderr.String()}
 	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
@@ -65,6 +65,7 @@ type ending struct {
 	said      statement
 	violation error // what was wrong with the output while the context lasted
 	cut       bool  // the output ended within a line
+	lost      bool  // a chunk was not taken, so that an output is not the whole result
 	report    supervisor.Report
 	failed    error // of the supervisor
 	stderr    string
@@ -80,9 +81,9 @@ func (e *ending) judge(ctx context.Context) error {
 		return &tool.StartError{Err: errors.New(e.report.Failure)}
 	case e.violation != nil:
 		return withStderr(e.violation, e.stderr)
-	case clean && (e.said.kind == lineOutput || e.said.kind == lineAbsent):
+	case clean && !e.lost && (e.said.kind == lineOutput || e.said.kind == lineAbsent):
 		return nil
-	case e.report.Stopped && ctx.Err() != nil:
+	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
 		return tool.Stopped(ctx, e.said.effect(), e.stderr)
 	case e.failed != nil:
 		return e.crash(e.failed.Error())
