@@ -87,9 +87,10 @@ func TestTools(t *testing.T) {
 		output         string // a part of it
 		chunks         int    // of data, at least
 		code           envelope.Code
+		details        string // a part of what callers see of them
 	}{
 		{name: "fetch", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/news.html"}, output: `"byline":"Lena Vogel"`},
-		{name: "fetch nothing", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/none"}, code: "R-UPSTREAM-FETCH_FAILED"},
+		{name: "fetch nothing", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/none"}, code: "P-PRECOND-NOT_FETCHABLE", details: `"upstream_status":404`},
 		{name: "fetch no URL", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": "ftp://example.com"}, code: "I-REQ-INVALID_URL"},
 		{name: "clean", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": long}, output: `"clean_text":"One`, chunks: 2000},
 		{name: "clean nothing", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": "[Music]"}, code: "D-DATA-EMPTY_TRANSCRIPT"},
@@ -105,8 +106,11 @@ func TestTools(t *testing.T) {
 			emitted := chunks{}
 			result, err := adapter.Execute(t.Context(), m, invocation(t, m, test.fn, test.input, test.dryRun), emitted)
 			if err != nil {
-				if got := adapter.ClassifyError(m, err); test.code == "" || got.Code != test.code || got.Details.Effect != envelope.EffectNone {
-					t.Errorf("error is %+v", got)
+				got := adapter.ClassifyError(m, err)
+				details, err := json.Marshal(got.Details)
+				if err != nil || test.code == "" || got.Code != test.code || got.Details.Effect != envelope.EffectNone ||
+					!strings.Contains(string(details), test.details) {
+					t.Errorf("error is %+v, %v", got, err)
 				}
 				return
 			}

@@ -23,6 +23,11 @@
 // 1 MiB, and all of standard output together no longer than the manifest's output limit.
 // Standard error is free text; its beginning and end are kept for failures.
 //
+// The details of an error are the tool's own but for six names that Toolbus gives itself: effect,
+// http_status, retry_after_ms, stderr, tool_code and violations. A tool's details of these names are
+// left out. http_status is what the manifest declares for the error; what some other server answered
+// goes by another name, such as upstream_status.
+//
 // # Surroundings
 //
 // The command is never given to a shell. Relative to the tool's folder are a command with a
@@ -34,9 +39,9 @@
 // Every run has a supervisor (package supervisor), so that it ends as a whole: daemons that the
 // tool leaves are killed when it exits. When the context of a run ends, the tool's process group
 // gets SIGTERM, and after the grace everything is killed; what the tool still says about its
-// effect in the grace is kept, also where nobody takes its chunks any more. When the executor dies, everything is killed. Execute returns
-// when nothing is left. Tools gain no privileges by set-user-id programs, since those would be
-// beyond the reach of a supervisor's signals.
+// effect in the grace is kept, also where nobody takes its chunks any more. When the executor
+// dies, everything is killed. Execute returns when nothing is left. Tools gain no privileges by
+// set-user-id programs, since those would be beyond the reach of a supervisor's signals.
 //
 // A statement counts when the tool has exited after it: a tool that writes its output and then
 // does not end is ended by the context like any other.

@@ -15,9 +15,12 @@
 //
 // # What can go wrong
 //
-// fetch_failed: the page did not come. details.reason says why, details.http_status is the answer
-// of the server, if there was one, and details.retryable is false where trying again is pointless
-// (a missing page, a redirect to another scheme), although the class of the code is retryable.
+// fetch_failed: the page did not come, and may come next time (429, 5xx, a lost connection, DNS).
+// not_fetchable: it will not come as long as the server answers so: a status such as 404 or 403, or a
+// redirect that is not followed. The source contract knows one fetch_failed for both; its class is
+// R-UPSTREAM, which is for what passes and is retried, so what does not pass has a name and a class of
+// its own. Of both details.reason says why, and details.upstream_status is the answer of the server, if
+// it was one that is no page; http_status, which would be the better name, is that of the manifest.
 // parse_failed: it came and cannot be read; details.reason says why. timeout: the deadline passed.
 // invalid_url: nothing was asked for.
 //

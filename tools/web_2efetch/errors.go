@@ -11,6 +11,11 @@ func fetchFailed(reason, message string) *toolproc.Error {
 	return failure("fetch_failed", reason, message)
 }
 
+// notFetchable is a failure of which trying again would only get another.
+func notFetchable(reason, message string) *toolproc.Error {
+	return failure("not_fetchable", reason, message)
+}
+
 func parseFailed(reason, message string) error { return failure("parse_failed", reason, message) }
 
 func invalidURL(reason, message string) error { return failure("invalid_url", reason, message) }

@@ -58,14 +58,29 @@ func fetch(ctx context.Context, address *url.URL) (answer, error) {
 	}, nil
 }
 
-// newTransport goes without a proxy: the environment says nothing to this tool.
-func newTransport() *http.Transport {
-	return &http.Transport{
+// transport goes without a proxy: the environment says nothing to this tool.
+type transport struct{ *http.Transport }
+
+func newTransport() transport {
+	return transport{&http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    15 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		ForceAttemptHTTP2:      true,
+	}}
+}
+
+// RoundTrip finds redirects to what is no URL, which the client would tell like a lost connection.
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.Transport.RoundTrip(req)
+	if err != nil || resp.StatusCode < 300 || resp.StatusCode > 399 {
+		return resp, err
 	}
+	if _, err := resp.Location(); err != nil && !errors.Is(err, http.ErrNoLocation) {
+		_ = resp.Body.Close()
+		return nil, &redirectError{"redirect_syntax", "the server redirects to what is no URL"}
+	}
+	return resp, nil
 }
 
 // readBody reads a body that is not larger than allowed. The transport has decompressed gzip; it
@@ -102,17 +117,23 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 // statusFailed is the error of an answer that is no page.
 func statusFailed(resp *http.Response) error {
-	failure := fetchFailed("status", fmt.Sprintf("the server answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
-	failure.Details["http_status"] = resp.StatusCode
-	failure.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
-	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-	default:
-		if resp.StatusCode < 500 {
-			failure.Details["retryable"] = false
-		}
+	message := fmt.Sprintf("the server answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	failure := notFetchable("status", message)
+	if passing(resp.StatusCode) {
+		failure = fetchFailed("status", message)
+		failure.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	}
+	failure.Details["upstream_status"] = resp.StatusCode
 	return failure
+}
+
+// passing says whether the server may answer otherwise next time.
+func passing(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
 }
 
 // retryAfter reads a Retry-After header: seconds or a date.
@@ -137,9 +158,7 @@ func classify(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return timeout()
 	case errors.As(err, &redirect):
-		failure := fetchFailed(redirect.reason, redirect.message)
-		failure.Details["retryable"] = false
-		return failure
+		return notFetchable(redirect.reason, redirect.message)
 	case errors.As(err, &dns):
 		return fetchFailed("dns", "the host name cannot be resolved")
 	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &record):

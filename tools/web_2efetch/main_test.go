@@ -106,7 +106,7 @@ func TestReasons(t *testing.T) {
 		"/blank":        `"no_text"`,
 		"/brotli":       `"content_encoding"`,
 		"/hang-up":      `"connection_lost"`,
-		"/to?url=//%25": `"transport"`,
+		"/to?url=//%25": `"redirect_syntax"`,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +115,25 @@ func TestReasons(t *testing.T) {
 				t.Errorf("%s %+v", last.Output, last.Error)
 			}
 		})
+	}
+}
+
+// TestClasses holds that only what may pass is called fetch_failed, which is retried.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	server := site(t)
+	for code, paths := range map[string][]string{
+		"fetch_failed": {"/status/408", "/status/425", "/status/429", "/status/500", "/status/502", "/status/503", "/status/504", "/hang-up"},
+		"not_fetchable": {
+			"/status/400", "/status/401", "/status/403", "/status/404", "/status/410", "/status/451", "/status/304",
+			"/to", "/to?url=file:///a", "/to?url=http://a:b@c/", "/to?url=//%25", "/to?url=%3A", "/to?url=http://a:b",
+		},
+	} {
+		for _, path := range paths {
+			if last := fetchPage(t, server.URL+path); last.Error == nil || last.Error.Code != code {
+				t.Errorf("%s: %s %+v", path, last.Output, last.Error)
+			}
+		}
 	}
 }
 

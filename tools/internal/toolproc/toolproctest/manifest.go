@@ -128,12 +128,20 @@ func (m manifest) check(t *testing.T, call toolproc.Call, answer Answer) string 
 	return ""
 }
 
+// reserved are the details that Toolbus gives itself; package tool/process says so.
+var reserved = []string{"effect", "http_status", "retry_after_ms", "stderr", "tool_code", "violations"}
+
 func (m manifest) checkError(failure *Failure) error {
 	declared := slices.ContainsFunc(m.Errors, func(e struct {
 		Code string `yaml:"code"`
 	}) bool {
 		return e.Code == failure.Code
 	})
+	for _, name := range reserved {
+		if _, used := failure.Details[name]; used {
+			return fmt.Errorf("details.%s is Toolbus's own and would be lost", name)
+		}
+	}
 	known := []toolproc.Effect{toolproc.EffectNone, toolproc.EffectApplied, toolproc.EffectUnknown}
 	if !declared || failure.Message == "" || !slices.Contains(known, failure.Effect) {
 		return fmt.Errorf("error is undeclared or incomplete: %+v", failure)
