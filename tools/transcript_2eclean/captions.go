@@ -125,12 +125,16 @@ func startsCue(all [][]string, i int) bool {
 
 // utterances returns what the cues say, each line once.
 func utterances(cues []cue) []utterance {
-	rolling := isRolling(cues)
+	heard := make([][]utterance, len(cues))
+	for i, c := range cues {
+		heard[i] = speak(c)
+	}
+	rolling := isRolling(cues, heard)
 	var all []utterance
 	var shown []string // the words of the cue before
 	var before cue
 	for i, c := range cues {
-		spoken := speak(c)
+		spoken := heard[i]
 		now := words(spoken)
 		if rolling || slices.Equal(shown, now) && c.start < before.end {
 			spoken = dropWords(spoken, overlap(shown, now))
@@ -187,14 +191,14 @@ func (voice utterance) saying(u utterance) utterance {
 
 // isRolling says whether captions roll: whether cues repeat what the cue before showed and add to
 // it. One word is no evidence, because people do say "No." twice.
-func isRolling(cues []cue) bool {
+func isRolling(cues []cue, heard [][]utterance) bool {
 	repeats, pairs := 0, 0
 	var shown []string
-	for _, c := range cues {
+	for i, c := range cues {
 		if slices.ContainsFunc(c.lines, karaoke.MatchString) {
 			return true
 		}
-		now := words(speak(c))
+		now := words(heard[i])
 		if len(shown) > 0 && len(now) > 0 {
 			pairs++
 			if overlap(shown, now) > 1 {

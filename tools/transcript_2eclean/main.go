@@ -28,8 +28,15 @@ type chunk struct {
 	Text string `json:"text"`
 }
 
-// streamFrom is the length of input from which paragraphs are worth streaming.
-const streamFrom = 8 << 10
+const (
+	// streamFrom is the length of input from which paragraphs are worth streaming.
+	streamFrom = 8 << 10
+	// maxOutput keeps the chunks, with one more of any size, below the output limit of the manifest.
+	maxOutput = 7 << 20
+)
+
+// errFull means that no more chunks may be written.
+var errFull = errors.New("the output limit is near")
 
 func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
 	var paragraphs []string
@@ -39,9 +46,9 @@ func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) 
 			if len(in.Text) < streamFrom {
 				return nil
 			}
-			return out.Chunk(chunk{text})
+			return within(out, out.Chunk, chunk{text})
 		},
-		progress: func(p progress) error { return out.Progress(p) },
+		progress: func(p progress) error { return within(out, out.Progress, p) },
 	})
 	res := toolproc.Result{Output: output{strings.Join(paragraphs, "\n\n")}}
 	switch {
@@ -49,6 +56,8 @@ func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) 
 		return toolproc.Result{}, failure("timeout", "the time was up before the transcript was clean")
 	case errors.Is(err, toolproc.ErrTooLong):
 		return toolproc.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
+	case errors.Is(err, errFull):
+		return toolproc.Result{}, failure("too_large", "the clean text is larger than all chunks together may be; send it in parts")
 	case err != nil:
 		return toolproc.Result{}, err
 	case len(paragraphs) == 0:
@@ -57,6 +66,14 @@ func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) 
 		return toolproc.Result{}, failure("too_large", "the clean text is larger than an answer may be; send it in parts")
 	}
 	return res, nil
+}
+
+// within writes data while there is room for it.
+func within(out *toolproc.Stream, write func(any) error, data any) error {
+	if out.Written() > maxOutput {
+		return errFull
+	}
+	return write(data)
 }
 
 // failure is an error of a tool that has no effect in any case.

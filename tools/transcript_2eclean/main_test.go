@@ -111,6 +111,33 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestTooManyChunks holds that the tool says so itself before the executor ends it for its output.
+func TestTooManyChunks(t *testing.T) {
+	t.Parallel()
+	out := toolproc.NewStream(io.Discard)
+	before := strings.Repeat("x", toolproc.MaxChunk-len(`""`))
+	for out.Written() <= maxOutput {
+		if err := out.Chunk(before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := out.Written()
+	for name, text := range map[string]string{
+		"paragraphs": strings.Repeat("One line.\n\n", streamFrom),
+		"progress":   strings.Repeat("uh\n", 2*progressEvery) + "So.\n",
+	} {
+		_, err := run(t.Context(), &toolproc.Call{}, input{text}, out)
+		wantError(t, err, "too_large")
+		if out.Written() != written {
+			t.Errorf("%s: more is written", name)
+		}
+	}
+	const limit = 8 << 20 // of the manifest
+	if written+toolproc.MaxChunk > limit {
+		t.Errorf("%d bytes leave no room for an error", written)
+	}
+}
+
 // TestLostReader holds that cleaning stops when nobody reads the chunks.
 func TestLostReader(t *testing.T) {
 	t.Parallel()
