@@ -112,13 +112,13 @@ func (l *toolLoader) endpoint() {
 	}
 	for i, arg := range r.Endpoint.Command {
 		if strings.ContainsRune(arg, 0) || i == 0 && arg == "" {
-			l.fail(fmt.Sprintf("endpoint.command[%d]", i), "cannot be passed to a program", "")
+			l.fail(fmt.Sprintf("endpoint.command[%d]", i), "cannot be passed to a program", "the program has a name, and no argument a NUL byte")
 		}
 	}
 	for name, value := range r.Endpoint.Env {
 		l.variable("endpoint.env."+name, name, l.failKey)
 		if strings.ContainsRune(value, 0) {
-			l.fail("endpoint.env."+name, "the value has a NUL byte", "")
+			l.fail("endpoint.env."+name, "the value has a NUL byte", "leave it out")
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (l *toolLoader) errorSpecs() map[string]ErrorSpec {
 		path := fmt.Sprintf("errors[%d]", i)
 		l.errorSpec(path, e)
 		if _, double := specs[e.Code]; double {
-			l.fail(path+".code", fmt.Sprintf("the error %q is declared twice", e.Code), "")
+			l.fail(path+".code", fmt.Sprintf("the error %q is declared twice", e.Code), "keep one of the two")
 		}
 		specs[e.Code] = ErrorSpec{
 			Name: e.Code, Class: envelope.Class(e.Class), HTTPStatus: int(e.HTTPStatus), Message: e.Message, Fix: e.Fix,
@@ -213,7 +213,7 @@ func LoaderVariable(name string) bool {
 
 func (l *toolLoader) required(path, value string) {
 	if strings.TrimSpace(value) == "" && !l.bad[path] {
-		l.fail(path, path+" is required", "")
+		l.fail(path, path+" is required", "add it, with a value")
 	}
 }
 

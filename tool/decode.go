@@ -26,6 +26,9 @@ const (
 	maxEntryColumn = 256 // of a "-": bounds sequences nested on one line
 )
 
+// jsonHint is for what YAML can write and JSON cannot.
+const jsonHint = "write it as JSON would, or in quotes"
+
 // place is a position in a manifest.
 type place struct{ line, column int }
 
@@ -47,25 +50,54 @@ func (d *decoder) decode(src []byte, into any) {
 		d.report(place{}, fmt.Sprintf("the file is larger than %d bytes", envelope.MaxManifest), "move large examples out of the manifest")
 		return
 	}
-	if !utf8.Valid(src) {
-		d.report(place{}, "the file is not UTF-8", "")
+	text := strings.TrimPrefix(string(src), "\ufeff") // some editors write the mark
+	if !utf8.ValidString(text) {
+		d.report(firstInvalid(text), "the file is not UTF-8", "save it as UTF-8")
 		return
 	}
-	tokens := lexer.Tokenize(strings.TrimPrefix(string(src), "\ufeff")) // some editors write the mark
+	tokens := lexer.Tokenize(text)
 	if !d.plain(tokens) {
 		return
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		d.syntax(err)
+		d.syntax(text, err)
 		return
 	}
-	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		d.report(place{}, "the file does not hold one YAML document", "start from the manifest of another tool")
-		return
+	if d.single(file.Docs) {
+		d.body = file.Docs[0].Body
+		d.value("", d.body, reflect.ValueOf(into).Elem())
 	}
-	d.body = file.Docs[0].Body
-	d.value("", d.body, reflect.ValueOf(into).Elem())
+}
+
+// firstInvalid is the place of the first byte that is not UTF-8.
+func firstInvalid(text string) place {
+	valid := text
+	for i := range text {
+		if r, size := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && size == 1 {
+			valid = text[:i]
+			break
+		}
+	}
+	line := valid[strings.LastIndexByte(valid, '\n')+1:]
+	return place{line: strings.Count(valid, "\n") + 1, column: utf8.RuneCountInString(line) + 1}
+}
+
+// single says whether there is one document, and something in it.
+func (d *decoder) single(docs []*ast.DocumentNode) bool {
+	switch {
+	case len(docs) > 1:
+		at := docs[1].Start
+		if at == nil && docs[1].Body != nil { // it follows the end of the first
+			at = docs[1].Body.GetToken()
+		}
+		d.report(placeOf(at), "a second YAML document begins", "a file holds one manifest; another tool has another folder")
+		return false
+	case len(docs) == 0 || docs[0].Body == nil:
+		d.report(place{1, 1}, "the manifest is empty", "start from the manifest of another tool")
+		return false
+	}
+	return true
 }
 
 // plain says whether the tokens are few, shallow, and free of anchors, aliases and tags.
@@ -87,21 +119,38 @@ func (d *decoder) plain(tokens token.Tokens) bool {
 			depth--
 		}
 		if depth > envelope.MaxDepth || t.Type == token.SequenceEntryType && at.column > maxEntryColumn {
-			d.report(at, "values are nested too deeply", "")
+			d.report(at, "values are nested too deeply", fmt.Sprintf("at most %d levels, and fewer on one line", envelope.MaxDepth))
 			return false
 		}
 	}
 	return true
 }
 
-// syntax reports what the YAML parser said, without its picture of the source.
-func (d *decoder) syntax(err error) {
+// syntax reports what the YAML parser said, without its picture of the source. Of a tab it says many
+// things, most of which name something else.
+func (d *decoder) syntax(text string, err error) {
+	const hint = "look for a bracket or quote that is not closed, a wrong indent, or a value that needs quotes"
 	var known yaml.Error
-	if errors.As(err, &known) {
-		d.report(placeOf(known.GetToken()), known.GetMessage(), "")
+	if !errors.As(err, &known) {
+		d.report(place{1, 1}, "not YAML: "+firstLine(err.Error()), hint)
 		return
 	}
-	d.report(place{}, "not YAML: "+firstLine(err.Error()), "")
+	at := placeOf(known.GetToken())
+	if tabbed(text, at.line) {
+		d.report(at, "the line is indented with a tab", "indent with spaces")
+		return
+	}
+	d.report(at, known.GetMessage(), hint)
+}
+
+// tabbed says whether the indent of a line has a tab in it.
+func tabbed(text string, line int) bool {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	indent := lines[line-1][:len(lines[line-1])-len(strings.TrimLeft(lines[line-1], " \t"))]
+	return strings.Contains(indent, "\t")
 }
 
 // value decodes one node into v and remembers where it stood.
@@ -203,7 +252,7 @@ func (d *decoder) json(path string, n ast.Node, v reflect.Value) {
 	}
 	raw, err := json.Marshal(plain, json.Deterministic(true))
 	if err != nil {
-		d.fail(path, fmt.Sprintf("%s is not a JSON value", named(path)), "")
+		d.fail(path, fmt.Sprintf("%s is not a JSON value", named(path)), jsonHint)
 		return
 	}
 	v.SetBytes(raw)
@@ -239,7 +288,7 @@ func (d *decoder) plainValue(path string, n ast.Node) (any, bool) {
 		}
 		return items, complete
 	}
-	d.report(startOf(n), fmt.Sprintf("%s has no JSON form", found(n)), "")
+	d.report(startOf(n), fmt.Sprintf("%s has no JSON form", found(n)), jsonHint)
 	return nil, false
 }
 
@@ -377,16 +426,19 @@ func hintFor(k reflect.Kind, n ast.Node) string {
 		return "give it a value or leave it out"
 	}
 	_, isMap := mapping(n)
-	plain := !isMap && found(n) != "a list"
 	switch {
-	case k == reflect.String && plain:
+	case k == reflect.String && (isMap || found(n) == "a list"):
+		return "write one text, in quotes if it has brackets or a colon"
+	case k == reflect.String:
 		return "write it in quotes"
-	case k == reflect.Int64 && plain:
+	case k == reflect.Bool:
+		return "no quotes, and neither yes nor no"
+	case k == reflect.Int64:
 		return "digits alone: no unit, quotes, point or exponent"
-	case k == reflect.Slice && plain:
+	case k == reflect.Slice:
 		return "write it in brackets: [a, b]"
 	}
-	return ""
+	return "write it as name: value, one to a line and indented"
 }
 
 func firstLine(s string) string {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -121,11 +122,7 @@ func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 	}
 	src, err := readFile(files, manifestFile, envelope.MaxManifest)
 	if err != nil {
-		hint := ""
-		if errors.Is(err, fs.ErrNotExist) {
-			hint = "every folder of tools needs a " + manifestFile
-		}
-		l.report(place{}, reason(err), hint)
+		l.report(place{}, reason(err), manifestHint(err))
 		return nil, l.problems
 	}
 	l.decode(src, &l.raw)
@@ -133,6 +130,17 @@ func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 		l.check()
 	}
 	return l.manifest, l.problems
+}
+
+// manifestHint says what mends a manifest that cannot be read.
+func manifestHint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "every folder of tools needs a " + manifestFile
+	case errors.Is(err, errTooLarge):
+		return "move large examples out of the manifest"
+	}
+	return "it must be a file that the executor may read"
 }
 
 func (l *toolLoader) check() {
@@ -150,7 +158,7 @@ func (l *toolLoader) check() {
 	}
 	digest, err := l.digest()
 	if err != nil {
-		l.report(place{}, reason(err), "")
+		l.report(place{}, reason(err), jsonHint)
 	}
 	l.manifest.Digest = digest
 }
@@ -215,10 +223,26 @@ func (l *toolLoader) schema(at, name string) *envelope.Schema {
 	}
 	compiled, err := envelope.CompileSchema(path.Clean(name), raw, l.read)
 	if err != nil {
-		l.fail(at, reason(err), "")
+		l.fail(at, reason(err), schemaHint(err))
 		return nil
 	}
 	return compiled
+}
+
+// schemaHint says what mends a schema that does not compile.
+func schemaHint(err error) string {
+	refused, invalid := new(jsonschema.LoadURLError), new(jsonschema.SchemaValidationError)
+	switch {
+	case errors.As(err, &refused) && errors.Is(refused.Err, fs.ErrNotExist):
+		return "put the file there, or correct the $ref"
+	case errors.As(err, &refused):
+		return "refer only to files in the tool's own folder; nothing is fetched"
+	case errors.As(err, &invalid) && strings.Contains(err.Error(), "is not valid regex"):
+		return "patterns are RE2: brackets are closed, no lookaround, no back-references"
+	case errors.As(err, &invalid):
+		return "correct the schema at the place that is named; it is JSON Schema 2020-12"
+	}
+	return "a schema is one JSON document, JSON Schema 2020-12, and what it refers to is there"
 }
 
 // read returns a schema file of the folder and notes it for the digest.
@@ -238,7 +262,7 @@ func (l *toolLoader) examples(at string, f *Function, raw []rawExample) []Exampl
 		where := fmt.Sprintf("%s.examples[%d]", at, i)
 		l.required(where+".name", e.Name)
 		if e.Input == nil && !l.bad[where+".input"] {
-			l.fail(where, "an example needs an input", "")
+			l.fail(where, "an example needs an input", "add input: {…}")
 		}
 		l.conforms(where+".input", f.Request, e.Input)
 		l.conforms(where+".output", f.Response, e.Output)
@@ -253,7 +277,7 @@ func (l *toolLoader) conforms(at string, schema *envelope.Schema, value jsontext
 		return
 	}
 	for _, v := range schema.Validate(value) {
-		l.fail(at, fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message), "")
+		l.fail(at, fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message), "correct the example, or the schema")
 	}
 }
 

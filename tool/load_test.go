@@ -181,12 +181,18 @@ func TestProblems(t *testing.T) {
 		want           []string // prefixes of the lines
 	}{
 		{"not YAML", "a: [1", nil, []string{at + ":1:"}},
-		{"empty", "", map[string]string{"tool.yaml": "\n"}, []string{at + ": the file does not hold one YAML document"}},
-		{"two documents", minimal + "---\na: 1\n", nil, []string{at + ": the file does not hold one"}},
+		{"empty", "", map[string]string{"tool.yaml": "\n"}, []string{at + ":1:1: the manifest is empty (start from"}},
+		{"only a comment", "# nothing\n", nil, []string{at + ":1:1: the manifest is empty"}},
+		{"two documents", minimal + "---\na: 1\n", nil, []string{at + ":11:1: a second YAML document begins (a file holds one manifest"}},
+		{"a document after an end", minimal + "...\na: 1\n", nil, []string{at + ":12:"}},
+		{"a tab", minimal + "endpoint:\n\tnative: x\n", nil, []string{at + ":12:1: the line is indented with a tab (indent with spaces)"}},
+		{"a tab in a text", minimal + "pool: |\n\tx\n", nil, []string{at + ":12:1: the line is indented with a tab"}},
+		{"a tab elsewhere", minimal + "pool: [x\t\n", nil, []string{at + ":11:7: sequence end token ']' not found (look for a bracket"}},
 		{"a list", "- 1\n", nil, []string{
 			at + ":1:1: the manifest must be a mapping, not a list",
 		}},
-		{"not UTF-8", minimal + "# \xff", nil, []string{at + ": the file is not UTF-8"}},
+		{"not UTF-8", minimal + "# \xff", nil, []string{at + ":11:3: the file is not UTF-8 (save it as UTF-8)"}},
+		{"UTF-16", "\ufefft\x00o\xff", nil, []string{at + ":1:4: the file is not UTF-8"}},
 		{"too large", minimal + "#" + strings.Repeat("x", 1<<20), nil, []string{at + ": tool.yaml: larger than allowed (1048576 bytes)"}},
 		{"too many tokens", minimal + "tags: [" + strings.Repeat("a,", 20_000) + "]", nil, []string{at + ": the file has more than 20000 YAML tokens"}},
 		{"too deep", minimal + "tags: " + strings.Repeat("[", 70) + strings.Repeat("]", 70), nil, []string{at + ":11:71: values are nested too deeply"}},
@@ -322,11 +328,33 @@ func TestProblems(t *testing.T) {
 				t.Fatalf("%d problems, want %d:\n%s", len(lines), len(test.want), problems.Error())
 			}
 			for i, want := range test.want {
+				if problems[i].Hint == "" || strings.ContainsRune(lines[i], '\t') {
+					t.Errorf("problem %d has no hint, or shows a tab: %s", i, lines[i])
+				}
 				if !strings.HasPrefix(lines[i], want) {
 					t.Errorf("problem %d:\n got %s\nwant %s", i, lines[i], want)
 				}
 			}
 		})
+	}
+}
+
+// TestSchemaHints shows what mends a schema.
+func TestSchemaHints(t *testing.T) {
+	for schema, hint := range map[string]string{
+		`{"type":"objekt"}`:                     "(correct the schema at the place that is named",
+		`{"pattern":"(?=a)"}`:                   "(patterns are RE2",
+		`{"$ref":"https://example.com/x.json"}`: "(refer only to files in the tool's own folder",
+		`{"$ref":"file:///etc/passwd"}`:         "(refer only to files in the tool's own folder",
+		`{"$ref":"../../other/x.json"}`:         "(put the file there",
+		`{"$ref":"missing.json"}`:               "(put the file there",
+		`{"$ref":"#/$defs/x"}`:                  "(a schema is one JSON document",
+		`{`:                                     "(a schema is one JSON document",
+	} {
+		_, err := tool.LoadFS(folder("web.fetch", full, map[string]string{"schema/request.json": schema}))
+		if err == nil || !strings.HasPrefix(err.Error(), "web_2efetch/tool.yaml:18:14: ") || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: %v", schema, err)
+		}
 	}
 }
 
