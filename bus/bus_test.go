@@ -458,7 +458,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 	list, err := bus.DeadLetters(t.Context(), f.js)
-	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost {
+	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost || list[0].Ref != letter.State.Ref() {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	if d, err := bus.DeadLetterAt(t.Context(), f.js, list[0].Seq); err != nil || d.State.ID != letter.State.ID {

@@ -21,11 +21,15 @@ import (
 // history.
 type DeadLetter struct {
 	Seq     uint64          `json:"seq,omitzero"` // in the DEAD stream; filled in on reading
+	Ref     string          `json:"ref,omitzero"` // of the call; filled in on reading
 	Time    time.Time       `json:"time"`
 	Cause   *envelope.Error `json:"cause"`
 	Attempt int             `json:"attempt"`
-	State   call.State      `json:"state"`
-	Body    jsontext.Value  `json:"body"` // call.RequestBody
+	// Deliveries is how often its work was handed out, which is more often than it was claimed: a first run may
+	// need no claim, and work of which somebody else has taken hold is handed back.
+	Deliveries int            `json:"deliveries,omitzero"`
+	State      call.State     `json:"state"` // when it was given up: attempts, and who claimed them last
+	Body       jsontext.Value `json:"body"`  // call.RequestBody
 }
 
 func (d DeadLetter) encode() ([]byte, error) {

@@ -300,6 +300,6 @@ func letter(data []byte, seq uint64) (DeadLetter, error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
-	d.Seq = seq
+	d.Seq, d.Ref = seq, d.State.Ref()
 	return d, nil
 }

@@ -58,7 +58,7 @@ type Peers interface {
 
 // Records keeps what the call log does not: dead letters, and results that came too late.
 type Records interface {
-	Dead(ctx context.Context, m Message, cause *envelope.Error) error
+	Dead(ctx context.Context, s call.State, m Message, cause *envelope.Error) error // s: with what became of m since
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
 }
 
@@ -333,7 +333,7 @@ func (e *Executor) ask(ctx context.Context, j *job, m *tool.Manifest, adapter to
 // bury keeps a poison call among the dead letters, then decides it lost.
 func (e *Executor) bury(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
-	if err := e.Records.Dead(j.ctx, j.message, cause); err != nil {
+	if err := e.Records.Dead(j.ctx, j.state, j.message, cause); err != nil {
 		return err
 	}
 	return e.finish(j, call.Ending{Cause: call.Poisoned}, settle.Draft{Error: cause})

@@ -36,8 +36,9 @@ type world struct {
 	replies  []*envelope.Response
 	late     []envelope.Code
 	dead     int
-	unkept   error // why records are not kept
-	unstored error // why chunks are not stored
+	buried   call.State // as it was when it was
+	unkept   error      // why records are not kept
+	unstored error      // why chunks are not stored
 	payloads map[string][]byte
 	full     bool // the payload store takes nothing
 	silent   bool // and gives nothing
@@ -148,8 +149,9 @@ func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, err
 	return data, nil
 }
 
-func (w *world) Dead(context.Context, executor.Message, *envelope.Error) error {
+func (w *world) Dead(_ context.Context, s call.State, _ executor.Message, _ *envelope.Error) error {
 	w.dead++
+	w.buried = s
 	return w.unkept
 }
 

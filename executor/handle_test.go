@@ -257,6 +257,9 @@ func TestPoison(t *testing.T) {
 		if d.Code != envelope.CodeLost || d.Effect != envelope.EffectUnknown || w.dead != 1 || len(w.runs) != 0 {
 			t.Errorf("%d runs, %d dead letters, decision %+v", len(w.runs), w.dead, d)
 		}
+		if c := w.buried.Last().Claim; c == nil || c.Count != call.MaxClaims || c.By != "default/dead" || c.Fence == 0 {
+			t.Errorf("the letter does not say who claimed it last, and how many did: %+v", c)
+		}
 	})
 }
 

@@ -64,7 +64,7 @@ func listDead(ctx context.Context, g *global) error {
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tREF\tTENANT")
 	for _, d := range letters {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", d.Seq, d.Time.Format(time.RFC3339), plain(d.State.Tool), d.Attempt, d.Cause.Code,
-			d.State.Ref(), unusual(d.State.Tenant))
+			d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
 }

@@ -156,6 +156,8 @@ func TestDeadOfTenants(t *testing.T) {
 		{"dead list", 0, "acme"},
 		{"dead list --tenant acme", 0, "acme"},
 		{"dead list --tenant default --json", 0, "[]"},
+		{"dead list --json", 0, `"ref": "play.`},
+		{"dead show 1", 0, `"ref": "play.`},
 		{"dead show 1", 0, "agent://original"},
 		{"dead show 1 --tenant acme", 0, "agent://original"},
 		{"dead show 1 --tenant default", 1, `of "acme"`},

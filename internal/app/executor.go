@@ -251,10 +251,14 @@ func (f streamFault) Fault() *envelope.Error {
 // records keeps dead letters and late results.
 type records struct{ c *Conn }
 
-func (r records) Dead(ctx context.Context, m executor.Message, cause *envelope.Error) error {
-	return bus.Bury(ctx, r.c.JS, bus.DeadLetter{
-		Cause: cause, State: m.Entry.State, Attempt: m.Entry.Attempt, Body: m.Entry.Body, Time: r.c.Clock.Now().UTC(),
-	})
+func (r records) Dead(ctx context.Context, s call.State, m executor.Message, cause *envelope.Error) error {
+	return bus.Bury(ctx, r.c.JS, letter(s, m, cause, r.c.Clock.Now()))
+}
+
+func letter(s call.State, m executor.Message, cause *envelope.Error, now time.Time) bus.DeadLetter {
+	return bus.DeadLetter{
+		Cause: cause, State: s, Attempt: m.Entry.Attempt, Deliveries: m.Deliveries, Body: m.Entry.Body, Time: now.UTC(),
+	}
 }
 
 func (r records) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {

@@ -532,7 +532,9 @@ func (w *world) dead(instance string) {
 	w.gone[instance] = true
 }
 
-func (records) Dead(context.Context, executor.Message, *envelope.Error) error { return nil }
+func (records) Dead(context.Context, call.State, executor.Message, *envelope.Error) error {
+	return nil
+}
 
 func (r records) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
 	r.w.mu.Lock()
