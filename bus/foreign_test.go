@@ -59,6 +59,9 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if records != 6 {
 		t.Errorf("%d records of three calls", records)
 	}
+	if _, err := f.js.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil { // JSON, and no letter either
+		t.Fatal(err)
+	}
 	if letters, err := bus.DeadLetters(t.Context(), f.js); err != nil || len(letters) != 0 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}

@@ -300,6 +300,9 @@ func letter(data []byte, seq uint64) (DeadLetter, error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
+	if d.Cause == nil {
+		return d, fmt.Errorf("dead letter %d is none: it has no cause", seq)
+	}
 	d.Seq, d.Ref = seq, d.State.Ref()
 	return d, nil
 }
