@@ -18,7 +18,8 @@ import (
 // Incoming is a call request as it came in, with what its subject says.
 type Incoming struct {
 	Subject             string
-	Tenant, Actor, Tool string // "" where the name is too long to be read back from the subject
+	Tenant, Actor, Tool string // "" where the name is too long to be read back from the subject, or none
+	Misnamed            error  // what in the subject is no name, as no client of ours writes it; see subjects.ParseCall
 	ContentType         string
 	InputRef            string
 	Body                []byte
@@ -51,12 +52,12 @@ func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Inc
 	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		if err != nil || !subjects.Inbox(msg.Reply) {
-			return // nobody to answer, or a subject that no client of ours makes
+		if !subjects.Inbox(msg.Reply) {
+			return // nobody to answer
 		}
 		slots <- struct{}{}
 		taken := in.crew.start(Incoming{
-			Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Body: msg.Data, Reply: msg.Reply,
+			Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Misnamed: err, Body: msg.Data, Reply: msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		})

@@ -42,7 +42,10 @@ func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 	legible := in.legible()
 	in.ContentType = envelope.MediaType(in.ContentType) // it is kept with the call: parameters may be long
 	req, refusal := envelope.DecodeRequest(in.ContentType, in.Body)
-	if refusal != nil {
+	switch {
+	case in.Misnamed != nil:
+		return req, misnamed(in.Misnamed)
+	case refusal != nil:
 		return req, refusal
 	}
 	named := in.Actor == req.Context.ActorID && in.Tool == req.ToolID // not so where one is too long to be read back
@@ -61,6 +64,13 @@ func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 			fmt.Sprintf("tool_id is %q, but the request was sent to %q", req.ToolID, in.Tool))
 	}
 	return req, nil
+}
+
+// misnamed refuses a request whose subject was written by somebody who does not know how.
+func misnamed(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeMalformed, "the subject of the request cannot be read: "+err.Error()).
+		WithFix(`write each name in the subject as one token: letters, digits and "-" as they are, every other byte as "_" and two ` +
+			`lower-case hex digits (web.fetch is web_2efetch), none as "_e"; one longer than 100 bytes is digested, see package subjects`)
 }
 
 // check asks, in order, whether the tool may be called and whether the request fits its schema,

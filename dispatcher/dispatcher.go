@@ -148,10 +148,12 @@ func New(o Options) *Dispatcher {
 }
 
 // Incoming is a request as it came from the bus. Tenant, Actor and Tool are those of its
-// subject, which the bus enforces; a name too long to be read back from there is "".
+// subject, which the bus enforces; a name too long to be read back from there is "", as is one that
+// is not written as a name, which Misnamed then tells.
 type Incoming struct {
 	Subject             string
 	Tenant, Actor, Tool string
+	Misnamed            error
 	ContentType         string
 	InputRef            string
 	Body                []byte

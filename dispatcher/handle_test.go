@@ -63,6 +63,31 @@ func TestLogsAdmissions(t *testing.T) {
 	})
 }
 
+// Who writes subjects wrongly is told which token is none, and how they are written, whatever the body is.
+func TestMisnamed(t *testing.T) {
+	for name, body := range map[string]string{"with a call id": "", "without": "x"} {
+		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			in := w.request(1)
+			in.Subject, in.Tool, in.Misnamed = "tb.call.t.agent.ec_zz", "", errors.New(`no token: "ec_zz"`)
+			id := uuid(1)
+			if body != "" {
+				in.Body, id = []byte(body), envelope.NoCallID
+			}
+			w.d.Handle(t.Context(), in)
+			r := w.outcome(1)
+			if r.CallID != id || r.Error.Code != envelope.CodeMalformed || !r.Provenance.Final || r.Provenance.AuditEventID == "" || r.Check() != nil {
+				t.Errorf("%s: %+v", name, r)
+			}
+			if !strings.Contains(r.Error.Message, `"ec_zz"`) || !strings.Contains(r.Error.Fix, "two lower-case hex digits") {
+				t.Errorf("%s: %s; %s", name, r.Error.Message, r.Error.Fix)
+			}
+			if n := len(w.refusals()); n != 1 || len(w.log.Entries()) != 0 {
+				t.Errorf("%s: %d records, %d events", name, n, len(w.log.Entries()))
+			}
+		})
+	}
+}
+
 // What is refused leaves no log, is recorded once, and says what is wrong.
 func TestRefuse(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -33,7 +33,8 @@ func Call(tenant, actor, tool string) string {
 	return tokens(callPrefix, tenant, actor, tool)
 }
 
-// ParseCall is the inverse of [Call].
+// ParseCall is the inverse of [Call]. Beside an error, which says what is no token, it returns the names that
+// could be read.
 func ParseCall(subject string) (tenant, actor, tool string, err error) {
 	err = parse(subject, callPrefix, &tenant, &actor, &tool)
 	return tenant, actor, tool, err
@@ -168,26 +169,22 @@ func tokens(prefix string, names ...string) string {
 	return string(b)
 }
 
-// parse reads the tokens behind prefix into names, of which there must be as many. It sets none
-// of them when it returns an error.
+// parse reads the tokens behind prefix into names, of which there must be as many. It sets those that
+// are one, and its error is about the first that is none.
 func parse(subject, prefix string, names ...*string) error {
 	rest, ok := strings.CutPrefix(subject, prefix)
 	tokens := strings.Split(rest, ".")
 	if !ok || len(tokens) != len(names) {
 		return fmt.Errorf("%w: %.300q", errSubject, subject)
 	}
-	parsed := make([]string, len(names))
+	var first error
 	for i, t := range tokens {
-		n, err := name(t)
-		if err != nil {
-			return err
+		var err error
+		if *names[i], err = name(t); first == nil {
+			first = err
 		}
-		parsed[i] = n
 	}
-	for i, n := range parsed {
-		*names[i] = n
-	}
-	return nil
+	return first
 }
 
 // name parses a token; a digested one gives the empty string.

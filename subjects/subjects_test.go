@@ -109,6 +109,14 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// What of a call's subject can be read is, for the record of its refusal.
+func TestParseCallInPart(t *testing.T) {
+	tenant, actor, tool, err := ParseCall("tb.call.acme.agent://a.odd_zz")
+	if tenant != "acme" || actor != "" || tool != "" || err == nil || !strings.Contains(err.Error(), `"agent://a"`) {
+		t.Errorf("%q %q %q %v", tenant, actor, tool, err)
+	}
+}
+
 func TestParsersRefuse(t *testing.T) {
 	for _, s := range []string{
 		"", "x", "tb.call.a.b", "tb.call.a.b.c.d", "tb.call.a.b.c_", "tb.call.a..c", "tb.call.*.b.c", "call.a.b.c",

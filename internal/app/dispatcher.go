@@ -173,8 +173,8 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	}
 	intake, err := bus.Listen(background, c.NC, func(ctx context.Context, in bus.Incoming) {
 		d.Handle(ctx, &dispatcher.Incoming{
-			Subject: in.Subject, Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, ContentType: in.ContentType, InputRef: in.InputRef,
-			Body: in.Body, Reply: in.Reply, Patient: in.Patient, Received: c.Clock.Now(),
+			Subject: in.Subject, Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, Misnamed: in.Misnamed,
+			ContentType: in.ContentType, InputRef: in.InputRef, Body: in.Body, Reply: in.Reply, Patient: in.Patient, Received: c.Clock.Now(),
 		})
 	})
 	if err != nil {

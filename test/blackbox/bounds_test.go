@@ -56,7 +56,7 @@ func foreignEvent(r *rand.Rand) string {
 	return kv.EncodeEvent(e)
 }
 
-// A flood of malformed messages on every subject is answered or ignored, and harms no other call.
+// A flood of malformed messages on every subject harms no other call; those that ask for one are answered.
 func TestMalformedFlood(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
@@ -77,9 +77,19 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Audit(subjects.Part(0).AuditSource(), "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
 		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0", subjects.Left,
 	}
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
 	for i := range 6000 {
 		msg := nats.NewMsg(targets[i%len(targets)])
 		msg.Data, msg.Reply = garbage(r), nc.NewInbox()
+		if strings.HasPrefix(msg.Subject, "tb.call.") {
+			msg.Reply = inbox
+			asked++
+		}
 		if i%3 == 0 {
 			msg.Header.Set(subjects.HeaderContentType, envelope.ContentMsgpack)
 			msg.Header.Set(subjects.HeaderEvent, foreignEvent(r))
@@ -98,10 +108,26 @@ func TestMalformedFlood(t *testing.T) {
 	if err := nc.FlushTimeout(2 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
+	allMalformed(t, answers, asked)
 	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
+	}
+}
+
+// allMalformed waits for so many answers, which all must say of a request that it cannot be read.
+func allMalformed(t *testing.T, answers *nats.Subscription, n int) {
+	t.Helper()
+	for i := range n {
+		msg, err := answers.NextMsg(2 * time.Minute)
+		if err != nil {
+			t.Fatalf("%d of %d requests were answered: %v", i, n, err)
+		}
+		r, bad := envelope.DecodeResponse(msg.Header.Get(subjects.HeaderContentType), msg.Data)
+		if bad != nil || r.Status != envelope.InvalidRequest || r.Check() != nil {
+			t.Fatalf("answer %s, %v", msg.Data, bad)
+		}
 	}
 }
 

@@ -70,6 +70,11 @@ func TestOddRequests(t *testing.T) {
 		"no text for a tenant":    {subjects.Call("a\xff", "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
 		"no text for an actor":    {subjects.Call("default", "a\xff", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
 		"no text for a tool":      {subjects.Call("default", "agent://local", "a\xff"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"a tool with no hex":      {"tb.call.default.agent_3a_2f_2fa.odd_zz", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"an actor with no hex":    {"tb.call.default.agent_zz.odd_2eidem", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"an actor as it is":       {"tb.call.default.agent://a.odd_2eidem", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"hex in capitals":         {"tb.call.default.agent_3a_2f_2fa.Odd_2EIDEM", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"no name at all":          {"tb.call.%%.\xff.é", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
 		"a very long tenant":      {subjects.Call(strings.Repeat("ä", 60), "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeLimit},
 	} {
 		callID, body := written("odd-"+strings.ReplaceAll(name, " ", "-")+"-0123456789", c.edit...)
@@ -84,7 +89,7 @@ func TestOddRequests(t *testing.T) {
 	if runs.Load() != 2 {
 		t.Errorf("%d runs", runs.Load())
 	}
-	d.recorded(t, audit.ToolDenied, 6)
+	d.recorded(t, audit.ToolDenied, 11)
 	wantStatus(t, mustCall(t, d.client(), bus.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
 	d.recorded(t, audit.ToolExecuted, 3)
 }
