@@ -22,6 +22,9 @@ const ( // neither is larger
 	_ = uint(minPayload - (maxAsked+2)/3*4 - envelope.MaxHeaders)
 )
 
+// DialTime is how long each server may take to accept a connection, unless an option says otherwise.
+const DialTime = 5 * time.Second
+
 // Dial connects to servers, one or more URLs with commas between them, and refuses servers that are
 // too old or take too small messages. Reconnection is unlimited, also while a server turns the
 // connection away, as one with a wrong configuration does: whoever waits for an answer has a deadline of its own.
@@ -29,7 +32,7 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
-		nats.Timeout(5 * time.Second), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
+		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
 	nc, err := nats.Connect(servers, opts...)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -20,11 +21,20 @@ import (
 
 // visit connects to the bus.
 func (g *global) visit() (*app.Guest, error) {
-	guest, err := app.Visit(g.url(), "toolbus-cli")
+	guest, err := app.VisitWithin(cmp.Or(g.dial, bus.DialTime), g.url(), "toolbus-cli")
+	if hangs(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
 	}
 	return guest, nil
+}
+
+// hangs says of an error of connecting that something is there and does not answer.
+func hangs(err error) bool {
+	silence, ok := errors.AsType[net.Error](err)
+	return ok && silence.Timeout()
 }
 
 // client connects to the bus as a caller; done ends the connection.
@@ -98,12 +108,44 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	if err != nil {
 		return err
 	}
+	began := time.Now()
+	g.dial = dialTime(call.Timeout, g.url())
 	c, done, err := g.client()
+	if hangs(err) {
+		return conclude(g, call, unconnected(call, time.Since(began), err), "")
+	}
 	if err != nil {
 		return err
 	}
 	defer done()
+	call.Timeout = remaining(call.Timeout, time.Since(began))
 	return perform(ctx, g, c, call, f.stream)
+}
+
+// dialTime is how long each of the servers may take to accept the connection for a call with this timeout;
+// 0 is the default. One below the unit of the wire is refused in due course.
+func dialTime(timeout time.Duration, servers string) time.Duration {
+	if timeout < time.Millisecond {
+		return bus.DialTime
+	}
+	return min(bus.DialTime, timeout/time.Duration(1+strings.Count(servers, ",")))
+}
+
+// remaining is what connecting left of a timeout. The least there is becomes a timeout, too, and not the default.
+func remaining(timeout, took time.Duration) time.Duration {
+	if timeout < time.Millisecond {
+		return timeout
+	}
+	return max(timeout-took, time.Millisecond)
+}
+
+// unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
+// says when the bus is silent.
+func unconnected(call bus.Call, took time.Duration, err error) *envelope.Response {
+	e := envelope.NewError(envelope.CodeTimeout, "the server accepted no connection in time; the call was not sent")
+	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, Final: false}
+	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone).WithCause(err.Error()), p,
+		envelope.Metrics{DurationMS: took.Milliseconds()})
 }
 
 // perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
@@ -136,6 +178,11 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
 	}
+	return conclude(g, call, resp, ref)
+}
+
+// conclude prints the outcome of a call and ends the command.
+func conclude(g *global, call bus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
 		fmt.Fprintln(g.env.stderr, "key:", plain(call.Key))
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,6 +90,7 @@ type global struct {
 	json   bool
 	tenant string
 	actor  string
+	dial   time.Duration // how long a server may take to accept the connection; 0 is the default
 	// given reports whether a flag of these is on the command line.
 	given func(flag string) bool
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,8 +18,11 @@ type Guest struct {
 }
 
 // Visit connects to the bus at url under a name that the server shows.
-func Visit(url, name string) (*Guest, error) {
-	nc, err := bus.Dial(url, name)
+func Visit(url, name string) (*Guest, error) { return VisitWithin(bus.DialTime, url, name) }
+
+// VisitWithin is Visit, and gives up a server that has not accepted the connection within a time of one's own.
+func VisitWithin(within time.Duration, url, name string) (*Guest, error) {
+	nc, err := bus.Dial(url, name, nats.Timeout(within))
 	if err != nil {
 		return nil, err
 	}

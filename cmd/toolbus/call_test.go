@@ -1,0 +1,61 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// A server that takes a connection and then says nothing, as one that is stopped does, keeps no call beyond its
+// timeout: it gets the answer that the library gives when the bus is silent.
+func TestCallServerHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := shell{t: t, url: "nats://" + silent.Addr().String()}
+	began := time.Now()
+	code, stdout, stderr := s.do("call", "play", "--timeout", "300ms", "--key", "k-0123456789abcdef", "--json")
+	if took := time.Since(began); took < 300*time.Millisecond || took > bus.DialTime-time.Second {
+		t.Errorf("it took %s", took)
+	}
+	var r envelope.Response
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if code != exitRetryable || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
+		t.Errorf("exit %d: %s", code, stdout)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(stderr, "key: k-0123456789abcdef") {
+		t.Errorf("it does not say how to ask again: %s", stderr)
+	}
+}
+
+// What connecting takes is part of the timeout.
+func TestCallConnects(t *testing.T) {
+	for _, c := range []struct {
+		timeout, took time.Duration
+		servers       string
+		dial, left    time.Duration
+	}{
+		{0, time.Second, "a", bus.DialTime, 0}, // the default of the tool
+		{time.Microsecond, time.Second, "a", bus.DialTime, time.Microsecond},
+		{time.Second, 200 * time.Millisecond, "a", time.Second, 800 * time.Millisecond},
+		{time.Second, time.Second, "a,b", 500 * time.Millisecond, time.Millisecond},
+		{time.Minute, 2 * time.Second, "a", bus.DialTime, 58 * time.Second},
+	} {
+		if dial, left := dialTime(c.timeout, c.servers), remaining(c.timeout, c.took); dial != c.dial || left != c.left {
+			t.Errorf("%+v: %s to connect, %s left", c, dial, left)
+		}
+	}
+}
