@@ -49,10 +49,23 @@ type ToolInfo struct {
 	Pool             string            `json:"pool,omitzero"`
 	Streaming        bool              `json:"streaming"`
 	DryRun           bool              `json:"dry_run"`
+	Lookup           bool              `json:"lookup"`
 	TimeoutDefaultMS int64             `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64             `json:"timeout_ms_max"`
+	Limits           ToolLimits        `json:"limits,omitzero"`      // all zero where a dispatcher of another build does not say
+	RetentionS       int64             `json:"retention_s,omitzero"` // how long outcomes are kept
 	Functions        map[string]FnInfo `json:"functions"`
 	Errors           []ToolErrorInfo   `json:"errors,omitzero"`
+}
+
+// ToolLimits are the limits of a tool, by the names that its manifest has for them.
+type ToolLimits struct {
+	TimeoutDefaultMS int64 `json:"timeout_ms_default"`
+	TimeoutMaxMS     int64 `json:"timeout_ms_max"`
+	MemoryMB         int64 `json:"memory_mb_max"` // not enforced yet
+	Concurrency      int   `json:"concurrency_max"`
+	OutputBytes      int64 `json:"output_bytes_max"`
+	StderrBytes      int64 `json:"stderr_bytes_max"`
 }
 
 // FnInfo is what callers may know of a function; schemas are given only when asked for the tool.

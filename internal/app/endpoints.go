@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -109,9 +110,9 @@ func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 	info := bus.ToolInfo{
 		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
 		Status: string(m.Status), Determinism: string(m.Determinism), Transport: string(m.Transport), Pool: m.Pool,
-		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun,
+		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefault.Milliseconds(), TimeoutMaxMS: m.Limits.TimeoutMax.Milliseconds(),
-		Functions: map[string]bus.FnInfo{},
+		Limits: toolLimits(m.Limits), RetentionS: int64(m.Retention / time.Second), Functions: map[string]bus.FnInfo{},
 	}
 	for name, fn := range m.Functions {
 		f := bus.FnInfo{Description: fn.Description}
@@ -128,4 +129,11 @@ func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 		})
 	}
 	return info
+}
+
+func toolLimits(l tool.Limits) bus.ToolLimits {
+	return bus.ToolLimits{
+		TimeoutDefaultMS: l.TimeoutDefault.Milliseconds(), TimeoutMaxMS: l.TimeoutMax.Milliseconds(),
+		MemoryMB: l.MemoryMB, Concurrency: l.Concurrency, OutputBytes: l.OutputBytes, StderrBytes: l.StderrBytes,
+	}
 }
