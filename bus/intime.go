@@ -22,6 +22,10 @@ import (
 // inTime makes the call and returns its outcome, or the library's own statement when the
 // deadline and its grace have passed. The functions of call are not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made {
+	if call.Timeout != 0 && call.Timeout < time.Millisecond { // no time to look any closer
+		req := c.request(call, nil)
+		return made{req, c.refused(req, tooShort()), nil}
+	}
 	show := &show{panicked: make(chan *Panic, 1)}
 	e := errand{
 		ctx: ctx, call: show.of(call), show: show, started: started, deadline: started.Add(either(max(call.Timeout, 0), describeTime)),

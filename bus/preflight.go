@@ -30,10 +30,6 @@ func silent(err error) bool { return lost(err) || errors.Is(err, errNobody) }
 // prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
 func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
-	if e.call.Timeout != 0 && e.call.Timeout < time.Millisecond {
-		e.req = c.request(e.call, nil)
-		return tooShort(), nil
-	}
 	asked := time.Now()
 	t, refusal, err := c.known(e.ctx, e.call.Tool, e.deadline)
 	e.req = c.request(e.call, t)
