@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,7 +263,8 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 
 func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
 	if c.Payloads == nil {
-		return envelope.PayloadRef{}, streaming.ErrTooLarge
+		return envelope.PayloadRef{}, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and this client has none: set ClientOptions.Payloads",
+			streaming.ErrTooLarge, envelope.MaxInline)
 	}
 	return c.Payloads.PutNow(ctx, data)
 }

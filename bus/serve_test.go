@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -319,5 +320,15 @@ func TestPanicOfCaller(t *testing.T) {
 			}()
 			made(c)
 		})
+	}
+}
+
+// A client without a payload store says what it lacks.
+func TestNoPayloadStore(t *testing.T) {
+	c := setup(t).serve(describing("echo"))
+	large := jsontext.Value(`{"a":"` + strings.Repeat("x", envelope.MaxInline) + `"}`)
+	r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: large})
+	if !errors.Is(err, streaming.ErrTooLarge) || !strings.Contains(err.Error(), "ClientOptions.Payloads") {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
