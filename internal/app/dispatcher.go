@@ -294,7 +294,12 @@ func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope
 	return id, recordFull(bus.Gate(ctx, g.c.JS, id, r))
 }
 
+// sharingTime is how long others under the same key wait while AUDIT does not answer.
+const sharingTime = 2 * time.Second
+
 func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
+	ctx, cancel := context.WithTimeout(ctx, sharingTime)
+	defer cancel()
 	a, _ := s.Attempt(n)
 	records := make(map[string]audit.Record, len(who))
 	for _, w := range who {
