@@ -109,6 +109,9 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 	if said.Error != "" {
 		r.Status = said.Error.Status()
 	}
+	if s.Harmless() {
+		r.Effect = envelope.EffectNone
+	}
 	return r
 }
 

@@ -104,3 +104,16 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+// A late result of a call that changes nothing changed nothing.
+func TestLateHarmless(t *testing.T) {
+	said := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied}
+	for effect, facts := range map[envelope.Effect]call.Facts{
+		envelope.EffectNone: {Class: call.SideEffectful, DryRun: true}, envelope.EffectApplied: {Class: call.Idempotent},
+	} {
+		s := call.State{Facts: facts, Attempts: []call.Attempt{{N: 1}}}
+		if r := audit.Late(s, 1, said, time.Now()); r.Effect != effect {
+			t.Errorf("%+v: effect %s, not %s", facts, r.Effect, effect)
+		}
+	}
+}

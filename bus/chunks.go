@@ -109,7 +109,11 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	s.sub = sub
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.join = func(attempt int) { s.asking.Go(func() { s.ask(ctx, attempt) }) }
-	go func() { s.done <- deliver(ctx, s.reader, call.Chunk) }() // finish or stop waits for it
+	go func() { // finish or stop waits for it
+		err := errStopped // unless the caller's function ends this goroutine
+		defer func() { s.done <- err }()
+		err = deliver(ctx, s.reader, call.Chunk)
+	}()
 	return s, nil
 }
 

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/internal/members"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -41,50 +44,15 @@ var ErrRecordRefused = errors.New("the audit record takes nothing")
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
 // record is stored, with its message id; [ErrRecordRefused] when it is not and will not be.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
-	msg, err := gateMessage(id, r)
-	if err == nil {
-		_, err = js.PublishMsg(ctx, msg)
-	}
-	return recordError(err)
-}
-
-// GateAll appends such records, by their message ids, all at once. It returns when all are stored, or one
-// is not.
-func GateAll(ctx context.Context, js jetstream.JetStream, records map[string]audit.Record) error {
-	stored := make([]jetstream.PubAckFuture, 0, len(records))
-	for id, r := range records {
-		msg, err := gateMessage(id, r)
-		if err != nil {
-			return recordError(err)
-		}
-		ack, err := js.PublishMsgAsync(msg)
-		if err != nil {
-			return recordError(err)
-		}
-		stored = append(stored, ack)
-	}
-	for _, ack := range stored {
-		select {
-		case <-ack.Ok():
-		case err := <-ack.Err():
-			return recordError(err)
-		case <-ctx.Done():
-			return recordError(ctx.Err())
-		}
-	}
-	return nil
-}
-
-func gateMessage(id string, r audit.Record) (*nats.Msg, error) {
 	data, err := encodeRecord(r)
-	return &nats.Msg{
+	if err != nil {
+		return fmt.Errorf("audit record: %w", err)
+	}
+	_, err = js.PublishMsg(ctx, &nats.Msg{
 		Subject: subjects.Audit(subjects.AuditFromGate, r.Tenant, string(r.Event), r.ToolName),
 		Data:    data,
 		Header:  nats.Header{jetstream.MsgIDHeader: {id}},
-	}, err
-}
-
-func recordError(err error) error {
+	})
 	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
 		return fmt.Errorf("%w: %w", ErrRecordRefused, err)
 	}
@@ -92,4 +60,35 @@ func recordError(err error) error {
 		return fmt.Errorf("audit record: %w", err)
 	}
 	return nil
+}
+
+// How records are appended that others wait for: so many at once, each again when its acknowledgement does not
+// come soon, which the network or a change of leaders may have lost.
+const (
+	gateWriters = 64
+	gateAck     = 500 * time.Millisecond
+	gatePause   = 20 * time.Millisecond
+)
+
+// GateAll appends such records, by their message ids. It returns when all are stored, or ctx has ended, or one
+// is refused.
+func GateAll(ctx context.Context, js jetstream.JetStream, records map[string]audit.Record) error {
+	var group errgroup.Group
+	group.SetLimit(gateWriters)
+	for id, r := range records {
+		group.Go(func() error { return gateAgain(ctx, js, id, r) })
+	}
+	return group.Wait()
+}
+
+// gateAgain is Gate until that succeeds. That is safe: a message id is stored once.
+func gateAgain(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, gateAck)
+		err := Gate(try, js, id, r)
+		cancel()
+		if err == nil || errors.Is(err, ErrRecordRefused) || !wait.For(ctx, gatePause) {
+			return err
+		}
+	}
 }

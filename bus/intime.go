@@ -131,13 +131,18 @@ type Panic struct {
 // String says both.
 func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
-// caught ends the show when a function of the call panics. Defer it.
-func (s *show) caught(err *error) {
-	if p := recover(); p != nil {
-		s.over = true
-		s.panicked <- &Panic{p, debug.Stack()} // no function is called after it
-		*err = errStopped
+// caught ends the show when a function of the call panics, or ends the goroutine that it is called in. Defer it.
+func (s *show) caught(returned *bool, err *error) {
+	if *returned {
+		return
 	}
+	p := recover()
+	if p == nil { // runtime.Goexit, as a test that is failed from here
+		p = "a function of the call has ended its goroutine"
+	}
+	s.over = true
+	s.panicked <- &Panic{p, debug.Stack()} // no function is called after it
+	*err = errStopped
 }
 
 // rethrow panics if a function of the call has.
@@ -189,8 +194,11 @@ func (s *show) let(f func() error) (err error) {
 	if s.over {
 		return errStopped
 	}
-	defer s.caught(&err)
-	return f()
+	returned := false
+	defer s.caught(&returned, &err)
+	err = f()
+	returned = true
+	return err
 }
 
 // requestMsg sends a request and returns its answer, or the error of ctx when that ends.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -290,8 +293,10 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 // called there, and not in one that nobody can guard.
 func TestPanicOfCaller(t *testing.T) {
 	chunk := func(envelope.Chunk) error { panic("boom") }
+	exits := func(envelope.Chunk) error { runtime.Goexit(); return nil }
 	accepted := func(envelope.Accepted) { panic("boom") }
 	for name, made := range map[string]func(c *bus.Client){
+		"goexit":   func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: exits}) },
 		"chunk":    func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: chunk}) },
 		"accepted": func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Accepted: accepted}) },
 		"stream": func(c *bus.Client) {
@@ -314,7 +319,7 @@ func TestPanicOfCaller(t *testing.T) {
 			})
 			defer func() {
 				p, ok := recover().(*bus.Panic)
-				if !ok || p.Value != "boom" || !strings.Contains(p.String(), "TestPanicOfCaller") {
+				if !ok || p.Value != "boom" && name != "goexit" || !strings.Contains(string(p.Stack), "TestPanicOfCaller") {
 					t.Errorf("panicked with %v", p)
 				}
 			}()
@@ -330,5 +335,46 @@ func TestNoPayloadStore(t *testing.T) {
 	r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: large})
 	if !errors.Is(err, streaming.ErrTooLarge) || !strings.Contains(err.Error(), "ClientOptions.Payloads") {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A record whose acknowledgement is lost is sent again: the first try goes to somebody who says nothing.
+func TestGateAfterLostAck(t *testing.T) {
+	f := setup(t)
+	if err := f.js.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan struct{}, 100)
+	deaf, err := f.nc.Subscribe("tb.audit.gate.>", func(*nats.Msg) { heard <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	records := map[string]audit.Record{}
+	for n := range 3 {
+		records[fmt.Sprint("id", n)] = audit.Record{Event: audit.ToolAllowed, Tenant: "t", ToolName: "echo"}
+	}
+	stored := make(chan error, 1)
+	go func() { stored <- bus.GateAll(t.Context(), f.js, records) }()
+	for range records {
+		<-heard
+	}
+	if err := deaf.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stored; err != nil {
+		t.Fatal(err)
+	}
+	stream, err := f.js.Stream(t.Context(), subjects.AuditStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != uint64(len(records)) {
+		t.Errorf("%d records", n)
 	}
 }

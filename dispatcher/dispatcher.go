@@ -122,6 +122,7 @@ type Dispatcher struct {
 	guards []*guard // by partition
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
+	sharings    chan sharing // on their way to the record
 	acceptances acceptances
 	inputs      *inputs
 }
@@ -138,7 +139,7 @@ func New(o Options) *Dispatcher {
 		o.Backup = 20 * time.Millisecond
 	}
 	d := &Dispatcher{
-		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256),
+		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, inputs: newInputs(),
 	}
 	for range max(1, o.Partitions) {

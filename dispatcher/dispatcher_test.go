@@ -42,9 +42,11 @@ type world struct {
 	outcomes map[string][]*envelope.Response
 	denied   []envelope.Code
 	allowed  []string // call ids
-	kills    int
-	nonce    int
-	stop     context.CancelFunc
+
+	gateHangs bool
+	kills     int
+	nonce     int
+	stop      context.CancelFunc
 }
 
 // start runs a dispatcher in the present synctest bubble, following the log.
@@ -160,7 +162,11 @@ func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Re
 	return "gate.1", w.gateErr
 }
 
-func (w *world) Allowed(_ context.Context, _ call.State, _ int, who []call.Owner) error {
+func (w *world) Allowed(ctx context.Context, _ call.State, _ int, who []call.Owner) error {
+	if w.gateHangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range who {

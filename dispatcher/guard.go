@@ -219,6 +219,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for range expirers {
 		wg.Go(func() { d.tellAll(ctx) })
 	}
+	for range recorders {
+		wg.Go(func() { d.recordAll(ctx) })
+	}
 	for _, g := range d.guards {
 		wg.Go(func() { d.keepDeadlines(ctx, g) })
 	}

@@ -209,6 +209,21 @@ func TestSharingIsOnRecord(t *testing.T) {
 	})
 }
 
+// Nobody waits for the record of a replay, also not who comes after it.
+func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide("")
+		w.gateHangs = true
+		for n := 2; n < 50; n++ {
+			w.ask(n)
+			if r := w.outcome(n); r.Status != envelope.Success {
+				t.Fatalf("%d: %+v", n, r)
+			}
+		}
+	})
+}
+
 // Nobody joins a call unrecorded; who asks for its outcome gets it.
 func TestSharingWithoutRecord(t *testing.T) {
 	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": dispatcher.ErrRecordFull} {

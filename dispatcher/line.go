@@ -19,8 +19,8 @@ type lineKey struct{ tool, id string }
 // has at most one write in flight per key.
 type line struct {
 	lineKey
-	joins    int              // join events written, for the linger
-	replayed map[int]replayed // by attempt, of this batch
+	joins    int             // join events written, for the linger
+	replayed map[int]sharing // by attempt, of this batch
 
 	mu       sync.Mutex
 	busy     bool
@@ -112,7 +112,7 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batc
 	if s, joining := d.placeAll(ctx, l, s, batch); len(joining) > 0 {
 		d.join(ctx, l, s, joining)
 	}
-	d.recordReplays(ctx, l)
+	d.recordReplays(l)
 }
 
 // placeAll places every request and returns those that are still to be joined to the open attempt.

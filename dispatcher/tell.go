@@ -2,10 +2,13 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
@@ -105,26 +108,77 @@ func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a
 	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {
-			l.replayed = map[int]replayed{}
+			l.replayed = map[int]sharing{}
 		}
-		l.replayed[n] = replayed{s, append(l.replayed[n].to, a.ask.Owner)}
+		l.replayed[n] = sharing{s, n, append(l.replayed[n].with, a.ask.Owner)}
 	}
 }
 
-// replayed is to whom the outcome of an attempt was told, and is still to be recorded.
-type replayed struct {
-	of call.State
-	to []call.Owner
+// sharing is with whom the outcome of an attempt was shared, on its way to the record.
+type sharing struct {
+	of      call.State
+	attempt int
+	with    []call.Owner
 }
 
-// recordReplays records who was told an outcome of the log, all of a batch at once.
-func (d *Dispatcher) recordReplays(ctx context.Context, l *line) {
-	for n, r := range l.replayed {
-		if err := d.Gate.Allowed(ctx, r.of, n, r.to); err != nil {
-			d.Logger.Warn("replays not recorded", "call", l.id, "callers", len(r.to), "err", err)
+// How many batches of replays may wait for their record, and how many are recorded at once.
+const (
+	maxSharings = 1024
+	recorders   = 8
+)
+
+// recordReplays lets be recorded who was told an outcome in this batch. The line does not wait for it.
+func (d *Dispatcher) recordReplays(l *line) {
+	for _, s := range l.replayed {
+		select {
+		case d.sharings <- s:
+		default:
+			d.Logger.Warn("replays not recorded: too many wait for it", "call", l.id, "callers", len(s.with))
 		}
 	}
 	l.replayed = nil
+}
+
+// recordAll records replays until ctx ends, and then what is left of them, as far as AUDIT takes it at once.
+func (d *Dispatcher) recordAll(ctx context.Context) {
+	for {
+		select {
+		case s := <-d.sharings:
+			d.record(ctx, s)
+		case <-ctx.Done():
+			d.recordRest(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+// recordPause is how long AUDIT is given before a record is tried again.
+const recordPause = time.Second
+
+func (d *Dispatcher) record(ctx context.Context, s sharing) {
+	for {
+		err := d.Gate.Allowed(ctx, s.of, s.attempt, s.with)
+		if err == nil {
+			return
+		}
+		d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
+		if errors.Is(err, ErrRecordFull) || !wait.For(ctx, recordPause) {
+			return
+		}
+	}
+}
+
+func (d *Dispatcher) recordRest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recordPause)
+	defer cancel()
+	for ctx.Err() == nil {
+		select {
+		case s := <-d.sharings:
+			d.record(ctx, s)
+		default:
+			return
+		}
+	}
 }
 
 // Observe is told every event of the call log as followers read it, each partition in order. It keeps the

@@ -125,3 +125,19 @@ func TestUnknownTool(t *testing.T) {
 		w.wantAcked(second, false)
 	})
 }
+
+// A dry run that crashes, or fails with an effect, changed nothing: it may run again.
+func TestDryRunThatFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"crash": &tool.CrashError{How: "exit status 3"}, "error": &tool.Error{Code: "boo", Effect: envelope.EffectApplied},
+	} {
+		each(t, func(t *testing.T, w *world) {
+			w.dryRun, w.manifest.Capability.DryRun = true, true
+			w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { return tool.Result{}, err }
+			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+			if d := w.decided(1); d.Status != envelope.RetryableError || d.Code == envelope.CodeToolUnknownState || d.Effect != envelope.EffectNone {
+				t.Errorf("%s: decision %+v", name, d)
+			}
+		})
+	}
+}

@@ -182,7 +182,7 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: call.Class(w.manifest.Determinism), Pool: "default", Fingerprint: "fp", Tenant: "t"},
+		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: call.Class(w.manifest.Determinism), Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID,
 	})
 	if v.Do != call.Write {

@@ -56,7 +56,7 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft := e.outcome(storing, j, m, res, failure(adapter, m, err))
+	end, draft := e.outcome(storing, j, m, res, failure(adapter, j.judgedBy(m), err))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
@@ -130,6 +130,17 @@ func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Dra
 type Fault interface {
 	error
 	Fault() *envelope.Error
+}
+
+// judgedBy is the manifest that says what a failure means: whatever fails in a call that changes nothing has
+// changed nothing.
+func (j *job) judgedBy(m *tool.Manifest) *tool.Manifest {
+	if !j.state.Harmless() {
+		return m
+	}
+	pure := *m
+	pure.Determinism = tool.Pure
+	return &pure
 }
 
 // failure maps the error of a run to the taxonomy; nil stays nil.

@@ -303,7 +303,7 @@ func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner
 	a, _ := s.Attempt(n)
 	records := make(map[string]audit.Record, len(who))
 	for _, w := range who {
-		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks
+		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks in a few seconds
 		records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
 	}
 	return recordFull(bus.GateAll(ctx, g.c.JS, records))
