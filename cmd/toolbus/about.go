@@ -18,7 +18,7 @@ func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Co
 	cmd.GroupID = "use"
 	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, done, err := g.client()
+		c, done, err := g.client(cmd.Context())
 		if err != nil {
 			return err
 		}

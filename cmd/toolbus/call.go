@@ -20,15 +20,34 @@ import (
 )
 
 // visit connects to the bus.
-func (g *global) visit() (*app.Guest, error) {
-	guest, err := app.VisitWithin(cmp.Or(g.dial, bus.DialTime), g.url(), "toolbus-cli")
-	if hangs(err) {
+func (g *global) visit(ctx context.Context) (*app.Guest, error) {
+	guest, err := g.connect(ctx)
+	if hangs(err) || ctx.Err() != nil {
 		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
 	}
 	return guest, nil
+}
+
+// connect gives up a server that does not answer when ctx ends. The connection ends with the command then.
+func (g *global) connect(ctx context.Context) (*app.Guest, error) {
+	type connected struct {
+		guest *app.Guest
+		err   error
+	}
+	done := make(chan connected, 1)
+	go func() {
+		guest, err := app.VisitWithin(cmp.Or(g.dial, bus.DialTime), g.url(), "toolbus-cli")
+		done <- connected{guest, err}
+	}()
+	select {
+	case c := <-done:
+		return c.guest, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // hangs says of an error of connecting that something is there and does not answer.
@@ -38,8 +57,8 @@ func hangs(err error) bool {
 }
 
 // client connects to the bus as a caller; done ends the connection.
-func (g *global) client() (c *bus.Client, done func(), err error) {
-	guest, err := g.visit()
+func (g *global) client(ctx context.Context) (c *bus.Client, done func(), err error) {
+	guest, err := g.visit(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +129,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	}
 	began := time.Now()
 	g.dial = dialTime(call.Timeout, g.url())
-	c, done, err := g.client()
+	c, done, err := g.client(ctx)
 	if hangs(err) {
 		return conclude(g, call, unconnected(call, time.Since(began), err), "")
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -57,5 +59,32 @@ func TestCallConnects(t *testing.T) {
 		if dial, left := dialTime(c.timeout, c.servers), remaining(c.timeout, c.took); dial != c.dial || left != c.left {
 			t.Errorf("%+v: %s to connect, %s left", c, dial, left)
 		}
+	}
+}
+
+// Who interrupts a command that is connecting does not wait for the server.
+func TestInterruptWhileConnecting(t *testing.T) {
+	for _, line := range []string{"call play", "tools list", "audit replay", "dead list", "why play.x"} {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		connected := make(chan net.Conn)
+		go func() {
+			conn, err := silent.Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			interrupt()
+			connected <- conn
+		}()
+		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, url: "nats://" + silent.Addr().String(), home: t.TempDir()}
+		began := time.Now()
+		if code := run(ctx, env, strings.Fields(line)); code != exitInterrupted || time.Since(began) > bus.DialTime-time.Second {
+			t.Errorf("%s: exit %d after %s", line, code, time.Since(began))
+		}
+		_ = (<-connected).Close() // so that the command lets go of it
+		_ = silent.Close()
 	}
 }

@@ -19,13 +19,13 @@ func completeTool(g *global, cmd *cobra.Command, flag string) {
 
 // completeTools completes tool ids, then functions.
 func completeTools(ctx context.Context, g *global, args []string) ([]string, cobra.ShellCompDirective) {
-	c, done, err := g.client()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, done, err := g.client(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	tools, err := c.Tools(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -47,7 +47,7 @@ actor who asked, in that tenant; --actor and --tenant name others.`,
 }
 
 func listDead(ctx context.Context, g *global) error {
-	guest, err := g.visit()
+	guest, err := g.visit(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func withDead(ctx context.Context, g *global, n string, do func(*app.Guest, bus.
 	if err != nil || seq == 0 {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
 	}
-	guest, err := g.visit()
+	guest, err := g.visit(ctx)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
 		return err
 	}
-	guest, err := g.visit()
+	guest, err := g.visit(ctx)
 	if err != nil {
 		return err
 	}

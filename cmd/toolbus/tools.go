@@ -18,7 +18,7 @@ func toolsCmd(g *global) *cobra.Command {
 		Use: "list", Short: "List the tools of the bus", Args: noArgs,
 		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, done, err := g.client()
+			c, done, err := g.client(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func toolsCmd(g *global) *cobra.Command {
 		},
 		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one tool id") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, done, err := g.client()
+			c, done, err := g.client(cmd.Context())
 			if err != nil {
 				return err
 			}
