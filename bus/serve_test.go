@@ -294,12 +294,14 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 func TestPanicOfCaller(t *testing.T) {
 	chunk := func(envelope.Chunk) error { panic("boom") }
 	exits := func(envelope.Chunk) error { runtime.Goexit(); return nil }
-	accepted := func(envelope.Accepted) { panic("boom") }
-	for name, made := range map[string]func(c *bus.Client){
-		"goexit":   func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: exits}) },
-		"chunk":    func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: chunk}) },
-		"accepted": func(c *bus.Client) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Accepted: accepted}) },
-		"stream": func(c *bus.Client) {
+	type told = func(envelope.Accepted)
+	for name, made := range map[string]func(c *bus.Client, accepted told){
+		"chunk":  func(c *bus.Client, _ told) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: chunk}) },
+		"goexit": func(c *bus.Client, _ told) { _, _ = c.Call(t.Context(), bus.Call{Tool: "count", Chunk: exits}) },
+		"accepted": func(c *bus.Client, accepted told) {
+			_, _ = c.Call(t.Context(), bus.Call{Tool: "count", Accepted: accepted})
+		},
+		"stream": func(c *bus.Client, accepted told) {
 			for range c.Stream(t.Context(), bus.Call{Tool: "count", Accepted: accepted}) {
 			}
 		},
@@ -309,8 +311,12 @@ func TestPanicOfCaller(t *testing.T) {
 			c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
 				return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 			}})
+			called := make(chan struct{})
 			f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
-				replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+				if !in.Patient { // who has its outcome first is not told that it was accepted
+					replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+					<-called
+				}
 				replies.Outcome(in.Reply, in.ContentType, &envelope.Response{
 					CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
 						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
@@ -323,7 +329,7 @@ func TestPanicOfCaller(t *testing.T) {
 					t.Errorf("panicked with %v", p)
 				}
 			}()
-			made(c)
+			made(c, func(envelope.Accepted) { close(called); panic("boom") })
 		})
 	}
 }
