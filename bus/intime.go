@@ -122,7 +122,8 @@ type show struct {
 	panicked chan *Panic // in a function of the call; the first one
 }
 
-// Panic is what [Client.Call] panics with when a function of the call has panicked, which runs beside it.
+// Panic is what [Client.Call] panics with when a function of the call, which runs beside it, has panicked or
+// ended its goroutine.
 type Panic struct {
 	Value any
 	Stack []byte // where it panicked

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -123,6 +124,7 @@ type Dispatcher struct {
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	sharings    chan sharing // on their way to the record
+	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
 	inputs      *inputs
 }

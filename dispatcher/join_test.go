@@ -215,7 +215,7 @@ func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
 		w.ask(1)
 		w.decide("")
 		w.gateHangs = true
-		for n := 2; n < 50; n++ {
+		for n := 2; n < 1500; n++ { // more than there is room for
 			w.ask(n)
 			if r := w.outcome(n); r.Status != envelope.Success {
 				t.Fatalf("%d: %+v", n, r)

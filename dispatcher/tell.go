@@ -121,22 +121,36 @@ type sharing struct {
 	with    []call.Owner
 }
 
-// How many batches of replays may wait for their record, and how many are recorded at once.
+// How many batches of replays, and how many callers in them, may wait for their record, and how many batches
+// are recorded at once.
 const (
 	maxSharings = 1024
+	maxSharers  = 20_000
 	recorders   = 8
 )
 
 // recordReplays lets be recorded who was told an outcome in this batch. The line does not wait for it.
 func (d *Dispatcher) recordReplays(l *line) {
 	for _, s := range l.replayed {
-		select {
-		case d.sharings <- s:
-		default:
+		if !d.queue(s) {
 			d.Logger.Warn("replays not recorded: too many wait for it", "call", l.id, "callers", len(s.with))
 		}
 	}
 	l.replayed = nil
+}
+
+// queue reports whether there was room for s.
+func (d *Dispatcher) queue(s sharing) bool {
+	callers := int64(len(s.with))
+	if d.sharers.Add(callers) <= maxSharers {
+		select {
+		case d.sharings <- s:
+			return true
+		default:
+		}
+	}
+	d.sharers.Add(-callers)
+	return false
 }
 
 // recordAll records replays until ctx ends, and then what is left of them, as far as AUDIT takes it at once.
@@ -156,6 +170,7 @@ func (d *Dispatcher) recordAll(ctx context.Context) {
 const recordPause = time.Second
 
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
+	defer d.sharers.Add(-int64(len(s.with)))
 	for {
 		err := d.Gate.Allowed(ctx, s.of, s.attempt, s.with)
 		if err == nil {
