@@ -252,7 +252,8 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	j.fence = call.Fence(j.state, j.pickup)
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.req.Fn,
-		Input: input, Context: j.req.Context, IdempotencyKey: j.req.Constraints.IdempotencyKey,
+		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
+		Input: input, Context: j.req.Context, IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.req.DryRun,
 		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
 	}, nil

@@ -13,13 +13,17 @@ import (
 
 // Invocation is one run of one tool function: what an adapter gets after every check passed.
 type Invocation struct {
-	CallID         string
-	ToolID         string
-	ToolVersion    string
-	Digest         string
-	Fn             string
-	Input          jsontext.Value
-	Context        envelope.Context
+	CallID      string
+	ToolID      string
+	ToolVersion string
+	Digest      string
+	Fn          string
+	Input       jsontext.Value
+	Context     envelope.Context
+	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope, tool,
+	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other
+	// call, so it is the key to commit under, to look up by, and to hand to whatever the tool calls in turn. The
+	// caller's own key, which another tenant or actor may use as well, is not told to tools.
 	IdempotencyKey string
 	Attempt        int
 	// Fence grows with every run of the call; a tool may refuse a lower one than it has seen.
@@ -103,7 +107,7 @@ type Adapter interface {
 	// goroutine of the run is gone before Execute returns. The error, if any, is classified
 	// by ClassifyError.
 	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)
-	// Lookup asks whether the effect of inv's idempotency key has been committed. found is
+	// Lookup asks whether the effect of the call, by inv's idempotency key, has been committed. found is
 	// true only with the committed result. A tool without lookup returns ErrNoLookup.
 	Lookup(ctx context.Context, m *Manifest, inv Invocation) (res Result, found bool, err error)
 	// ClassifyError maps an error of Execute to the taxonomy. It is total and keeps what the

@@ -55,6 +55,8 @@ func play(role string, args []string) error {
 		m, _ := registry.Get("chaos.put")
 		_, err = adapter.Execute(context.Background(), m, invocation(), silent{})
 		return err
+	case "worker": // server, tools directory: an executor that works until it is killed
+		return execute(args[0], args[1])
 	case "loose": // ledger: as an executor that lets go of its tools would
 		cmd := exec.Command(os.Args[0], "role", "tool", args[0])
 		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,"input":` + work + `}`)

@@ -588,7 +588,7 @@ func (w *world) note(op ledger.Op, inv tool.Invocation, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.effects = append(w.effects, ledger.Line{
-		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: w.key, CallID: inv.CallID, Attempt: inv.Attempt, Fence: inv.Fence, PID: pid,
+		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: inv.IdempotencyKey, CallID: inv.CallID, Attempt: inv.Attempt, Fence: inv.Fence, PID: pid,
 	})
 }
 

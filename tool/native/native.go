@@ -19,7 +19,8 @@ const grace = 200 * time.Millisecond
 // and a panic are faults of the tool. It must not use sink after it returned.
 type Func func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
 
-// LookupFunc answers whether the effect of inv's idempotency key is committed, and with what.
+// LookupFunc answers whether the effect of inv's idempotency key, which is that of one call among all there are, is
+// committed, and with what.
 type LookupFunc func(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error)
 
 // Adapter runs native tools. It is safe for concurrent use.

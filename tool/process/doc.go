@@ -7,6 +7,12 @@
 //	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
 //	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
 //
+// idempotency_key is the id of the call: 32 lower-case letters and digits, the same in every attempt and run of
+// the call, and in no other call of any tenant, actor, tool or function. (The key that the caller gave is part of
+// what it is made of, and is not told: two actors may use the same one.) It is the idempotency key for whatever
+// the tool calls in turn, and what its effect is to be committed under, so that a lookup finds this call's effect
+// and nobody else's. fence grows with every run of the call.
+//
 // The deadline is by the clock of the tool's host. The tool writes one JSON object per line on standard
 // output. While it runs, any number of
 //

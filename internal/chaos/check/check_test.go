@@ -101,7 +101,7 @@ func (w *world) run(commit bool) (fence uint64) {
 
 func (w *world) note(op ledger.Op, attempt int, fence uint64) {
 	w.h.Effects = append(w.h.Effects, ledger.Line{
-		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: "key", CallID: "c", Attempt: attempt, Fence: fence, PID: 7,
+		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: w.facts.ID, CallID: "c", Attempt: attempt, Fence: fence, PID: 7,
 	})
 	w.tick()
 }

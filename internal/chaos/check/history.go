@@ -8,6 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // History is everything that was recorded of a run. Asks and Cancels are what callers saw, the
@@ -89,7 +90,6 @@ func (v Violation) String() string {
 type index struct {
 	History
 	logs   map[string]*log
-	keys   map[string]string // ref by tool and key
 	starts map[string][]ledger.Line
 	done   map[string][]ledger.Line // effects
 	gate   map[string]bool          // ids of the gate's records
@@ -104,7 +104,7 @@ type log struct {
 
 func newIndex(h History) *index {
 	x := &index{
-		History: h, logs: map[string]*log{}, keys: map[string]string{},
+		History: h, logs: map[string]*log{},
 		starts: map[string][]ledger.Line{}, done: map[string][]ledger.Line{}, gate: map[string]bool{},
 	}
 	for _, e := range h.Log {
@@ -116,11 +116,8 @@ func newIndex(h History) *index {
 		}
 		l.events, l.last = append(l.events, e), e.State
 	}
-	for _, a := range h.Asks {
-		x.keys[a.Tool+"|"+a.Key] = a.Ref
-	}
 	for _, e := range h.Effects {
-		ref := x.keys[e.Tool+"|"+e.Key]
+		ref := refOf(e)
 		if e.Op == ledger.Commit {
 			x.done[ref] = append(x.done[ref], e)
 		} else {
@@ -134,6 +131,9 @@ func newIndex(h History) *index {
 	}
 	return x
 }
+
+// refOf is the call that a run was of: tools are given its id for a key.
+func refOf(e ledger.Line) string { return subjects.Key{Tool: e.Tool, ID: e.Key}.Ref() }
 
 // outcome returns the stored response of attempt n.
 func (l *log) outcome(n int) (*envelope.Response, error) {

@@ -63,7 +63,7 @@ func fences(x *index) (found []Violation) {
 // recorded: P4.
 func recorded(x *index) (found []Violation) {
 	for _, e := range x.Effects {
-		ref := x.keys[e.Tool+"|"+e.Key]
+		ref := refOf(e)
 		l := x.logs[ref]
 		if l == nil {
 			found = append(found, Violation{Ref: ref, CallID: e.CallID, Says: fmt.Sprintf("%+v, and there is no log", e)})

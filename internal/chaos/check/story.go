@@ -13,10 +13,8 @@ import (
 // Story tells all that was recorded of one call, in the order in which it happened.
 func (h History) Story(ref string) string {
 	var s story
-	keys := map[string]bool{}
 	for _, a := range h.Asks {
 		if a.Ref == ref {
-			keys[a.Tool+"|"+a.Key] = true
 			s.ask(a)
 		}
 	}
@@ -32,7 +30,7 @@ func (h History) Story(ref string) string {
 		}
 	}
 	for _, e := range h.Effects {
-		if keys[e.Tool+"|"+e.Key] {
+		if refOf(e) == ref {
 			s.add(time.Unix(0, e.Time), "ledger: %s attempt %d, run %d/%d", e.Op, e.Attempt, e.Fence, e.PID)
 		}
 	}

@@ -32,15 +32,17 @@ const (
 
 // Call is one request as the executor wrote it.
 type Call struct {
-	Op             Op             `json:"op"`
-	CallID         string         `json:"call_id"`
-	ToolID         string         `json:"tool_id"`
-	ToolVersion    string         `json:"tool_version"`
-	Fn             string         `json:"fn"`
-	Input          jsontext.Value `json:"input"`
-	Context        jsontext.Value `json:"context,omitzero"`
-	IdempotencyKey string         `json:"idempotency_key"`
-	Attempt        int            `json:"attempt"`
+	Op          Op             `json:"op"`
+	CallID      string         `json:"call_id"`
+	ToolID      string         `json:"tool_id"`
+	ToolVersion string         `json:"tool_version"`
+	Fn          string         `json:"fn"`
+	Input       jsontext.Value `json:"input"`
+	Context     jsontext.Value `json:"context,omitzero"`
+	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
+	// hand to whatever the tool calls in turn.
+	IdempotencyKey string `json:"idempotency_key"`
+	Attempt        int    `json:"attempt"`
 	// Fence grows with every run of the call, so a later run can tell leavings of an earlier one.
 	Fence          uint64 `json:"fence"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // 0 means that there is none

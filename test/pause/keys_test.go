@@ -1,0 +1,143 @@
+package pause
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+// shortLease is that of the processes here: one is waited for to be over.
+const shortLease = time.Second
+
+// execute is an executor process.
+func execute(url, tools string) error {
+	registry, err := tool.Load(tools)
+	if err != nil {
+		return err
+	}
+	adapter, err := process.New(process.Options{})
+	if err != nil {
+		return err
+	}
+	c, err := app.Connect(context.Background(), "worker", app.Options{URL: url, Lease: shortLease, Fsync: true})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return app.RunExecutor(context.Background(), c, app.ExecutorOptions{
+		Registry: registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
+	})
+}
+
+// Two actors use one key. The executor of the second is killed before its tool commits anything, and the tool is
+// asked what became of it: it knows an effect under the key of the first, which is another call.
+func TestLookupKeepsActorsApart(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	dir := t.TempDir()
+	book, tools := filepath.Join(dir, "ledger"), filepath.Join(dir, "tools")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.WriteTools(tools, self, "role", "tool", book); err != nil {
+		t.Fatal(err)
+	}
+	dispatch(t, srv, tools)
+	first := start(t, "worker", srv.URL, tools)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	const pay, key = "chaos.pay", "the-key-of-both-actors"
+	if r := pays(t, srv, "agent://first", pay, key, ledger.Input{N: 1}); r.Status != envelope.Success {
+		t.Fatalf("the first actor is told %s %v", r.Status, r.Error)
+	}
+	second := make(chan *envelope.Response, 1)
+	go func() { second <- pays(t, srv, "agent://second", pay, key, ledger.Input{N: 2, WorkMS: 120_000}) }()
+	runs := map[int]bool{}
+	until(t, book, func(l ledger.Line) bool { runs[l.PID] = true; return len(runs) == 2 })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(t, "worker", srv.URL, tools).Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := <-second
+	if r.Status == envelope.Success || r.Error.Code != envelope.CodeToolUnknownState || r.Error.Details.Effect != envelope.EffectUnknown {
+		t.Errorf("the second actor is told %s, %v, with the output %s", r.Status, r.Error, r.Output)
+	}
+	lines, err := ledger.Read(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, l := range lines {
+		keys[l.Key] = true
+	}
+	if len(keys) != 2 || keys[key] {
+		t.Errorf("the tool was given the keys %v for two calls", keys)
+	}
+}
+
+// dispatch runs a dispatcher until the test ends.
+func dispatch(t *testing.T, srv *natstest.Server, tools string) {
+	t.Helper()
+	registry, err := tool.Load(tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := app.Connect(t.Context(), "dispatcher", app.Options{URL: srv.URL, Lease: shortLease, Fsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done, ready := make(chan error, 1), make(chan struct{})
+	go func() { // ends with ctx
+		done <- app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: func() { close(ready) }})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	})
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+}
+
+// pays calls the tool for actor and returns the outcome.
+func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in ledger.Input) *envelope.Response {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Error(err)
+	}
+	c, err := bus.NewClient(srv.Connect(t), bus.ClientOptions{Actor: actor})
+	if err != nil {
+		t.Error(err)
+		return &envelope.Response{}
+	}
+	defer c.Close()
+	r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute})
+	if err != nil {
+		t.Error(err)
+		return &envelope.Response{}
+	}
+	return r
+}
