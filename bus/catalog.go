@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -130,14 +132,14 @@ func (c *Client) everything(ctx context.Context) (Description, error) {
 	}
 }
 
-// Tool describes one tool with its schemas.
+// Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
 func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	t, refusal, err := c.tool(ctx, id, describeTime)
 	switch {
 	case err != nil:
 		return ToolInfo{}, err
 	case refusal != nil:
-		return ToolInfo{}, errors.New(refusal.Message)
+		return ToolInfo{}, &Refusal{refusal}
 	}
 	return t.info, nil
 }
@@ -198,7 +200,7 @@ func (c *Client) busTime() time.Time {
 // a while at the most.
 func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, *envelope.Error, error) {
 	if !utf8.ValidString(id) {
-		return nil, noTool(id), nil // and it cannot be asked for
+		return nil, envelope.NoTool(id, nil), nil // and it cannot be asked for
 	}
 	c.catalog.mu.Lock()
 	t := c.catalog.tools[id]
@@ -216,13 +218,22 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 	case err != nil:
 		return nil, nil, err
 	case fresh == nil:
-		return nil, noTool(id), nil
+		return nil, c.noTool(ctx, id, atMost), nil
 	}
 	return fresh, nil, nil
 }
 
-func noTool(id string) *envelope.Error {
-	return envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", id))
+// noTool refuses a call of a tool that is none of those that there are. What they are is asked only to
+// say which one was probably meant.
+func (c *Client) noTool(ctx context.Context, id string, atMost time.Duration) *envelope.Error {
+	ctx, cancel := context.WithTimeout(ctx, min(atMost, describeAgain))
+	defer cancel()
+	d, _ := c.everything(ctx) // without an answer nothing is suggested
+	ids := make([]string, len(d.Tools))
+	for i, t := range d.Tools {
+		ids[i] = t.ToolID
+	}
+	return envelope.NoTool(id, ids)
 }
 
 // fetchOnce asks for the description of a tool; callers who want the same at the same time share
@@ -287,7 +298,7 @@ func (t *described) function(fn string) (*function, *envelope.Error) {
 	if f := t.fns[fn]; f != nil {
 		return f, nil
 	}
-	return nil, envelope.NewError(envelope.CodeFnUnknown, fmt.Sprintf("tool %q has no function %q", t.info.ToolID, fn))
+	return nil, envelope.NoFunction(t.info.ToolID, fn, slices.Collect(maps.Keys(t.fns)))
 }
 
 var errNobody = errors.New("no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")

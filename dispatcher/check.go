@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -100,14 +102,14 @@ func (d *Dispatcher) check(ctx context.Context, in *Incoming, req *envelope.Requ
 func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function, *envelope.Error) {
 	m, ok := d.Catalog.Get(req.ToolID)
 	if !ok {
-		return nil, nil, envelope.NewError(envelope.CodeToolUnknown, fmt.Sprintf("there is no tool %q", req.ToolID))
+		return nil, nil, envelope.NoTool(req.ToolID, d.Catalog.IDs())
 	}
 	if !m.Callable() {
 		return nil, nil, envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", m.ToolID, m.Status))
 	}
 	fn, ok := m.Function(req.Fn)
 	if !ok {
-		return nil, nil, envelope.NewError(envelope.CodeFnUnknown, fmt.Sprintf("tool %q has no function %q", m.ToolID, req.Fn))
+		return nil, nil, envelope.NoFunction(m.ToolID, req.Fn, slices.Collect(maps.Keys(m.Functions)))
 	}
 	return m, fn, nil
 }

@@ -21,6 +21,7 @@ type Log = settle.Log
 type Catalog interface {
 	Get(id string) (*tool.Manifest, bool)
 	Named(token string) (*tool.Manifest, bool) // by the token of its id in subjects
+	IDs() []string                             // of all of them
 }
 
 // Inbox is where one caller waits. Answers are best effort: callers ask again.

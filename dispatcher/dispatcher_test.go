@@ -115,6 +115,8 @@ func (c catalog) Named(token string) (*tool.Manifest, bool) {
 	return c.w.manifest, token == subjects.Token(c.w.manifest.ToolID)
 }
 
+func (c catalog) IDs() []string { return []string{c.w.manifest.ToolID} }
+
 type payloads struct{ w *world }
 
 func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {

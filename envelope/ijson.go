@@ -29,7 +29,8 @@ const (
 // CheckIJSON lists where v breaks I-JSON (RFC 7493), so where two JSON libraries could read
 // different things: duplicate names, invalid UTF-8 and lone surrogates, integers beyond 2^53-1,
 // numbers that no float64 holds. It also enforces MaxDepth and MaxName. It returns nil for a
-// value that is fine, and stops at the first byte that is not JSON.
+// value that is fine, and stops at the first byte that is not JSON. Each message begins with the line
+// and the column in v, both counted from 1, columns in characters.
 func CheckIJSON(v jsontext.Value) []Violation {
 	if isIJSON(v) {
 		return nil
@@ -157,7 +158,10 @@ func mantissa(literal []byte) []byte {
 // listIJSON walks v token by token and collects every violation. It is the slow and complete
 // sibling of isIJSON.
 func listIJSON(v jsontext.Value) []Violation {
-	w := walker{dec: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	w := walker{
+		dec: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+		at:  place{text: v, line: 1, column: 1},
+	}
 	for len(w.found) < MaxViolations && w.step() {
 	}
 	return w.found
@@ -165,6 +169,7 @@ func listIJSON(v jsontext.Value) []Violation {
 
 type walker struct {
 	dec   *jsontext.Decoder
+	at    place
 	names []map[string]bool // of the open objects; nil for arrays
 	found []Violation
 }
@@ -184,7 +189,7 @@ func (w *walker) step() bool {
 		w.text(raw)
 	case '0':
 		if rule := numberRule(raw); rule != "" {
-			w.report(rule, "the number %s cannot be kept exactly", clip(string(raw), 40))
+			w.report(w.start(raw), rule, "the number %s cannot be kept exactly", clip(string(raw), 40))
 		}
 	}
 	if w.dec.StackDepth() == 0 {
@@ -225,47 +230,72 @@ func (w *walker) nest(kind jsontext.Kind) error {
 
 func (w *walker) text(raw jsontext.Value) {
 	plain, err := jsontext.AppendUnquote(nil, raw)
-	if err != nil || !utf8.Valid(raw) {
-		w.report(ruleUTF8, "a string is not valid UTF-8")
-	}
 	depth := w.dec.StackDepth()
-	kind, n := w.dec.StackIndex(depth)
-	if kind != '{' || n%2 == 0 || len(w.names) == 0 {
-		return // a value, not a name
+	if kind, n := w.dec.StackIndex(depth); kind == '{' && n%2 == 1 && len(w.names) > 0 {
+		w.name(raw, string(plain))
 	}
+	if bad := invalidUTF8(raw); bad < len(raw) {
+		w.report(w.start(raw)+bad, ruleUTF8, "the byte 0x%02x in a string is not valid UTF-8", raw[bad])
+	} else if err != nil {
+		w.report(w.start(raw), ruleUTF8, "a string is not valid UTF-8: it holds half of a surrogate pair")
+	}
+}
+
+func (w *walker) name(raw jsontext.Value, plain string) {
 	if len(plain) > MaxName {
-		w.report(ruleName, "the name of a member is longer than %d bytes", MaxName)
+		w.report(w.start(raw), ruleName, "the name of a member is longer than %d bytes", MaxName)
 	}
 	names := w.names[len(w.names)-1]
-	if names[string(plain)] {
-		w.report(ruleDuplicate, "the member occurs twice")
+	if names[plain] {
+		w.report(w.start(raw), ruleDuplicate, "the member occurs twice (a duplicate name)")
 	}
-	names[string(plain)] = true
+	names[plain] = true
+}
+
+// start is where a token begins that has just been read.
+func (w *walker) start(raw jsontext.Value) int { return int(w.dec.InputOffset()) - len(raw) }
+
+// invalidUTF8 returns where the first byte is that is not UTF-8; the length of b if there is none.
+func invalidUTF8(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
 }
 
 // end makes sure that nothing follows the value.
 func (w *walker) end() bool {
-	if _, err := w.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		w.report(ruleSyntax, "more than one JSON value")
+	end := int(w.dec.InputOffset())
+	if rest := bytes.TrimLeft(w.at.text[end:], " \t\r\n"); len(rest) > 0 {
+		w.report(len(w.at.text)-len(rest), ruleSyntax, "more than one JSON value")
 	}
 	return false
 }
 
 func (w *walker) syntax(err error) {
 	if errors.Is(err, errTooDeep) {
-		w.report(ruleDepth, "%s", errTooDeep)
+		w.report(int(w.dec.InputOffset())-1, ruleDepth, "%s", errTooDeep)
 		return
 	}
-	var bad *jsontext.SyntacticError
-	if errors.As(err, &bad) {
-		w.found = append(w.found, violation(string(bad.JSONPointer), ruleSyntax, fmt.Sprintf("not JSON at byte %d", bad.ByteOffset)))
-		return
+	pointer, offset := w.dec.StackPointer(), w.dec.InputOffset()
+	if bad, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		pointer, offset, err = bad.JSONPointer, bad.ByteOffset, bad.Err
 	}
-	w.report(ruleSyntax, "not JSON at byte %d", w.dec.InputOffset())
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		offset, err = int64(len(w.at.text)), errCut
+	}
+	w.found = append(w.found, violation(string(pointer), ruleSyntax, fmt.Sprintf("%s: not JSON: %v", w.at.move(int(offset)), err)))
 }
 
-func (w *walker) report(rule, format string, args ...any) {
-	w.found = append(w.found, violation(string(w.dec.StackPointer()), rule, fmt.Sprintf(format, args...)))
+var errCut = errors.New("it ends here, before the value does")
+
+func (w *walker) report(offset int, rule, format string, args ...any) {
+	text := w.at.move(offset).String() + ": " + fmt.Sprintf(format, args...)
+	w.found = append(w.found, violation(string(w.dec.StackPointer()), rule, text))
 }
 
 // violation returns a violation whose texts are bounded and clean.

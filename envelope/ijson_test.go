@@ -60,6 +60,34 @@ func TestCheckIJSON(t *testing.T) {
 	}
 }
 
+// Whoever is told what is wrong with a text is told where.
+func TestCheckIJSONSaysWhere(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a"`:                                "line 1, column 5: not JSON: ",
+		"{\n  \"a\": 1,\n  \"b\": tru\n}":     "line 3, column 11: not JSON: ",
+		"{\"ä\": \"ö\",\n \"ü\": 1e999}":      "line 2, column 7: the number 1e999 ",
+		"[\"ok\",\n\"caf\xe9\"]":              "line 2, column 5: the byte 0xe9 in a string ",
+		"[1,\r\n\t\"\\ud800\"]":               "line 2, column 2: a string is not valid UTF-8: ",
+		"{\"a\":1,\n\"a\":2}":                 "line 2, column 1: the member occurs twice",
+		"{}\n\n  {}":                          "line 3, column 3: more than one JSON value",
+		"":                                    "line 1, column 1: not JSON: ",
+		"[\n" + strings.Repeat("[", MaxDepth): "line 2, column 64: nested deeper than 64",
+	} {
+		if found := CheckIJSON(jsontext.Value(in)); len(found) != 1 || !strings.HasPrefix(found[0].Message, want) {
+			t.Errorf("%q: %+v, want %s…", in, found, want)
+		}
+	}
+	const two = "{\"n\": 1e999,\n \"m\": [1e999,\n1e999]}"
+	var places []string
+	for _, v := range CheckIJSON(jsontext.Value(two)) {
+		at, _, _ := strings.Cut(v.Message, ":")
+		places = append(places, at)
+	}
+	if diff := cmp.Diff([]string{"line 1, column 7", "line 2, column 8", "line 3, column 1"}, places); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCheckIJSONIsBounded(t *testing.T) {
 	many := jsontext.Value("[" + strings.Repeat("1e999,", 500) + "1]")
 	if n := len(CheckIJSON(many)); n != MaxViolations {

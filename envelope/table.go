@@ -31,7 +31,7 @@ func table() []Row {
 		}, {
 			CodeToolUnknown, InvalidRequest, false, 0, EffectNone,
 			"No such tool",
-			"list the tools with toolbus tools, and check the spelling of tool_id",
+			"list the tools with `toolbus tools list`, and check the spelling of tool_id",
 			"the tool was never registered, or its id is misspelt",
 			404, rpcParams, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
@@ -49,8 +49,8 @@ func table() []Row {
 		}, {
 			CodeForbidden, TerminalError, false, 0, EffectNone,
 			"The caller may not make this call",
-			"ask for the scope, role or lane that details name, or call another tool",
-			"a role, lane, scope or prohibition of the policy forbids it",
+			"connect as a user whose permissions on the server cover this tenant and actor, or act as those that they cover",
+			"the permissions of the user on the NATS server do not cover this tenant and actor; the cause names the subject",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
 			CodeCancelled, RetryableError, false, 100, EffectUnknown,

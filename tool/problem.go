@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/nearest"
 )
 
 // Problem is one thing that is wrong with a manifest, where it stands, and what would mend it.
@@ -52,38 +54,8 @@ func (ps Problems) sort() {
 
 // didYouMean hints at the candidate nearest to word, or lists all when none is near.
 func didYouMean(word string, candidates []string) string {
-	best, distance := "", len(word)/3+2
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(c)); d < distance {
-			best, distance = c, d
-		}
-	}
-	if best != "" {
+	if best, ok := nearest.Of(word, candidates); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "allowed: " + strings.Join(candidates, ", ")
-}
-
-// editDistance counts the insertions, deletions and replacements between a and b; words far
-// longer than any of our names are simply far.
-func editDistance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

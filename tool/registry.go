@@ -42,5 +42,14 @@ func (r *Registry) Named(token string) (*Manifest, bool) {
 // List returns all manifests, sorted by tool id, whatever their status.
 func (r *Registry) List() []*Manifest { return slices.Clone(r.sorted) }
 
+// IDs returns the ids of all tools, sorted.
+func (r *Registry) IDs() []string {
+	ids := make([]string, len(r.sorted))
+	for i, m := range r.sorted {
+		ids[i] = m.ToolID
+	}
+	return ids
+}
+
 // Len counts the manifests.
 func (r *Registry) Len() int { return len(r.sorted) }

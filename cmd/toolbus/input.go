@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -31,11 +33,54 @@ func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, erro
 	if len(data) > envelope.MaxPayload {
 		return nil, usagef("--input is larger than %d bytes", envelope.MaxPayload)
 	}
-	v := jsontext.Value(strings.TrimSpace(string(data)))
-	if !v.IsValid() {
-		return nil, usagef("--input is not JSON (or has a duplicate key): %.60q", v)
+	return data, legible(arg, data)
+}
+
+// legible refuses an input that cannot be read as one JSON value, and says where. What else is wrong
+// with it is told of the call.
+func legible(arg string, data []byte) error {
+	bad := envelope.CheckIJSON(data)
+	switch {
+	case len(bad) == 0, envelope.InputFault(bad).Code != envelope.CodeMalformed:
+		return nil
+	case len(bytes.TrimSpace(data)) == 0:
+		return usagef("%s is empty: an input is JSON, {} at least", source(arg))
 	}
-	return v, nil
+	var problems strings.Builder
+	for _, v := range bad[:min(len(bad), maxProblems)] {
+		fmt.Fprintf(&problems, "\n  %s", v.Message)
+		if v.Pointer != "" {
+			fmt.Fprintf(&problems, " (at %s)", plain(v.Pointer))
+		}
+	}
+	return usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
+}
+
+// maxProblems is how many of the problems of an input are told: one is mended after the other.
+const maxProblems = 5
+
+// source says where an input came from.
+func source(arg string) string {
+	switch {
+	case arg == "-":
+		return "standard input (--input -)"
+	case strings.HasPrefix(arg, "@"):
+		return "--input " + plain(arg)
+	}
+	return "--input"
+}
+
+// encoding says what the input seems to be encoded in, if it is not UTF-8.
+func encoding(data []byte) string {
+	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return "\n  it begins with a byte order mark: save it without one"
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return "\n  it seems to be UTF-16: JSON is UTF-8, which `iconv -f UTF-16 -t UTF-8` makes of it"
+	case !utf8.Valid(data):
+		return "\n  it is not valid UTF-8: `iconv -f ENCODING -t UTF-8` converts it"
+	}
+	return ""
 }
 
 func readFile(name string) ([]byte, error) {

@@ -50,7 +50,7 @@ func toolsCmd(g *global) *cobra.Command {
 			defer done()
 			t, err := c.Tool(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return refused(g, err)
 			}
 			if g.json {
 				return printJSON(g.env.stdout, t)

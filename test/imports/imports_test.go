@@ -27,7 +27,8 @@ type layer struct {
 var layers = []layer{
 	// What travels, and where.
 	{"internal/members/...", ""},
-	{"envelope", "internal/members"},
+	{"internal/nearest", ""},
+	{"envelope", "internal/members internal/nearest"},
 	{"subjects", ""},
 	{"internal/wait", ""},
 	{"internal/stalls", ""},
@@ -35,7 +36,7 @@ var layers = []layer{
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
 	{"settle", "call envelope subjects"},
-	{"tool", "envelope subjects"},
+	{"tool", "envelope internal/nearest subjects"},
 	{"audit", "call envelope internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "call envelope internal/wait settle subjects tool"},

@@ -1,0 +1,41 @@
+package envelope
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/nearest"
+)
+
+// maxNamed is how many functions an error lists; its text is bounded, too.
+const maxNamed = 20
+
+// NoTool refuses a request for a tool that is none of tools, of which it names the one that was
+// probably meant.
+func NoTool(id string, tools []string) *Error {
+	return NewError(CodeToolUnknown, fmt.Sprintf("there is no tool %q", clip(id, MaxToolID))+meant(id, tools))
+}
+
+// NoFunction refuses a request for a function that is none of functions, those of the tool, or for none
+// where the tool has several. It names the one that was probably meant, and lists them.
+func NoFunction(tool, fn string, functions []string) *Error {
+	names := slices.Sorted(slices.Values(functions))
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], "…")
+	}
+	fix := "use one of the functions of the tool: " + strings.Join(names, ", ")
+	if fn == "" {
+		return NewError(CodeFnUnknown, fmt.Sprintf("the request names no function, and tool %q has %d", tool, len(functions))).WithFix(fix)
+	}
+	says := fmt.Sprintf("tool %q has no function %q", tool, clip(fn, MaxToolID)) + meant(fn, functions)
+	return NewError(CodeFnUnknown, says).WithFix(fix)
+}
+
+// meant is the question whether one of names was meant by word; "" where none is like it.
+func meant(word string, names []string) string {
+	if name, ok := nearest.Of(word, names); ok {
+		return fmt.Sprintf("; did you mean %q?", name)
+	}
+	return ""
+}
