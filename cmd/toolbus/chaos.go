@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -22,7 +23,7 @@ func chaosCmd(g *global) *cobra.Command {
 	var o chaos.Options
 	cmd := &cobra.Command{
 		Use: "chaos", Short: "Try to break a bus of its own, and check every promise", GroupID: "operate", Args: noArgs,
-		Long: `Starts a NATS server, two dispatchers and three executors as processes of their own, with wrong clocks,
+		Long: `Starts a NATS server (or three that replicate each other's streams), two dispatchers and three executors as processes of their own, with wrong clocks,
 behind proxies that lose, delay and double messages. Makes calls of every kind while it kills, freezes
 and restarts the processes, then checks what callers, tools, the call log and AUDIT recorded against
 each other. It exits with 0 only if no promise was broken.
@@ -41,6 +42,9 @@ violation may need several runs of its seed to come again. Keep what was recorde
 			if o.Partitions < 0 || o.Partitions > 2 {
 				return usagef("--partitions is 1 or 2")
 			}
+			if err := checkServers(o); err != nil {
+				return err
+			}
 			return runChaos(cmd, g, o)
 		},
 	}
@@ -53,7 +57,21 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
 	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
 	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
+	f.IntVar(&o.Servers, "servers", 1, "NATS servers, 1 or 3: three are killed, restarted and frozen by a plan of their own")
+	f.StringVar(&o.Only, "only", "", "with --servers 3, make only this trouble: "+strings.Join(chaos.Pieces(), ", "))
 	return cmd
+}
+
+func checkServers(o chaos.Options) error {
+	switch {
+	case o.Servers != 1 && o.Servers != 3:
+		return usagef("--servers is 1 or 3")
+	case o.Only != "" && o.Servers == 1:
+		return usagef("--only is for --servers 3")
+	case o.Only != "" && !slices.Contains(chaos.Pieces(), o.Only):
+		return usagef("--only is one of %s", strings.Join(chaos.Pieces(), ", "))
+	}
+	return nil
 }
 
 func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
@@ -86,7 +104,7 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 // printChaos prints what was done, what was checked, and every violation with its story.
 func printChaos(out io.Writer, r chaos.Report) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "seed\t%d, %s, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.SyncAlways)
+	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.Servers, r.SyncAlways)
 	fmt.Fprintf(w, "asked\t%d requests for %d keys: %s; %d local answers, %d unsent\n", r.Asks, r.Keys, counted(r.Answers), r.Local, r.Unsent)
 	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders), r.Joined, r.Takeovers)
 	fmt.Fprintf(w, "tools\t%d runs, %d effects\n", r.Runs, r.Effects)
@@ -96,6 +114,10 @@ func printChaos(out io.Writer, r chaos.Report) error {
 		if c := r.Messages[kind]; c.Dropped+c.Delayed+c.Doubled > 0 {
 			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed, c.Doubled)
 		}
+	}
+	for _, o := range r.Outages {
+		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d calls due then %d had only the local answer\n",
+			seconds(o.AtMS), o.What, seconds(o.SilentMS), o.Due, o.Local)
 	}
 	if r.Unjudged > 0 {
 		fmt.Fprintf(w, "late\t%d answers that are not judged: control timers were late too\n", r.Unjudged)
@@ -117,6 +139,8 @@ func printChaos(out io.Writer, r chaos.Report) error {
 	}
 	return printViolations(out, r)
 }
+
+func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
 func printViolations(out io.Writer, r chaos.Report) error {
 	for _, v := range r.Violations {

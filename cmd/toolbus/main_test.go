@@ -421,6 +421,9 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("chaos --duration 0"), "more than 0"},
 		{strings.Fields("chaos --rate -1"), "more than 0"},
 		{strings.Fields("chaos --calls -1"), "0 or more"},
+		{strings.Fields("chaos --servers 2"), "1 or 3"},
+		{strings.Fields("chaos --only leader"), "--servers 3"},
+		{strings.Fields("chaos --servers 3 --only rain"), "leader, rolling, freeze, all"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)

@@ -26,17 +26,17 @@ func subcommand(cmd *cobra.Command) *cobra.Command {
 
 // natsCmd runs only the server; chaos and bench use it as a process of its own.
 func natsCmd(g *global) *cobra.Command {
-	var dir, readyFile string
-	var port int
-	var always bool
+	var readyFile string
+	var o natsserver.Options
 	cmd := &cobra.Command{
 		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: noArgs,
 		Example: "  toolbus nats --state ./nats --port 4280 --sync-always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(g.isServer(cmd), checkState(dir)); err != nil {
+			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {
 				return err
 			}
-			srv, stop, err := startServer(natsserver.Options{StoreDir: dir, Port: port, SyncAlways: always, Log: cli.Logger(g.env.stderr, false)})
+			o.Log = cli.Logger(g.env.stderr, false)
+			srv, stop, err := startServer(o)
 			if err != nil {
 				return err
 			}
@@ -49,9 +49,16 @@ func natsCmd(g *global) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "state", "nats", "store directory")
-	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	cmd.Flags().BoolVar(&always, "sync-always", false, "sync to disk before every acknowledgement")
-	cmd.Flags().StringVar(&readyFile, "ready-file", "", "file to write the URL to once it serves")
+	f := cmd.Flags()
+	f.StringVar(&o.StoreDir, "state", "nats", "store directory")
+	f.IntVar(&o.Port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
+	f.BoolVar(&o.SyncAlways, "sync-always", false, "sync to disk before every acknowledgement")
+	f.StringVar(&readyFile, "ready-file", "", "file to write the URL to once it serves")
+	f.StringVar(&o.Cluster.Name, "cluster-as", "", "name of this server in a cluster with those of --route")
+	f.IntVar(&o.Cluster.Port, "cluster-port", 0, "port for the servers of the cluster")
+	f.StringSliceVar(&o.Cluster.Routes, "route", nil, "where the servers of the cluster listen for each other")
+	for _, name := range []string{"cluster-as", "cluster-port", "route"} {
+		_ = f.MarkHidden(name) // exists
+	}
 	return cmd
 }

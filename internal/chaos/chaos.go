@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
@@ -24,6 +25,8 @@ type Options struct {
 	// of what it acknowledged either way; only a power cut tells the difference.
 	SyncAlways bool
 	Partitions int              // of the call log; default 2 for odd seeds, else 1
+	Servers    int              // 1, or 3 that replicate the streams; default 1
+	Only       string           // of [Pieces]: make no other trouble; for several servers
 	Calm       bool             // make no trouble: what fails then is broken without it
 	Tell       func(string)     // is told what is done; may be nil
 	Every      time.Duration    // how often Progress is told; default 5 s
@@ -68,6 +71,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Partitions <= 0 {
 		o.Partitions = 1 + int(o.Seed%2)
 	}
+	if o.Servers <= 0 {
+		o.Servers = 1
+	}
 	if o.Every <= 0 {
 		o.Every = 5 * time.Second
 	}
@@ -95,48 +101,53 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	calls, faults := planCalls(o.Seed, o.Duration, o.Rate, o.Calls), planFaults(o.Seed, o.Duration)
+	w, err := newWatch(c, o.Partitions)
+	if err != nil {
+		return Report{}, errors.Join(err, d.close())
+	}
 	d.begun = time.Now()
-	h := &havoc{cluster: c, tell: o.Tell, begun: d.begun, counts: map[string]int{}, storms: map[string]int{}}
 	d.pulse = &pulse{begun: d.begun}
-	background, stop := context.WithCancel(ctx)
-	beating := make(chan struct{})
-	go func() { // waited for below
-		defer close(beating)
-		d.pulse.run(background)
-	}()
-	ended := make(chan struct{})
-	go func() { // waited for below
-		defer close(ended)
-		if !o.Calm {
-			h.run(ctx, faults)
-		}
-	}()
-	reported := make(chan struct{})
-	go func() { // waited for below
-		defer close(reported)
-		progress(background, o, d, h)
-	}()
-	kept := archive{}
-	archived := make(chan struct{})
-	go func() { // waited for below
-		defer close(archived)
-		kept.run(background, "nats://"+c.server)
-	}()
-	d.run(ctx, calls)
-	<-ended
-	o.Tell("the trouble is over; waiting for every call to end")
-	c.set(nil)
-	err = d.calm(ctx, calls)
-	stop()
-	<-reported
-	<-beating
-	<-archived
-	err = errors.Join(ctx.Err(), err, d.close())
+	r := &run{
+		Options: o, cluster: c, driver: d, watch: w, kept: archive{},
+		havoc: &havoc{cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{}},
+	}
+	err = errors.Join(r.play(ctx), ctx.Err(), d.close(), w.close())
 	if err != nil {
 		return Report{}, err
 	}
-	return judge(ctx, o, c, d, h, kept)
+	return r.judge(ctx)
+}
+
+// run is one run while it goes on.
+type run struct {
+	Options
+	cluster *cluster
+	driver  *driver
+	havoc   *havoc
+	watch   *watch
+	kept    archive
+}
+
+// play makes the calls and the trouble, and returns when every call has ended.
+func (r *run) play(ctx context.Context) error {
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	background.Go(func() { r.driver.pulse.run(ctx) })
+	background.Go(func() { r.watch.run(ctx) })
+	background.Go(func() { progress(ctx, r.Options, r.driver, r.havoc) })
+	background.Go(func() { r.kept.run(ctx, r.cluster.direct()) })
+	var trouble sync.WaitGroup
+	if !r.Calm {
+		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
+	}
+	calls := planCalls(r.Seed, r.Duration, r.Rate, r.Calls)
+	r.driver.run(ctx, calls)
+	trouble.Wait()
+	r.Tell("the trouble is over; waiting for every call to end")
+	r.cluster.setAll(nil)
+	return r.driver.calm(ctx, calls)
 }
 
 func progress(ctx context.Context, o Options, d *driver, h *havoc) {
@@ -153,28 +164,28 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 }
 
 // judge reads what is kept and holds it against what was seen.
-func judge(ctx context.Context, o Options, c *cluster, d *driver, h *havoc, kept archive) (Report, error) {
-	asks, err := d.seen()
+func (r *run) judge(ctx context.Context) (Report, error) {
+	asks, err := r.driver.seen()
 	if err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: asks, Cancels: d.cancels}
-	if err := gather(ctx, "nats://"+c.server, &history, kept); err != nil {
+	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans()}
+	if err := gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}
-	if history.Effects, err = ledger.Read(c.ledger()); err != nil {
+	if history.Effects, err = ledger.Read(r.cluster.ledger()); err != nil {
 		return Report{}, err
 	}
 	violations := check.Check(history)
-	for _, crash := range c.crashed() {
+	for _, crash := range r.cluster.crashed() {
 		violations = append(violations, check.Violation{Rule: "process", Says: crash})
 	}
-	if o.Keep {
-		if err := save(filepath.Join(o.Dir, "history.json"), history); err != nil {
+	if r.Keep {
+		if err := save(filepath.Join(r.Dir, "history.json"), history); err != nil {
 			return Report{}, err
 		}
 	}
-	return newReport(o, c, h, history, violations), nil
+	return newReport(r, history, violations), nil
 }
 
 // save keeps a history, to be judged again.

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
@@ -34,11 +30,11 @@ const group = "2"
 // cluster is the processes of a run and what stands between them.
 type cluster struct {
 	binary, dir string
-	server      string // host:port of the NATS server
+	servers     []listener
 	spawn       chan func()
 	nodes       map[string]*node
-	proxies     map[string]*proxy.Proxy // by node or caller
-	names       []string                // of the nodes, the server first
+	proxies     map[string][]*proxy.Proxy // of a node or a caller, one before each server
+	names       []string                  // of the nodes, the servers first
 	keepers     sync.WaitGroup
 	wg          sync.WaitGroup
 	stop        context.CancelFunc
@@ -54,56 +50,75 @@ var (
 	lines       = []string{"line-1", "line-2", "line-3"} // of callers
 )
 
-const server = "nats"
-
 // newCluster prepares a cluster below dir; start starts it.
 func newCluster(o Options, dir string) (*cluster, error) {
-	port, err := freePort(rand.New(rand.NewPCG(o.Seed, 1)))
+	servers, err := listeners(o)
 	if err != nil {
 		return nil, err
 	}
 	c := &cluster{
-		binary: o.Binary, dir: dir, server: fmt.Sprintf("127.0.0.1:%d", port), spawn: make(chan func()),
-		nodes: map[string]*node{}, proxies: map[string]*proxy.Proxy{},
+		binary: o.Binary, dir: dir, servers: servers, spawn: make(chan func()), nodes: map[string]*node{}, proxies: map[string][]*proxy.Proxy{},
 	}
-	tools := filepath.Join(dir, "tools")
-	if err := ledger.WriteTools(tools, o.Binary, ToolCommand, c.ledger()); err != nil {
+	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
 	}
 	for i, name := range append(append(append([]string{}, dispatchers...), executors...), lines...) {
-		if c.proxies[name], err = proxy.Listen(c.server, o.Seed*100+uint64(i)); err != nil {
+		if err := c.listen(name, o.Seed*100+uint64(i)); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
-	skews := rand.New(rand.NewPCG(o.Seed, 2))
-	nats := []string{"nats", "--state", filepath.Join(dir, "store"), "--port", fmt.Sprint(port)}
-	if o.SyncAlways {
-		nats = append(nats, "--sync-always")
+	for _, s := range servers {
+		c.add(s.name, s.args(dir, servers, o.SyncAlways), nil)
 	}
-	c.add(server, nats, nil)
-	partitions := strconv.Itoa(o.Partitions)
+	skews := rand.New(rand.NewPCG(o.Seed, 2))
 	for _, name := range dispatchers {
-		c.add(name, []string{"dispatcher", "--fsync", "--group", group, "--partitions", partitions, "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, append([]string{"dispatcher"}, c.common(o, name)...), skews)
 	}
 	for _, name := range executors {
-		c.add(name, []string{"executor", "--fsync", "--group", group, "--partitions", partitions, "--slots", "8", "--server", c.proxies[name].URL(), "--tools", tools, "--lease", lease.String()}, skews)
+		c.add(name, append([]string{"executor", "--slots", "8"}, c.common(o, name)...), skews)
 	}
 	return c, nil
 }
 
-func (c *cluster) ledger() string { return filepath.Join(c.dir, "ledger") }
-
-// freePort finds a port outside of the range from which clients get theirs: one within it may be
-// taken while the server is down, even by a client that connects to itself.
-func freePort(random *rand.Rand) (int, error) {
-	for range 100 {
-		port := 10_000 + random.IntN(20_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			return port, l.Close()
-		}
+// common is what dispatchers and executors are both told.
+func (c *cluster) common(o Options, name string) []string {
+	return []string{
+		"--fsync", "--group", group, "--partitions", strconv.Itoa(o.Partitions), "--replicas", strconv.Itoa(len(c.servers)),
+		"--server", c.url(name), "--tools", c.tools(), "--lease", lease.String(),
 	}
-	return 0, errors.New("no free port between 10000 and 30000")
+}
+
+func (c *cluster) ledger() string { return filepath.Join(c.dir, "ledger") }
+func (c *cluster) tools() string  { return filepath.Join(c.dir, "tools") }
+
+// listen starts the proxies of a node or a caller.
+func (c *cluster) listen(name string, seed uint64) error {
+	for i, s := range c.servers {
+		p, err := proxy.Listen(s.addr(), seed+uint64(i)<<32)
+		if err != nil {
+			return err
+		}
+		c.proxies[name] = append(c.proxies[name], p)
+	}
+	return nil
+}
+
+// url is where a node or a caller connects.
+func (c *cluster) url(name string) string {
+	var urls []string
+	for _, p := range c.proxies[name] {
+		urls = append(urls, p.URL())
+	}
+	return strings.Join(urls, ",")
+}
+
+// direct is where the servers themselves listen.
+func (c *cluster) direct() string {
+	var urls []string
+	for _, s := range c.servers {
+		urls = append(urls, s.url())
+	}
+	return strings.Join(urls, ",")
 }
 
 // start starts all processes and waits until they serve.
@@ -115,19 +130,27 @@ func (c *cluster) start(ctx context.Context) error {
 			f()
 		}
 	})
-	for i, name := range c.names {
-		n := c.nodes[name]
-		c.keepers.Go(func() { n.keep(ctx) })
-		if i == 0 { // the others would only fail until it serves
-			if err := c.ready(ctx, n); err != nil {
-				return err
-			}
+	names := c.names
+	for _, some := range [][]string{names[:len(c.servers)], names[len(c.servers):]} { // the others would only fail until the servers serve
+		for _, name := range some {
+			n := c.nodes[name]
+			c.keepers.Go(func() { n.keep(ctx) })
+		}
+		if err := c.allReady(ctx, some); err != nil {
+			return err
 		}
 	}
-	for _, name := range c.names[1:] {
+	return nil
+}
+
+func (c *cluster) allReady(ctx context.Context, names []string) error {
+	for _, name := range names {
 		if err := c.ready(ctx, c.nodes[name]); err != nil {
 			return err
 		}
+	}
+	if isServer(names[0]) {
+		return c.elected(ctx)
 	}
 	return nil
 }
@@ -163,8 +186,8 @@ func (c *cluster) close() error {
 		c.wg.Wait()
 	}
 	var errs []error
-	for _, p := range c.proxies {
-		if p != nil {
+	for _, all := range c.proxies {
+		for _, p := range all {
 			errs = append(errs, p.Close())
 		}
 	}
@@ -178,203 +201,16 @@ func (c *cluster) crashed() []string {
 	return append([]string(nil), c.crashes...)
 }
 
-// set makes trouble on all lines to the server, or on those named.
-func (c *cluster) set(t proxy.Trouble, names ...string) {
-	for name, p := range c.proxies {
-		if len(names) == 0 || strings.Contains(strings.Join(names, " "), name) {
-			p.Set(t)
-		}
+// set makes trouble on the lines of one to the servers.
+func (c *cluster) set(t proxy.Trouble, name string) {
+	for _, p := range c.proxies[name] {
+		p.Set(t)
 	}
 }
 
-// node is one process that is kept running.
-type node struct {
-	*cluster
-	name   string
-	args   []string
-	skews  *rand.Rand // nil: its clock is right
-	orders chan order
-	over   chan struct{}
-}
-
-// order is what is done to a process; done is closed when it runs again.
-type order struct {
-	what Action
-	wait time.Duration // frozen or down
-	done chan struct{}
-}
-
-func (c *cluster) add(name string, args []string, skews *rand.Rand) {
-	n := &node{cluster: c, name: name, skews: skews, orders: make(chan order), over: make(chan struct{})}
-	n.args = append(args, "--ready-file", n.readyFile())
-	c.nodes[name], c.names = n, append(c.names, name)
-}
-
-func (n *node) readyFile() string { return filepath.Join(n.dir, n.name+".ready") }
-func (n *node) logFile() string   { return filepath.Join(n.dir, n.name+".log") }
-
-// do has an order carried out, unless the process is just being seen to otherwise.
-func (n *node) do(ctx context.Context, what Action, wait time.Duration) bool {
-	o := order{what: what, wait: wait, done: make(chan struct{})}
-	select {
-	case n.orders <- o:
-	case <-ctx.Done():
-		return false
-	default:
-		return false
+// setAll makes trouble on all lines to the servers.
+func (c *cluster) setAll(t proxy.Trouble) {
+	for name := range c.proxies {
+		c.set(t, name)
 	}
-	select {
-	case <-o.done:
-	case <-n.over:
-	}
-	return true
-}
-
-// restartDelay is how long a process stays down that ended by itself.
-const restartDelay = 200 * time.Millisecond
-
-// keep runs the process until ctx ends.
-func (n *node) keep(ctx context.Context) {
-	defer close(n.over)
-	var pending *order // whose process is to be started again
-	for ctx.Err() == nil {
-		_ = os.Remove(n.readyFile()) // it is there from the second start on
-		p, err := n.launch()
-		if pending != nil {
-			close(pending.done)
-			pending = nil
-		}
-		if err != nil {
-			n.crash(err.Error())
-			return
-		}
-		pending = n.attend(ctx, p)
-		if pending == nil {
-			wait.For(ctx, restartDelay)
-		} else {
-			wait.For(ctx, pending.wait)
-		}
-	}
-	if pending != nil {
-		close(pending.done)
-	}
-}
-
-// process is one life of a node.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-func (n *node) launch() (*process, error) {
-	log, err := os.OpenFile(n.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	args := n.args
-	if n.skews != nil {
-		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())
-	}
-	p := &process{cmd: exec.Command(n.binary, args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	bind(p.cmd)
-	started := make(chan error)
-	n.spawn <- func() { started <- p.cmd.Start() }
-	if err := errors.Join(<-started, log.Close()); err != nil {
-		return nil, err
-	}
-	n.wg.Go(func() {
-		_ = p.cmd.Wait() // the state tells
-		close(p.ended)
-	})
-	return p, nil
-}
-
-// skew draws how wrong the clock of a process is: right, a little, or very.
-func skew(random *rand.Rand) time.Duration {
-	switch random.IntN(4) {
-	case 0:
-		return 0
-	case 1:
-		return time.Duration(random.Int64N(int64(2*time.Second))) - time.Second
-	case 2:
-		return 30 * time.Second
-	}
-	return -30 * time.Second
-}
-
-// attend sees to a living process until it is gone. It returns the order by which it went, or
-// nil if it ended by itself or with the run.
-func (n *node) attend(ctx context.Context, p *process) *order {
-	for {
-		select {
-		case <-ctx.Done():
-			n.kill(p)
-			return nil
-		case <-p.ended:
-			n.unexpected(p)
-			return nil
-		case o := <-n.orders:
-			if gone := n.carryOut(ctx, p, o); gone {
-				return &o
-			}
-			close(o.done)
-		}
-	}
-}
-
-// carryOut does o to the process; gone says that it has ended by it.
-func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
-	switch o.what {
-	case Freeze:
-		if p.cmd.Process.Signal(sigStop) == nil {
-			wait.For(ctx, o.wait)
-			_ = p.cmd.Process.Signal(sigCont) // it may have been killed meanwhile
-		}
-		return false
-	case Restart:
-		_ = terminate(p.cmd.Process)                            // it may have ended just now
-		if !n.wait(ctx, p, drainPatience) && ctx.Err() == nil { // at the end of the run it is killed
-			n.crash("it did not end within " + drainPatience.String() + " of SIGTERM")
-		}
-	}
-	n.kill(p)
-	return true
-}
-
-// drainPatience is how long a process may take to end when it is asked to.
-const drainPatience = 20 * time.Second
-
-func (n *node) kill(p *process) {
-	_ = p.cmd.Process.Kill() // it may have ended just now
-	<-p.ended
-}
-
-func (n *node) wait(ctx context.Context, p *process, atMost time.Duration) bool {
-	t := time.NewTimer(atMost)
-	defer t.Stop()
-	select {
-	case <-p.ended:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// unexpected notes an end that no fault explains. A process that cannot reach the server when it
-// starts says so and ends, and a poison call kills its executor; whoever runs them starts them
-// again.
-func (n *node) unexpected(p *process) {
-	state := p.cmd.ProcessState
-	poisoned := slices.Contains(executors, n.name) && killed(state)
-	if n.name == server || state.ExitCode() != 1 && !poisoned {
-		n.crash(state.String())
-	}
-}
-
-func (n *node) crash(how string) {
-	n.cluster.mu.Lock()
-	defer n.cluster.mu.Unlock()
-	n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %s (see %s)", n.name, how, n.logFile()))
 }

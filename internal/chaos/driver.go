@@ -48,7 +48,7 @@ func newDriver(c *cluster) (*driver, error) {
 	}
 	d := &driver{journal: j}
 	for _, line := range lines {
-		nc, err := bus.Dial(c.proxies[line].URL(), "chaos-"+line)
+		nc, err := bus.Dial(c.url(line), "chaos-"+line)
 		if err != nil {
 			return nil, errors.Join(err, d.close())
 		}

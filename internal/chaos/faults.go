@@ -43,8 +43,14 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s %s for %s", f.what, whom, f.lasts.Round(10*time.Millisecond))
 }
 
-// planFaults returns the trouble of a run, in order.
-func planFaults(seed uint64, duration time.Duration) []fault {
+// planFaults returns the trouble of a run, in order. A single server has its part in it; what is done to
+// several is in their own plan.
+func planFaults(o Options) []fault {
+	seed, duration := o.Seed, o.Duration
+	nodes := append(append([]string{}, dispatchers...), executors...)
+	if o.Servers == 1 {
+		nodes = append(nodes, server)
+	}
 	random := rand.New(rand.NewPCG(seed, 3))
 	var plan []fault
 	at := time.Second
@@ -53,13 +59,12 @@ func planFaults(seed uint64, duration time.Duration) []fault {
 		if at > duration-time.Second {
 			return plan
 		}
-		plan = append(plan, drawFault(random, at))
+		plan = append(plan, drawFault(random, at, nodes))
 	}
 }
 
-func drawFault(random *rand.Rand, at time.Duration) fault {
+func drawFault(random *rand.Rand, at time.Duration, nodes []string) fault {
 	within := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
-	nodes := append(append([]string{server}, dispatchers...), executors...)
 	f := fault{at: at, whom: nodes[random.IntN(len(nodes))]}
 	switch n := random.IntN(100); {
 	case n < 25:
@@ -136,14 +141,28 @@ type havoc struct {
 	cluster *cluster
 	tell    func(string)
 	begun   time.Time
+	watch   *watch
 
-	mu     sync.Mutex
-	counts map[string]int
-	storms map[string]int // on each line
+	mu       sync.Mutex
+	counts   map[string]int
+	storms   map[string]int // on each line
+	happened []happening
 }
 
-func (h *havoc) run(ctx context.Context, plan []fault) {
-	h.cluster.set(weather())
+func (h *havoc) run(ctx context.Context, o Options) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if o.Servers > 1 {
+		wg.Go(func() { h.servers(ctx, o) })
+	}
+	if o.Only == "" {
+		h.cluster.setAll(weather())
+		h.others(ctx, planFaults(o))
+	}
+}
+
+// others makes the trouble that is not that of several servers.
+func (h *havoc) others(ctx context.Context, plan []fault) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, f := range plan {
@@ -161,7 +180,9 @@ func (h *havoc) run(ctx context.Context, plan []fault) {
 func (h *havoc) cause(ctx context.Context, f fault) bool {
 	switch f.what {
 	case Cut:
-		h.cluster.proxies[f.whom].Cut()
+		for _, p := range h.cluster.proxies[f.whom] {
+			p.Cut()
+		}
 	case Storm:
 		h.tell(f.String())
 		h.storm(f, 1)
@@ -178,16 +199,16 @@ func (h *havoc) cause(ctx context.Context, f fault) bool {
 func (h *havoc) storm(f fault, by int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, p := range h.cluster.proxies {
+	for name := range h.cluster.proxies {
 		if f.whom != "" && f.whom != name {
 			continue
 		}
 		h.storms[name] += by
 		switch {
 		case by > 0:
-			p.Set(storm(f.kind))
+			h.cluster.set(storm(f.kind), name)
 		case h.storms[name] == 0:
-			p.Set(weather())
+			h.cluster.set(weather(), name)
 		}
 	}
 }
@@ -205,7 +226,7 @@ func (h *havoc) count(f fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name := string(f.what)
-	if f.whom == server {
+	if isServer(f.whom) {
 		name += " nats"
 	}
 	h.counts[name]++

@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -15,6 +17,7 @@ type Report struct {
 	Seed       uint64                     `json:"seed"`
 	DurationMS int64                      `json:"duration_ms"`
 	SyncAlways bool                       `json:"sync_always"`
+	Servers    int                        `json:"servers"`
 	Dir        string                     `json:"dir,omitzero"` // where logs and history are kept
 	Keys       int                        `json:"keys"`
 	Asks       int                        `json:"asks"`
@@ -31,6 +34,7 @@ type Report struct {
 	Records    int                        `json:"audit_records"`
 	Faults     map[string]int             `json:"faults"`
 	Messages   map[proxy.Kind]proxy.Count `json:"messages"`
+	Outages    []Outage                   `json:"outages,omitzero"`
 	Violations []check.Violation          `json:"violations"`
 	// Stories tell all that was recorded of the calls whose promises were broken, by reference.
 	Stories map[string]string `json:"stories,omitzero"`
@@ -42,18 +46,19 @@ func (r Report) OK() bool { return len(r.Violations) == 0 }
 // maxStories bounds what is told of many violations.
 const maxStories = 20
 
-func newReport(o Options, c *cluster, h *havoc, history check.History, violations []check.Violation) Report {
+func newReport(o *run, history check.History, violations []check.Violation) Report {
 	r := Report{
-		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Asks: len(history.Asks), Records: len(history.Audit),
-		Answers: map[envelope.Status]int{}, Deciders: map[call.Decider]int{}, Faults: h.counts,
+		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Servers: o.Servers, Asks: len(history.Asks), Records: len(history.Audit),
+		Answers: map[envelope.Status]int{}, Deciders: map[call.Decider]int{}, Faults: o.havoc.counts,
 		Messages: map[proxy.Kind]proxy.Count{}, Violations: violations, Stories: map[string]string{},
+		Outages: outages(o.driver.begun, o.havoc.happened, history),
 	}
 	if o.Keep {
 		r.Dir = o.Dir
 	}
 	r.callers(history)
 	r.log(history)
-	for _, p := range c.proxies {
+	for _, p := range slices.Concat(slices.Collect(maps.Values(o.cluster.proxies))...) {
 		for kind, n := range p.Counts() {
 			m := r.Messages[kind]
 			r.Messages[kind] = proxy.Count{

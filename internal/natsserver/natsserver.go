@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,6 +20,35 @@ type Options struct {
 	Port       int          // 0 picks a free one
 	SyncAlways bool         // fsync before every acknowledgement
 	Log        *slog.Logger // for what the server has to say; default nobody hears it
+	Cluster    Cluster      // default a server of its own
+}
+
+// Cluster says with which servers one replicates its streams. They agree on a leader when most of
+// those that Routes names are up, so that streams are there some time after [Start] has returned.
+type Cluster struct {
+	Name   string   // of the server, its own in the cluster
+	Port   int      // on loopback, for the other servers
+	Routes []string // where all of them listen for each other: nats://host:port
+}
+
+// clusterName is that of every cluster: none knows of another.
+const clusterName = "toolbus"
+
+// join makes a server one of the cluster. Clients are told of no other server, so that they stay with those that they were given.
+func (c Cluster) join(o *server.Options) error {
+	if c.Name == "" {
+		return nil
+	}
+	o.ServerName = c.Name
+	o.Cluster = server.ClusterOpts{Name: clusterName, Host: o.Host, Port: c.Port, NoAdvertise: true}
+	for _, r := range c.Routes {
+		u, err := url.Parse(r)
+		if err != nil {
+			return fmt.Errorf("route: %w", err)
+		}
+		o.Routes = append(o.Routes, u)
+	}
+	return nil
 }
 
 // Server is a running server.
@@ -44,11 +74,15 @@ func Start(o Options) (*Server, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	srv, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		ServerName: "toolbus", Host: o.Host, Port: port, JetStream: true, StoreDir: o.StoreDir, SyncAlways: o.SyncAlways,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20, WriteDeadline: 10 * time.Second,
 		JetStreamMaxStore: maxStore,
-	})
+	}
+	if err := o.Cluster.join(options); err != nil {
+		return nil, fmt.Errorf("nats server: %w", err)
+	}
+	srv, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}

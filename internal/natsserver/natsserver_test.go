@@ -2,11 +2,15 @@ package natsserver_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,4 +55,58 @@ func TestLog(t *testing.T) {
 	if said := log.String(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "BROKEN") {
 		t.Errorf("the log is %q", said)
 	}
+}
+
+// Servers that know of each other replicate streams, and tell clients only of themselves.
+func TestCluster(t *testing.T) {
+	var all []natsserver.Cluster
+	var routes []string
+	for i := range 3 {
+		port := freePort(t)
+		all = append(all, natsserver.Cluster{Name: fmt.Sprint("nats-", i+1), Port: port})
+		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", port))
+	}
+	var urls []string
+	for _, c := range all {
+		c.Routes = routes
+		srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir(), Cluster: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(srv.Stop)
+		urls = append(urls, srv.URL())
+	}
+	nc, err := nats.Connect(urls[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tries := 60; ; tries-- { // until they have agreed on a leader: nobody answers before
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Replicas: 3})
+		cancel()
+		if err == nil {
+			break
+		}
+		if tries == 0 {
+			t.Fatal(err)
+		}
+	}
+	if known := nc.DiscoveredServers(); len(known) > 0 {
+		t.Errorf("the client was told of %v", known)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }

@@ -20,7 +20,11 @@ type History struct {
 	Audit   []Record     // every record of AUDIT, by sequence
 	Effects []ledger.Line
 	Dead    []Grave // all of DEAD
+	Led     []Span  // when every stream had a leader
 }
+
+// Span is the time between two moments.
+type Span struct{ From, To time.Time }
 
 // Grave says of which attempt a dead letter is.
 type Grave struct {

@@ -1,0 +1,207 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// node is one process that is kept running.
+type node struct {
+	*cluster
+	name   string
+	args   []string
+	skews  *rand.Rand // nil: its clock is right
+	orders chan order
+	over   chan struct{}
+}
+
+// order is what is done to a process; done is closed when it runs again.
+type order struct {
+	what Action
+	wait time.Duration // frozen or down
+	done chan struct{}
+}
+
+func (c *cluster) add(name string, args []string, skews *rand.Rand) {
+	n := &node{cluster: c, name: name, skews: skews, orders: make(chan order), over: make(chan struct{})}
+	n.args = append(args, "--ready-file", n.readyFile())
+	c.nodes[name], c.names = n, append(c.names, name)
+}
+
+func (n *node) readyFile() string { return filepath.Join(n.dir, n.name+".ready") }
+func (n *node) logFile() string   { return filepath.Join(n.dir, n.name+".log") }
+
+// do has an order carried out, unless the process is just being seen to otherwise.
+func (n *node) do(ctx context.Context, what Action, wait time.Duration) bool {
+	o := order{what: what, wait: wait, done: make(chan struct{})}
+	select {
+	case n.orders <- o:
+	case <-ctx.Done():
+		return false
+	default:
+		return false
+	}
+	select {
+	case <-o.done:
+	case <-n.over:
+	}
+	return true
+}
+
+// restartDelay is how long a process stays down that ended by itself.
+const restartDelay = 200 * time.Millisecond
+
+// keep runs the process until ctx ends.
+func (n *node) keep(ctx context.Context) {
+	defer close(n.over)
+	var pending *order // whose process is to be started again
+	for ctx.Err() == nil {
+		_ = os.Remove(n.readyFile()) // it is there from the second start on
+		p, err := n.launch()
+		if pending != nil {
+			close(pending.done)
+			pending = nil
+		}
+		if err != nil {
+			n.crash(err.Error())
+			return
+		}
+		pending = n.attend(ctx, p)
+		if pending == nil {
+			wait.For(ctx, restartDelay)
+		} else {
+			wait.For(ctx, pending.wait)
+		}
+	}
+	if pending != nil {
+		close(pending.done)
+	}
+}
+
+// process is one life of a node.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+func (n *node) launch() (*process, error) {
+	log, err := os.OpenFile(n.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	args := n.args
+	if n.skews != nil {
+		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())
+	}
+	p := &process{cmd: exec.Command(n.binary, args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	bind(p.cmd)
+	started := make(chan error)
+	n.spawn <- func() { started <- p.cmd.Start() }
+	if err := errors.Join(<-started, log.Close()); err != nil {
+		return nil, err
+	}
+	n.wg.Go(func() {
+		_ = p.cmd.Wait() // the state tells
+		close(p.ended)
+	})
+	return p, nil
+}
+
+// skew draws how wrong the clock of a process is: right, a little, or very.
+func skew(random *rand.Rand) time.Duration {
+	switch random.IntN(4) {
+	case 0:
+		return 0
+	case 1:
+		return time.Duration(random.Int64N(int64(2*time.Second))) - time.Second
+	case 2:
+		return 30 * time.Second
+	}
+	return -30 * time.Second
+}
+
+// attend sees to a living process until it is gone. It returns the order by which it went, or
+// nil if it ended by itself or with the run.
+func (n *node) attend(ctx context.Context, p *process) *order {
+	for {
+		select {
+		case <-ctx.Done():
+			n.kill(p)
+			return nil
+		case <-p.ended:
+			n.unexpected(p)
+			return nil
+		case o := <-n.orders:
+			if gone := n.carryOut(ctx, p, o); gone {
+				return &o
+			}
+			close(o.done)
+		}
+	}
+}
+
+// carryOut does o to the process; gone says that it has ended by it.
+func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
+	switch o.what {
+	case Freeze:
+		if p.cmd.Process.Signal(sigStop) == nil {
+			wait.For(ctx, o.wait)
+			_ = p.cmd.Process.Signal(sigCont) // it may have been killed meanwhile
+		}
+		return false
+	case Restart:
+		_ = terminate(p.cmd.Process)                            // it may have ended just now
+		if !n.wait(ctx, p, drainPatience) && ctx.Err() == nil { // at the end of the run it is killed
+			n.crash("it did not end within " + drainPatience.String() + " of SIGTERM")
+		}
+	}
+	n.kill(p)
+	return true
+}
+
+// drainPatience is how long a process may take to end when it is asked to.
+const drainPatience = 20 * time.Second
+
+func (n *node) kill(p *process) {
+	_ = p.cmd.Process.Kill() // it may have ended just now
+	<-p.ended
+}
+
+func (n *node) wait(ctx context.Context, p *process, atMost time.Duration) bool {
+	t := time.NewTimer(atMost)
+	defer t.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// unexpected notes an end that no fault explains. A process that cannot reach the server when it
+// starts says so and ends, and a poison call kills its executor; whoever runs them starts them
+// again.
+func (n *node) unexpected(p *process) {
+	state := p.cmd.ProcessState
+	poisoned := slices.Contains(executors, n.name) && killed(state)
+	if isServer(n.name) || state.ExitCode() != 1 && !poisoned {
+		n.crash(state.String())
+	}
+}
+
+func (n *node) crash(how string) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %s (see %s)", n.name, how, n.logFile()))
+}

@@ -1,0 +1,55 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Outage is what one piece of trouble of the servers cost. Nothing was written to a partition of the
+// call log for SilentMS, at the longest; Due calls had their deadline in that time, and Local of them
+// no answer but that of the client library itself.
+type Outage struct {
+	AtMS     int64  `json:"at_ms"`
+	What     string `json:"what"`
+	SilentMS int64  `json:"silent_ms"`
+	Due      int    `json:"due"`
+	Local    int    `json:"local"`
+}
+
+// outages returns what every piece of trouble cost.
+func outages(begun time.Time, happened []happening, h check.History) (all []Outage) {
+	for _, x := range happened {
+		silent := silence(h.Log, x)
+		o := Outage{AtMS: x.from.Sub(begun).Milliseconds(), What: x.what, SilentMS: silent.To.Sub(silent.From).Milliseconds()}
+		for _, a := range h.Asks {
+			if a.Sent.Before(silent.To) && !a.Due.Before(silent.From) && a.Due.Before(silent.To) {
+				o.Due++
+				if !slices.ContainsFunc(a.Answers, func(r *envelope.Response) bool { return r.Provenance.Final }) {
+					o.Local++
+				}
+			}
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// silence returns the longest time between two events of one partition of which the later came while
+// something was wrong. The log is in order.
+func silence(log []call.Entry, x happening) (longest check.Span) {
+	last := map[subjects.Part]time.Time{}
+	for _, e := range log {
+		part := e.State.Part
+		from, known := last[part]
+		if known && !e.Time.Before(x.from) && from.Before(x.to) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
+			longest = check.Span{From: from, To: e.Time}
+		}
+		last[part] = e.Time
+	}
+	return longest
+}

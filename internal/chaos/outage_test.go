@@ -1,0 +1,67 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What an outage cost is the longest time without writes to one partition that has to do with it, and
+// what callers saw whose deadline was then.
+func TestOutages(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
+	var h check.History
+	for part, times := range [][]int{{0, 900, 1000, 6000, 6100, 20_000}, {0, 990, 3000, 6060, 20_000}} {
+		for _, ms := range times {
+			h.Log = append(h.Log, call.Entry{State: call.State{Part: subjects.Part(part)}, Time: at(ms)})
+		}
+	}
+	for _, a := range []struct {
+		sent, due int
+		final     bool
+	}{{500, 999, false}, {500, 1000, false}, {2000, 5000, true}, {2000, 5999, false}, {2000, 6000, false}} {
+		r := &envelope.Response{Provenance: envelope.Provenance{Final: a.final}}
+		h.Asks = append(h.Asks, check.Ask{Sent: at(a.sent), Due: at(a.due), Answers: []*envelope.Response{r}})
+	}
+	got := outages(begun, []happening{{what: "a leader is killed", from: at(1001), to: at(6050)}}, h)
+	want := []Outage{{AtMS: 1001, What: "a leader is killed", SilentMS: 5000, Due: 3, Local: 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Streams are led from the first look that finds a leader of each to the last in a row.
+func TestWatchSpans(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	w := &watch{streams: []string{"A", "B"}}
+	before := false
+	for i, leaders := range [][]string{{"A"}, {"A", "B"}, {"A", "B"}, {"B"}, {"A", "B"}} {
+		seen := leading(leaders)
+		w.note(seen, at(i), at(i), before)
+		before = len(seen) == len(w.streams)
+	}
+	want := []check.Span{{From: at(1), To: at(2)}, {From: at(4), To: at(4)}}
+	if diff := cmp.Diff(want, w.spans()); diff != "" {
+		t.Error(diff)
+	}
+	if w.leader("A") != "nats-1" || w.whole(at(5), 1) || !w.whole(at(4), 1) || w.whole(at(4), 3) {
+		t.Errorf("the last look is not what it was: %+v", w.seen)
+	}
+}
+
+func leading(streams []string) map[string]*jetstream.ClusterInfo {
+	seen := map[string]*jetstream.ClusterInfo{}
+	for _, s := range streams {
+		seen[s] = &jetstream.ClusterInfo{Leader: "nats-1"}
+	}
+	return seen
+}

@@ -1,0 +1,141 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// piece is one kind of trouble of several servers.
+type piece struct {
+	name  string
+	says  string
+	least time.Duration // that it lasts
+	cause func(ctx context.Context, h *havoc, d *dice)
+}
+
+// pieces lists them.
+func pieces() []piece {
+	return []piece{
+		{"leader", "leader of the call log killed", 0, killLeader},
+		{"rolling", "servers restarted one after the other", 0, restartAll},
+		{"freeze", "server frozen together with an executor", frozen, freezeServer},
+		{"all", "all servers killed at once", 0, killAll},
+	}
+}
+
+// frozen is how long a server is frozen: longer than it takes everybody else to notice, and than
+// records may be behind.
+const frozen = 20 * time.Second
+
+// Pieces lists what can be done to several servers, by name.
+func Pieces() (names []string) {
+	for _, p := range pieces() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// dice draws what happens to the servers.
+type dice struct {
+	*rand.Rand
+	partitions int
+}
+
+func (d *dice) within(most time.Duration) time.Duration { return time.Duration(d.Int64N(int64(most))) }
+func (d *dice) executor() string                        { return executors[d.IntN(len(executors))] }
+
+// happening is one piece of trouble that the servers had.
+type happening struct {
+	what     string
+	from, to time.Time // until the streams were whole again
+}
+
+// servers makes trouble of every kind, in an order of the seed, again and again: the next comes when
+// the servers have got over the last.
+func (h *havoc) servers(ctx context.Context, o Options) {
+	d := &dice{rand.New(rand.NewPCG(o.Seed, 5)), o.Partitions}
+	some := slices.DeleteFunc(pieces(), func(p piece) bool { return o.Only != "" && p.name != o.Only })
+	for {
+		began := false
+		for _, i := range d.Perm(len(some)) {
+			h.whole(ctx)
+			wait.For(ctx, time.Second+d.within(3*time.Second))
+			if p := some[i]; ctx.Err() == nil && time.Since(h.begun)+p.least <= o.Duration-time.Second {
+				h.piece(ctx, p, d)
+				began = true
+			}
+		}
+		if !began {
+			return
+		}
+	}
+}
+
+func (h *havoc) piece(ctx context.Context, p piece, d *dice) {
+	h.tell(p.says)
+	happened := happening{what: p.says, from: time.Now()}
+	p.cause(ctx, h, d)
+	h.whole(ctx)
+	happened.to = time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[p.says]++
+	h.happened = append(h.happened, happened)
+}
+
+// wholeTime bounds how long streams may take to be whole again.
+const wholeTime = time.Minute
+
+// whole waits until every stream is whole.
+func (h *havoc) whole(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, wholeTime)
+	defer cancel()
+	for now := time.Now(); wait.For(ctx, lookEvery) && !h.watch.whole(now, len(h.cluster.servers)); {
+	}
+}
+
+// insist has an order carried out, however often the process is just being seen to otherwise.
+func (h *havoc) insist(ctx context.Context, name string, what Action, lasts time.Duration) {
+	for !h.cluster.nodes[name].do(ctx, what, lasts) && wait.For(ctx, 10*time.Millisecond) {
+	}
+}
+
+func killLeader(ctx context.Context, h *havoc, d *dice) {
+	part, lasts := subjects.Part(d.IntN(d.partitions)), d.within(2*time.Second)
+	if leader := h.watch.leader(part.Stream()); leader != "" {
+		h.insist(ctx, leader, Kill, lasts)
+	}
+}
+
+func restartAll(ctx context.Context, h *havoc, d *dice) {
+	for _, i := range d.Perm(len(h.cluster.servers)) {
+		h.whole(ctx)
+		h.insist(ctx, h.cluster.servers[i].name, Restart, d.within(time.Second))
+	}
+}
+
+func freezeServer(ctx context.Context, h *havoc, d *dice) {
+	name, executor := h.cluster.servers[d.IntN(len(h.cluster.servers))].name, d.executor()
+	if leader := h.watch.leader(subjects.Part(0).Stream()); leader != "" && d.IntN(2) == 0 {
+		name = leader
+	}
+	var both sync.WaitGroup
+	both.Go(func() { h.insist(ctx, name, Freeze, frozen) })
+	both.Go(func() { h.insist(ctx, executor, Freeze, frozen) })
+	both.Wait()
+}
+
+func killAll(ctx context.Context, h *havoc, d *dice) {
+	var all sync.WaitGroup
+	for _, s := range h.cluster.servers {
+		lasts := d.within(2 * time.Second)
+		all.Go(func() { h.insist(ctx, s.name, Kill, lasts) })
+	}
+	all.Wait()
+}
