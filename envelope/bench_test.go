@@ -63,6 +63,21 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+func BenchmarkDecodeResponse(b *testing.B) {
+	r := minimalResponse()
+	r.Output = []byte(inputOf(256, false))
+	body, err := EncodeResponse(ContentJSON, r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, e := DecodeResponse("", body); e != nil {
+			b.Fatal(e.Details.Violations)
+		}
+	}
+}
+
 func BenchmarkEncodeRequest(b *testing.B) {
 	q := minimalRequest()
 	q.Input = []byte(inputOf(256, false))

@@ -108,14 +108,14 @@ func (c *Context) read(r *reader) {
 		case "lane_id":
 			r.text(&c.LaneID, 1, MaxID)
 		default:
-			return c.readMore(r, name)
+			c.readMore(r, name)
 		}
 		return true
 	})
 }
 
-// readMore reads the members of a context that are no strings.
-func (c *Context) readMore(r *reader, name []byte) bool {
+// readMore reads the members of a context that are no strings, or that nobody here knows.
+func (c *Context) readMore(r *reader, name []byte) {
 	switch string(name) {
 	case "scope":
 		c.readScope(r)
@@ -125,9 +125,8 @@ func (c *Context) readMore(r *reader, name []byte) bool {
 	case "evidence":
 		r.texts(&c.Evidence, MaxEvidence, MaxText)
 	default:
-		return false
+		r.keep(&c.Extra, name)
 	}
-	return true
 }
 
 func (c *Context) readScope(r *reader) {
@@ -197,7 +196,7 @@ func (p *RetryPolicy) read(r *reader) {
 		case "retryable_errors":
 			r.texts(&p.RetryableErrors, MaxScopes, MaxCode)
 		default:
-			return false
+			r.keep(&p.Extra, name)
 		}
 		return true
 	})

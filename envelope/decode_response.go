@@ -8,7 +8,7 @@ import (
 )
 
 // read reads a response. Unknown members are refused where the schema refuses them, at the top;
-// those of error, metrics and provenance are ignored, so that a newer peer may say more.
+// those of error, metrics and provenance are kept, so that a newer peer may say more.
 func (s *Response) read(r *reader) {
 	var metrics, provenance bool
 	r.object(func(name []byte) bool {
@@ -82,7 +82,7 @@ func (c *Chunk) read(r *reader) {
 	}
 }
 
-// read reads an accepted message.
+// read reads an accepted message, and ignores what a newer peer says in it.
 func (a *Accepted) read(r *reader) {
 	var attempt int64
 	var joined bool
@@ -103,7 +103,7 @@ func (a *Accepted) read(r *reader) {
 		case "tool_version":
 			r.text(&a.ToolVersion, 1, MaxLabel)
 		default:
-			return false
+			r.value()
 		}
 		return true
 	})
@@ -138,7 +138,7 @@ func (m *Metrics) read(r *reader) {
 		case "attempts":
 			r.integer(&attempts, 0, MaxInteger)
 		default:
-			r.value()
+			r.keep(&m.Extra, name)
 		}
 		return true
 	})
@@ -154,7 +154,7 @@ func (p *Provenance) read(r *reader) {
 	r.unsure = r.unsure || p.ToolID == "" || p.ToolVersion == ""
 }
 
-// open reads an object whose members the Go type knows only in part. What does not fit the type
+// open reads an object that the Go type can hold whole, unknown members too. What does not fit the type
 // is odd, not an error: whether it is JSON has been seen when it was read.
 func (r *reader) open(dst any) {
 	v := r.value()

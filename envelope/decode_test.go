@@ -21,8 +21,8 @@ func TestDecodeRequestListsAllViolations(t *testing.T) {
 	}
 	want := []string{
 		"/call_id format", "/constraints/deadline_unix_ms required", "/constraints/idempotency_key minLength",
-		"/constraints/memory_mb_limit type", "/constraints/priority enum", "/constraints/retry_policy/tries additionalProperties",
-		"/constraints/timeout_ms minimum", "/context/confidence maximum", "/context/env enum", "/context/mood additionalProperties",
+		"/constraints/memory_mb_limit type", "/constraints/priority enum",
+		"/constraints/timeout_ms minimum", "/context/confidence maximum", "/context/env enum",
 		"/context/trace_id type", "/dry_run type", "/extra additionalProperties", "/fn type", "/input required",
 		"/tool_id pattern", "/tool_version minLength",
 	}

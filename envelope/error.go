@@ -13,7 +13,8 @@ const (
 )
 
 // Error is the error part of a Response. Build it with NewError so that every field agrees with
-// the taxonomy table; a Go error never crosses the wire, only its sanitised Cause.
+// the taxonomy table; a Go error never crosses the wire, only its sanitised Cause. Extra is what a newer peer
+// says besides; the tool's own members are in Details.
 type Error struct {
 	Code       Code        `json:"code"`
 	Message    string      `json:"message"`
@@ -23,6 +24,8 @@ type Error struct {
 	Retryable  bool        `json:"retryable"`
 	Cause      string      `json:"cause,omitzero"`
 	Diagnostic *Diagnostic `json:"diagnostic,omitzero"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Details is the machine-readable payload of an Error. RetryAfterMS is the back-off hint.

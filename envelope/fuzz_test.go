@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // seedWire adds the golden wire files of a kind to a corpus.
@@ -42,6 +44,7 @@ func FuzzDecodeRequestJSON(f *testing.F) {
 			checkRefusal(t, e)
 			return
 		}
+		likeLibrary(t, body, q)
 		sameAfterBoth(t, q)
 		if _, err := Fingerprint(q); err != nil {
 			t.Fatal(err)
@@ -80,6 +83,7 @@ func FuzzDecodeResponse(f *testing.F) {
 		if v := ResponseSchema().Validate(body); v != nil {
 			t.Fatalf("accepted, but %v", v)
 		}
+		likeLibrary(t, body, s)
 		again, err := EncodeResponse(ContentJSON, s)
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +91,12 @@ func FuzzDecodeResponse(f *testing.F) {
 		if v := ResponseSchema().Validate(again); v != nil {
 			t.Fatalf("encoded again it breaks its schema: %v\n%s", v, again)
 		}
-		if _, e := DecodeResponse(ContentJSON, again); e != nil {
+		back, e := DecodeResponse(ContentJSON, again)
+		if e != nil {
 			t.Fatalf("encoded again it is refused: %s %v\n%s", e, e.Details.Violations, again)
+		}
+		if diff := cmp.Diff(s, back, cmp.Transformer("canonical", canonicalText)); diff != "" {
+			t.Fatalf("encoded again it says something else (-was +is):\n%s", diff)
 		}
 	})
 }

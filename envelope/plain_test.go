@@ -40,7 +40,11 @@ func trials(kind reflect.Type) []any {
 	case reflect.Bool:
 		return []any{false, true}
 	case reflect.Map:
-		return []any{map[string]string{}, map[string]string{"": "a"}, map[string]string{"a": "b"}}
+		return []any{
+			map[string]string{}, map[string]string{"": "a"}, map[string]string{"a": "b"},
+			map[string]jsontext.Value{}, map[string]jsontext.Value{"a": []byte(`1`)},
+			map[string]jsontext.Value{"a": []byte(`{`)}, map[string]jsontext.Value{"env": []byte(`"dev"`)},
+		}
 	case reflect.Pointer:
 		return []any{new(float64), new(RetryPolicy), &RetryPolicy{MaxAttempts: 101}}
 	}

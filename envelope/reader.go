@@ -254,6 +254,18 @@ func (r *reader) texts(dst *[]string, most, long int) {
 	})
 }
 
+// keep reads the member of an open object that nobody here knows.
+func (r *reader) keep(extra *map[string]jsontext.Value, name []byte) {
+	v := r.value()
+	if r.err != nil {
+		return
+	}
+	if *extra == nil {
+		*extra = map[string]jsontext.Value{}
+	}
+	(*extra)[string(name)] = v
+}
+
 // raw reads a value of the kind as it stands; kind 0 means any.
 func (r *reader) raw(dst *jsontext.Value, kind jsontext.Kind) {
 	v := r.value()

@@ -3,7 +3,8 @@ package envelope
 import "github.com/go-json-experiment/json/jsontext"
 
 // Request asks for one call of one tool function (000 §2.1). Its JSON form is the source
-// contract's request.json plus the optional fields named below; unknown fields are refused.
+// contract's request.json plus the optional fields named below. Unknown fields are refused, but for those of
+// context and constraints.retry_policy, which are open there: each keeps them as Extra and writes them on.
 type Request struct {
 	CallID      string         `json:"call_id"`
 	ToolID      string         `json:"tool_id"`
@@ -16,7 +17,9 @@ type Request struct {
 	DryRun      bool           `json:"dry_run,omitzero"`
 }
 
-// Context says who asks, on whose behalf and in which trace.
+// Context says who asks, on whose behalf and in which trace. Extra holds what else the caller says, as it said it:
+// Toolbus only passes it on, down to the tool, and nothing vouches for it. It counts towards MaxHead, MaxHeadValues
+// and MaxDepth, and no two requests differ by it: it is part of neither [Fingerprint] nor [CallKeyID].
 type Context struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`
@@ -33,6 +36,8 @@ type Context struct {
 	Scope        map[string]string `json:"scope,omitzero"`
 	Confidence   *float64          `json:"confidence,omitzero"`
 	Evidence     []string          `json:"evidence,omitzero"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Constraints bound one call. TimeoutMS is in milliseconds from receipt, DeadlineUnixMS an
@@ -53,7 +58,7 @@ type Constraints struct {
 
 // RetryPolicy tunes the caller's own retries (000 §2.1); the last three fields are what UTEE adds (004 §2.3).
 // The n-th pause is base_ms * backoff_multiplier^(n-1), at most cap_ms; jitter "full" takes a random part of
-// it, and jitter_percent, where given, adds up to so much to it instead.
+// it, and jitter_percent, where given, adds up to so much to it instead. What Extra holds, tunes nothing here.
 type RetryPolicy struct {
 	MaxAttempts       int      `json:"max_attempts,omitzero"`
 	BaseMS            int64    `json:"base_ms,omitzero"`
@@ -62,6 +67,8 @@ type RetryPolicy struct {
 	BackoffMultiplier float64  `json:"backoff_multiplier,omitzero"`
 	JitterPercent     float64  `json:"jitter_percent,omitzero"`
 	RetryableErrors   []string `json:"retryable_errors,omitzero"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // KeyScope says among whom an idempotency key is shared. The zero value means ScopeActor.

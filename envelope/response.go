@@ -14,7 +14,8 @@ const (
 )
 
 // Response is the outcome of a call (000 §2.2). It validates against the source contract's
-// response.json verbatim: additions live inside error, metrics and provenance.
+// response.json verbatim: additions live inside error, metrics and provenance. What a newer peer says there
+// besides, each of them keeps as Extra and writes on, so that an outcome is told as it was stored.
 type Response struct {
 	CallID      string           `json:"call_id"`
 	Status      Status           `json:"status"`
@@ -35,6 +36,8 @@ type Metrics struct {
 	MemoryPeakMB int64 `json:"memory_peak_mb"`
 	QueueMS      int64 `json:"queue_ms"`
 	Attempts     int   `json:"attempts"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Provenance says what ran and how the outcome came about. Final is false only in a statement
@@ -51,6 +54,8 @@ type Provenance struct {
 	Chunks        *Chunks     `json:"chunks,omitzero"`
 	OutputRef     *PayloadRef `json:"output_ref,omitzero"`
 	PolicyApplied []string    `json:"policy_applied,omitzero"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Chunks counts what a streaming run emitted; Digest is the SHA-256 over its chunk data, hex.
@@ -87,7 +92,8 @@ const (
 	ChunkLog      ChunkKind = "log"
 )
 
-// Accepted tells the caller that its call is durable and will be decided.
+// Accepted tells the caller that its call is durable and will be decided. Nobody writes it on, so what a newer
+// peer says besides is ignored.
 type Accepted struct {
 	CallID         string `json:"call_id"`
 	Ref            string `json:"ref"`

@@ -43,6 +43,13 @@ func fullRequest() *Request {
 	return q
 }
 
+// openRequest is a full one with members that only a newer peer knows.
+func openRequest() *Request {
+	q := fullRequest()
+	q.Context.Extra, q.Constraints.RetryPolicy.Extra = extraOf("context"), extraOf("policy")
+	return q
+}
+
 func sampleProvenance() Provenance {
 	return Provenance{ToolID: "search.web", ToolVersion: "1.4.2", Digest: "sha256:abcdef", Attempt: 1, Fence: 42, Final: true}
 }
@@ -75,6 +82,13 @@ func retryableResponse() *Response {
 		WithToolCode("fetch_failed").WithHTTPStatus(502).WithStderr("retrying\ngiving up\n").WithFix("wait").
 		WithDetails(jsontext.Value(`{"status":429,"effect":"applied"}`))
 	return Failure(sampleCall, e, sampleProvenance(), Metrics{DurationMS: 80, Attempts: 1})
+}
+
+// openResponse is an error with members that only a newer peer knows.
+func openResponse() *Response {
+	r := retryableResponse()
+	r.Error.Extra, r.Metrics.Extra, r.Provenance.Extra = extraOf("error"), extraOf("metrics"), extraOf("provenance")
+	return r
 }
 
 func invalidResponse() *Response {

@@ -30,10 +30,12 @@ func wireCases() []wireCase {
 	return []wireCase{
 		caseOf("request_minimal", minimalRequest(), RequestSchema(), EncodeRequest, DecodeRequest),
 		caseOf("request_full", fullRequest(), RequestSchema(), EncodeRequest, DecodeRequest),
+		caseOf("request_open", openRequest(), RequestSchema(), EncodeRequest, DecodeRequest),
 		caseOf("response_minimal", minimalResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
 		caseOf("response_full", fullResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
 		caseOf("response_ref", refResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
 		caseOf("response_retryable", retryableResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
+		caseOf("response_open", openResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
 		caseOf("response_invalid", invalidResponse(), ResponseSchema(), EncodeResponse, DecodeResponse),
 		caseOf("chunk", sampleChunk(), ChunkSchema(), EncodeChunk, DecodeChunk),
 		caseOf("accepted", sampleAccepted(), AcceptedSchema(), EncodeAccepted, DecodeAccepted),

@@ -34,7 +34,7 @@ func (c *Context) write(w *members.Writer) {
 	w.TextIf(`,"role_id":`, c.RoleID)
 	w.TextIf(`,"run_id":`, c.RunID)
 	w.TextIf(`,"lane_id":`, c.LaneID)
-	w.Odd = w.Odd || c.Scope != nil || c.Confidence != nil
+	w.Odd = w.Odd || c.Scope != nil || c.Confidence != nil || c.Extra != nil
 	w.TextsIf(`,"evidence":`, c.Evidence)
 	w.Raw(`}`)
 }
@@ -71,6 +71,7 @@ func (s *Response) write(w *members.Writer, payload []byte) {
 }
 
 func (m *Metrics) write(w *members.Writer) {
+	w.Odd = w.Odd || m.Extra != nil
 	w.Int(`{"duration_ms":`, m.DurationMS)
 	w.Int(`,"cpu_ms":`, m.CPUMS)
 	w.Int(`,"memory_peak_mb":`, m.MemoryPeakMB)
@@ -80,6 +81,7 @@ func (m *Metrics) write(w *members.Writer) {
 }
 
 func (p *Provenance) write(w *members.Writer) {
+	w.Odd = w.Odd || p.Extra != nil
 	w.Text(`{"tool_id":`, p.ToolID)
 	w.Text(`,"tool_version":`, p.ToolVersion)
 	w.TextIf(`,"digest":`, p.Digest)

@@ -3,6 +3,7 @@ package settle_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,39 @@ func TestOneDecides(t *testing.T) {
 	}
 	if n := len(log.Entries()); n != 2 {
 		t.Errorf("%d events", n)
+	}
+}
+
+// newer is a log to which a newer build writes: it says more of an outcome than is known here.
+type newer struct{ *calltest.Log }
+
+func (l newer) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	for _, place := range []string{"error", "metrics", "provenance"} {
+		opening := `"` + place + `":{`
+		body = []byte(strings.Replace(string(body), opening, opening+`"new":"`+place+`",`, 1))
+	}
+	return l.Log.Write(ctx, e, body)
+}
+
+// What a newer build says of an outcome, this one tells as it was stored.
+func TestOutcomeIsToldWhole(t *testing.T) {
+	log := newer{&calltest.Log{}}
+	won, err := decide(t.Context(), log, admit(t, log.Log, "id1", callA).State, envelope.CodeUpstream, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := settle.Load(t.Context(), log, won.State, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := envelope.EncodeResponse(envelope.ContentJSON, o.For(callB, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"error", "metrics", "provenance"} {
+		if !strings.Contains(string(told), `"new":"`+place+`"`) {
+			t.Errorf("%s has lost what it said: %s", place, told)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -97,7 +98,7 @@ func (s *suite) invocation(t *testing.T, fn string, in Input) tool.Invocation {
 		Fn: fn, Input: raw, IdempotencyKey: "key-0123456789abcdef", Attempt: 2, Fence: 1<<63 + 7,
 		Context: envelope.Context{
 			ActorID: "agent://suite", TraceID: "0b6b4b0e-6a55-4b3c-9c3c-2f7a6a0e6d11", Timezone: "UTC", Env: "dev",
-			Scopes: []string{"read:x"},
+			Scopes: []string{"read:x"}, Extra: map[string]jsontext.Value{"new": jsontext.Value(`{"a":[1]}`)},
 		},
 		Deadline: time.UnixMilli(4_102_444_800_000),
 	}
