@@ -94,6 +94,21 @@ func TestRedeliveryAfterOutcome(t *testing.T) {
 	})
 }
 
+// The context of a run has the deadline of the call, for an adapter to hand on to whoever holds it where this process
+// cannot.
+func TestDeadlineIsHandedOn(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		due := time.Now().Add(3 * time.Second)
+		w.execute = func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			if end, ok := ctx.Deadline(); !ok || !end.Equal(due) {
+				t.Errorf("the run ends at %v, %t; want %v", end, ok, due)
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, 3*time.Second))
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	want := map[tool.Determinism]call.Decision{
 		tool.Pure:          {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},

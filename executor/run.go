@@ -259,16 +259,17 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	}, nil
 }
 
-// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable.
+// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable. The context has the deadline,
+// rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process cannot.
 func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 	a, _ := j.state.Attempt(j.attempt)
-	ctx, kill := context.WithCancelCause(j.ctx)
-	timer := time.AfterFunc(a.Due().Sub(e.Now()), func() { kill(errDeadline) })
+	killable, kill := context.WithCancelCause(j.ctx)
+	ctx, stop := context.WithTimeoutCause(killable, a.Due().Sub(e.Now()), errDeadline)
 	j.setKill(kill)
 	if e.heard(j) { // a kill that came before there was anything to kill
 		kill(errKilled)
 	}
-	return ctx, func() { timer.Stop(); kill(nil) }
+	return ctx, func() { stop(); kill(nil) }
 }
 
 // storing bounds how long what a run produced waits for room in its store. It ends early enough for the

@@ -104,8 +104,9 @@ type Adapter interface {
 	// Validate says whether the manifest's endpoint can be run by this adapter on this host.
 	Validate(m *Manifest) error
 	// Execute runs the tool until it ends or ctx does. When ctx ends, every process and
-	// goroutine of the run is gone before Execute returns. The error, if any, is classified
-	// by ClassifyError.
+	// goroutine of the run is gone before Execute returns. A deadline of ctx is to be kept also
+	// while this process is frozen, where the transport can. The error, if any, is classified by
+	// ClassifyError.
 	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)
 	// Lookup asks whether the effect of the call, by inv's idempotency key, has been committed. found is
 	// true only with the committed result. A tool without lookup returns ErrNoLookup.

@@ -43,7 +43,7 @@ func play(role string, args []string) error {
 		<-make(chan struct{})
 	case "tool": // ledger
 		return ledger.Run(os.Stdin, os.Stdout, args[0])
-	case "executor": // tools directory: runs one call of chaos.put
+	case "executor": // tools directory, input, time: runs one call of chaos.put
 		registry, err := tool.Load(args[0])
 		if err != nil {
 			return err
@@ -52,8 +52,14 @@ func play(role string, args []string) error {
 		if err != nil {
 			return err
 		}
+		timeout, err := time.ParseDuration(args[2])
+		if err != nil {
+			return err
+		}
 		m, _ := registry.Get("chaos.put")
-		_, err = adapter.Execute(context.Background(), m, invocation(), silent{})
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		_, err = adapter.Execute(ctx, m, invocation(args[1], timeout), silent{})
 		return err
 	case "worker": // server, tools directory: an executor that works until it is killed
 		return execute(args[0], args[1])
@@ -72,10 +78,10 @@ const (
 	longWork = `{"n":1,"work_ms":60000}`
 )
 
-func invocation() tool.Invocation {
+func invocation(input string, timeout time.Duration) tool.Invocation {
 	return tool.Invocation{
-		CallID: callA, ToolID: "chaos.put", ToolVersion: "1.0.0", Fn: ledger.Fn, Input: []byte(longWork), IdempotencyKey: "key",
-		Attempt: 1, Fence: 1, Deadline: time.Now().Add(time.Minute),
+		CallID: callA, ToolID: "chaos.put", ToolVersion: "1.0.0", Fn: ledger.Fn, Input: []byte(input), IdempotencyKey: "key",
+		Attempt: 1, Fence: 1, Deadline: time.Now().Add(timeout),
 	}
 }
 

@@ -26,7 +26,7 @@ func TestM11ToolsDieWithTheirExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("rule", func(t *testing.T) {
-		if killed(t, book, "executor", filepath.Join(dir, "tools")) {
+		if killed(t, book, "executor", filepath.Join(dir, "tools"), longWork, "1m") {
 			t.Error("the tool had its effect after its executor was killed")
 		}
 	})
@@ -36,6 +36,41 @@ func TestM11ToolsDieWithTheirExecutor(t *testing.T) {
 			t.Error("a tool that was let go did nothing: the test shows nothing")
 		}
 	})
+}
+
+// An executor is frozen while its tool runs, and cannot end it at its deadline. Others decide the call then, so
+// the tool must not go on: its supervisor ends it.
+func TestFrozenExecutorsToolsKeepTheirDeadline(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	book, tools := filepath.Join(dir, "ledger"), filepath.Join(dir, "tools")
+	if err := ledger.WriteTools(tools, self, "role", "tool", book); err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, "executor", tools, `{"n":1,"work_ms":6000}`, "1500ms")
+	cmd.Stderr = nil // it says that its call has timed out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := until(t, book, func(l ledger.Line) bool { return l.Op == ledger.Start })
+	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(patience)
+	for alive(begun.PID) && time.Now().Before(until) {
+		<-time.After(5 * time.Millisecond)
+	}
+	lines, err := ledger.Read(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 1 {
+		t.Errorf("the tool of a frozen executor has worked past its deadline: %+v", lines)
+	}
 }
 
 // killed starts an executor, kills it when its tool has begun, and says whether the tool still

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -19,7 +20,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 	if ctx.Err() != nil {
 		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
-	p, err := a.start(m, op, inv)
+	p, err := a.start(ctx, m, op, inv)
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
 	}
@@ -45,7 +46,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 	return e.said, nil
 }
 
-func (a *Adapter) start(m *tool.Manifest, op string, inv tool.Invocation) (*child, error) {
+func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op string, inv tool.Invocation) (*child, error) {
 	cfg, err := a.config(m)
 	if err != nil {
 		return nil, err
@@ -57,7 +58,15 @@ func (a *Adapter) start(m *tool.Manifest, op string, inv tool.Invocation) (*chil
 	if err != nil {
 		return nil, err
 	}
+	cfg.LimitMS = limit(ctx).Milliseconds()
 	return launch(a.supervisor, cfg, input, m.Limits.StderrBytes)
+}
+
+// limit is how long a run may last that begins now: until its context ends, which has a deadline. Its supervisor
+// holds it also where this process is frozen.
+func limit(ctx context.Context) time.Duration {
+	end, _ := ctx.Deadline()
+	return max(time.Until(end), time.Millisecond)
 }
 
 // ending is all that is known when a run is over.
@@ -85,6 +94,8 @@ func (e *ending) judge(ctx context.Context) error {
 		return nil
 	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
 		return tool.Stopped(ctx, e.said.effect(), e.stderr)
+	case e.report.Expired: // and we have not noticed yet that its time is over
+		return &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr}
 	case e.failed != nil:
 		return e.crash(e.failed.Error())
 	case e.said.fault != nil:

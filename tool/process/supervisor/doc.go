@@ -11,7 +11,9 @@
 //	supervisor → executor   one Report, when nothing of the run is left
 //
 // The kernel closes the executor's end however the executor dies, so the tools of an executor
-// that got SIGKILL die with it.
+// that got SIGKILL die with it. An executor that is frozen (SIGSTOP, a paused machine or container) closes nothing
+// and says nothing, so the Config also says how long the run may last, and the supervisor holds that by itself:
+// the tree is gone by the deadline, [Overdue] and the grace.
 //
 // What it does not promise: a tool that runs as the same user may kill its supervisor on
 // purpose. The program itself then dies too (parent death signal); daemons it left do not.

@@ -53,7 +53,7 @@ func serve(control *os.File, started func()) int {
 		return answer(control, Report{Failure: fmt.Sprintf("start %s: %v", cfg.Path, err)})
 	}
 	started()
-	return answer(control, supervise(pid, time.Duration(cfg.GraceMS)*time.Millisecond, control, signals))
+	return answer(control, supervise(pid, cfg, control, signals))
 }
 
 // caught returns the signals that would end this process from now on. They are caught, not ignored: an
@@ -132,14 +132,23 @@ func letGoOfStdio() {
 	}
 }
 
-// supervise waits until nothing of the run is left, ending it when told to, or at a signal.
-func supervise(pid int, grace time.Duration, control *os.File, signals <-chan os.Signal) Report {
+// supervise waits until nothing of the run is left, ending it when told to, when it is over its limit, or at a
+// signal.
+func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) Report {
 	deaths, commands := make(chan os.Signal, 1), make(chan Command)
 	signal.Notify(deaths, unix.SIGCHLD)
 	go readCommands(control, commands)
 
 	t := tree{pid: pid}
 	var graceOver, again <-chan time.Time
+	limit, stop := overdue(cfg)
+	defer stop()
+	terminate := func() (ended bool) {
+		if t.reap(); t.terminate() { // what has ended by now has not ended by this
+			graceOver, ended = time.After(time.Duration(cfg.GraceMS)*time.Millisecond), true
+		}
+		return ended
+	}
 	pause := time.Millisecond
 	for t.reap() {
 		if t.killing {
@@ -149,15 +158,15 @@ func supervise(pid int, grace time.Duration, control *os.File, signals <-chan os
 		select {
 		case <-deaths:
 		case c := <-commands:
-			t.reap() // what has ended by now has not ended by this
-			switch {
-			case c == Kill:
+			switch c {
+			case Kill:
+				t.reap() // as in terminate
 				t.stopped, t.told, t.killing = true, true, true
-			case c == Terminate && !t.stopped && !t.killing: // the program is still there
-				t.stopped, t.told = true, true
-				unix.Kill(-pid, unix.SIGTERM)
-				graceOver = time.After(grace)
+			case Terminate:
+				terminate()
 			}
+		case <-limit:
+			t.report.Expired = terminate()
 		case <-graceOver:
 			t.killing = true
 		case <-signals:
@@ -167,6 +176,15 @@ func supervise(pid int, grace time.Duration, control *os.File, signals <-chan os
 		}
 	}
 	return t.report
+}
+
+// overdue says when a run is over its limit, and never for a run without one.
+func overdue(cfg Config) (limit <-chan time.Time, stop func() bool) {
+	if cfg.LimitMS <= 0 {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(time.Duration(cfg.LimitMS)*time.Millisecond + Overdue)
+	return timer.C, timer.Stop
 }
 
 // readCommands passes commands on; the end of the socket is a Kill.
@@ -189,6 +207,16 @@ type tree struct {
 	killing bool // everything is to go
 	cpu     time.Duration
 	report  Report
+}
+
+// terminate tells the program to end, and reports whether it is to have its grace: not if it is being ended already.
+func (t *tree) terminate() bool {
+	if t.stopped || t.killing {
+		return false
+	}
+	t.stopped, t.told = true, true
+	unix.Kill(-t.pid, unix.SIGTERM)
+	return true
 }
 
 // reap takes note of every process that has ended as our child, and says whether any is left.

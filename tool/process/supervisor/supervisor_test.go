@@ -164,6 +164,31 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestLimit shows that a run ends in time also where its executor says nothing any more, being frozen: first
+// politely, and then not.
+func TestLimit(t *testing.T) {
+	const wait = "while :; do sleep 0.01; done"
+	for name, test := range map[string]struct {
+		script string
+		grace  int64
+		want   Report
+	}{
+		"polite": {"trap 'exit 7' TERM; " + wait, 30_000, Report{ExitCode: 7, Stopped: true, Expired: true}},
+		"deaf":   {"trap '' TERM; " + wait, 50, Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true, Expired: true}},
+		"over":   {"exit 3", 30_000, Report{ExitCode: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := shell(t, test.script)
+			cfg.GraceMS, cfg.LimitMS = test.grace, 500
+			got := supervised(t, cfg).report(t)
+			got.PeakRSS, got.CPUMS, got.Leftover = 0, 0, 0
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
 // TestEarlySignal shows that a signal ends the run also when it comes as soon as there is one.
 func TestEarlySignal(t *testing.T) {
 	got := supervisedWhen(t, shell(t, "sleep 1000"), func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) }).report(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -23,7 +24,14 @@ type Config struct {
 	Env     []string `json:"env"`
 	Dir     string   `json:"dir"`
 	GraceMS int64    `json:"grace_ms"` // between SIGTERM and SIGKILL
+	// LimitMS is how long the run may last, from when the supervisor reads this; 0 is without end. What lasts
+	// [Overdue] longer is ended as by Terminate, whether or not the executor is able to say so.
+	LimitMS int64 `json:"limit_ms,omitzero"`
 }
+
+// Overdue is how long after its limit a supervisor ends a run by itself: the order of an executor that is not
+// frozen comes first, and with it the executor's word for why.
+const Overdue = 50 * time.Millisecond
 
 // Command is one byte on the control socket. Its end, which the kernel sends when the executor
 // dies, means Kill.
@@ -42,7 +50,8 @@ type Report struct {
 	ExitCode int    `json:"exit_code"`         // -1 when a signal ended the program
 	Signal   string `json:"signal,omitzero"`   // that signal
 	Stopped  bool   `json:"stopped,omitzero"`  // the supervisor had signalled before the program ended
-	Ours     bool   `json:"ours,omitzero"`     // it was the signal that the executor asked for that ended the program
+	Ours     bool   `json:"ours,omitzero"`     // what ended the program was the signal that the executor asked for, by order or limit
+	Expired  bool   `json:"expired,omitzero"`  // nobody asked: the run was over its limit
 	Leftover int    `json:"leftover,omitzero"` // processes killed after the program ended
 	CPUMS    int64  `json:"cpu_ms"`            // user and system time of the whole tree
 	PeakRSS  int64  `json:"peak_rss"`          // bytes, of the largest process
