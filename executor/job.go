@@ -22,9 +22,9 @@ type job struct {
 	req        *envelope.Request
 	unreadable error // why req is empty
 	inputRef   *envelope.PayloadRef
-	earlier    []call.Outcome
-	enqueued   time.Time // bus time of admission
-	started    time.Time // bus time the tool was started
+	earlier    []call.Outcome // none where the body cannot be read
+	enqueued   time.Time      // bus time of admission
+	started    time.Time      // bus time the tool was started
 
 	mu      sync.Mutex
 	kill    context.CancelCauseFunc
@@ -73,9 +73,6 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 			// A claim of our own without a job in hand is one whose run ended without a decision.
 			Gone: func(instance string) bool { return instance == e.Instance || e.Peers.Gone(ctx, instance) },
 		},
-	}
-	if j.earlier == nil {
-		j.earlier = []call.Outcome{}
 	}
 	j.started = j.enqueued
 	a, _ := j.state.Attempt(j.attempt)

@@ -51,9 +51,10 @@ type Outcome struct {
 
 // Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
 // that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
-// them at hand; nil makes Decide read them. A response that is too large together with these is
-// replaced by an error that says so. Errors: ErrGone; call.ErrFull and call.ErrUnsure as the log
-// gave them; nothing is known then, and the caller tries again later.
+// them at hand; where there are none of a later attempt, Decide reads them. A response that is too
+// large together with these is replaced by an error that says so. Errors: ErrGone; call.ErrFull and
+// call.ErrUnsure as the log gave them, and outcomes that cannot be read; nothing is known then, and
+// the caller tries again later.
 func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome) (Outcome, error) {
 	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
@@ -63,7 +64,7 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 		if !ruling.Do {
 			return Load(ctx, log, s, n)
 		}
-		if n > 1 && earlier == nil {
+		if n > 1 && len(earlier) == 0 {
 			var err error
 			if earlier, err = carried(ctx, log, s, n); err != nil {
 				return Outcome{}, err
@@ -146,14 +147,40 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	return Outcome{State: s, Attempt: a, Response: r}, nil
 }
 
-// carried returns the outcomes of the attempts before n.
+// carried returns the outcomes of the attempts before n, which its request carries. Where that cannot be read they
+// are collected from their own events, which are kept longer.
 func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
 	a, _ := s.Attempt(n)
 	entry, err := at(ctx, log, s, a.Admitted)
 	if err != nil {
 		return nil, err
 	}
-	return entry.Outcomes()
+	if outcomes, err := entry.Outcomes(); err == nil && len(outcomes) > 0 {
+		return outcomes, nil
+	}
+	return collected(ctx, log, s, n)
+}
+
+// collected returns the outcomes of the attempts before n that are in the log as events of their own. What has
+// expired there cannot be carried any more; what is there and cannot be read is an error, for somebody who can.
+func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []call.Outcome, err error) {
+	for _, a := range s.Attempts {
+		if a.N >= n || a.Decision == nil {
+			continue
+		}
+		entry, err := at(ctx, log, s, a.Decision.Seq)
+		if err != nil {
+			return nil, err
+		}
+		o, ok, err := entry.Outcome(a.N)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("outcome of attempt %d, which attempt %d carries: %w", a.N, n, err)
+		case ok:
+			outcomes = append(outcomes, o)
+		}
+	}
+	return outcomes, nil
 }
 
 // at returns the event of the log s at a position; the zero Entry when it has expired, or when the

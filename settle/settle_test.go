@@ -17,6 +17,12 @@ import (
 // admit opens the next attempt of the call id, as a dispatcher would.
 func admit(t *testing.T, log *calltest.Log, id, callID string) call.Entry {
 	t.Helper()
+	return admitWith(t, log, id, callID, "")
+}
+
+// admitWith is admit with another body than a dispatcher would write.
+func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.Entry {
+	t.Helper()
 	last, _ := log.Read(t.Context(), "echo", id)
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
@@ -31,6 +37,9 @@ func admit(t *testing.T, log *calltest.Log, id, callID string) call.Entry {
 	body, err := call.RequestBody{Request: []byte(`{}`), Earlier: earlier}.Encode()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if other != "" {
+		body = []byte(other)
 	}
 	if _, err := log.Write(t.Context(), v.Event, body); err != nil {
 		t.Fatal(err)
@@ -74,6 +83,32 @@ func TestPositionsUsedAgain(t *testing.T) {
 	got, err := settle.Load(t.Context(), log, o.State, 1)
 	if err != nil || got.Response.Error == nil || got.Response.Error.Code != envelope.CodeUpstream {
 		t.Errorf("the outcome of attempt 1 is %+v, %v", got.Response, err)
+	}
+}
+
+// A later attempt carries the outcomes of those before it, however its decider says that it has none of them at
+// hand, and also where the request that carries them cannot be read.
+func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
+	for name, c := range map[string]struct {
+		body    string // of the second attempt's request; "" is as it should be
+		earlier []call.Outcome
+	}{
+		"nil": {}, "empty": {earlier: []call.Outcome{}}, "unreadable": {body: `{"request":`}, "unreadable, empty": {"no JSON", []call.Outcome{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &calltest.Log{}
+			if _, err := decide(t.Context(), log, admit(t, log, "id1", "A").State, envelope.CodeUpstream, "", nil); err != nil {
+				t.Fatal(err)
+			}
+			s := admitWith(t, log, "id1", "B", c.body).State
+			if _, err := decide(t.Context(), log, s, "", `{}`, c.earlier); err != nil {
+				t.Fatal(err)
+			}
+			last, _ := log.Read(t.Context(), "echo", "id1")
+			if outcomes, err := last.Outcomes(); err != nil || len(outcomes) != 2 || outcomes[0].Attempt != 1 {
+				t.Errorf("the outcome carries %+v, %v", outcomes, err)
+			}
+		})
 	}
 }
 

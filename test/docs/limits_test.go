@@ -19,13 +19,14 @@ import (
 var folders = map[string]string{
 	"envelope": "envelope", "call": "call", "dispatcher": "dispatcher", "executor": "executor",
 	"bus": "bus", "subjects": "subjects", "app": "internal/app", "process": "tool/process",
+	"supervisor": "tool/process/supervisor", "tool": "tool",
 }
 
-var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min))? \\|")
+var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")
 
 // units in bytes, or in nanoseconds as time.Duration has them.
 var units = map[string]int64{
-	"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "ms": 1e6, "s": 1e9, "min": 60e9,
+	"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9,
 }
 
 func TestLimits(t *testing.T) {

@@ -117,6 +117,13 @@ func testErrors(t *testing.T, s *suite) {
 			}},
 		},
 		{
+			"asks for more patience than anybody has", tool.Idempotent,
+			Fault{Code: "busy", Message: "come back", Effect: envelope.EffectNone, RetryAfterMS: 1e15},
+			envelope.Error{Code: "R-CAP-BUSY", Message: "come back", Fix: "wait", Details: envelope.Details{
+				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: tool.MaxRetryAfter.Milliseconds(),
+			}},
+		},
+		{
 			"declared, with the manifest's message", tool.Idempotent, Fault{Code: "refused", Effect: envelope.EffectApplied},
 			envelope.Error{Code: "P-PRECOND-REFUSED", Message: "refused", Fix: "ask", Details: envelope.Details{
 				ToolCode: "refused", HTTPStatus: 409, Effect: envelope.EffectApplied,

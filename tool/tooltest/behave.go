@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -170,7 +171,7 @@ func wait(ctx context.Context, sink tool.Sink) (tool.Result, error) {
 func (f *Fault) err() *tool.Error {
 	return &tool.Error{
 		Code: f.Code, Message: f.Message, Details: f.Details, Effect: f.Effect,
-		RetryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond,
+		RetryAfter: time.Duration(min(f.RetryAfterMS, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
 	}
 }
 
