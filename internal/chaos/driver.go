@@ -154,7 +154,7 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 
 // record is the beginning of what is noted of an ask.
 func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *envelope.Request) {
-	req := p.request(a.caller, p.encoded(other))
+	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)
 	if err != nil {
 		panic("unreachable: " + err.Error()) // the input is valid

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type play struct {
 	retries int           // further attempts while the outcome is retryable
 	again   []again
 	other   bool // ask with another input
+	// doomed says that executors are killed by what any other actor than the first asks for under the key.
+	doomed bool
 }
 
 // ask is one request.
@@ -95,7 +98,7 @@ var scenes = []struct {
 	weight int
 	draw   func(d *drawer, p *play)
 }{
-	{"single", 21, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"single", 18, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
 	{"poison", 1, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
@@ -134,6 +137,16 @@ var scenes = []struct {
 		p.input.WorkMS = d.within(time.Second, 5*time.Second).Milliseconds()
 		p.asks[0].timeout = 10 * time.Second
 	}},
+	{"rivals", 3, func(d *drawer, p *play) { // with lookup it matters whose effect it finds
+		p.spec, p.scope = d.looked(), ""
+		d.chunks(p)
+		p.asks = d.asks(2+d.IntN(2), p)
+		for i := range p.asks {
+			p.asks[i].caller = (p.asks[0].caller + i) % callers // that is the next actor
+			p.asks[i].after = time.Duration(i) * d.within(200*time.Millisecond, 500*time.Millisecond)
+		}
+		p.doomed = d.IntN(3) == 0
+	}},
 	{"raw", 10, func(d *drawer, p *play) {
 		p.asks = d.asks(1+d.IntN(2), p)
 		for i := range p.asks {
@@ -152,9 +165,7 @@ func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(), TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
 		},
 	}
-	if p.spec.Streaming {
-		p.input.Chunks = 1 + d.IntN(20)
-	}
+	d.chunks(&p)
 	if d.IntN(10) == 0 {
 		p.scope = envelope.ScopeGlobal
 	}
@@ -168,6 +179,20 @@ func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	}
 	p.other = d.IntN(8) == 0
 	return p
+}
+
+// chunks draws how many chunks the tool emits, if it does.
+func (d *drawer) chunks(p *play) {
+	p.input.Chunks = 0
+	if p.spec.Streaming {
+		p.input.Chunks = 1 + d.IntN(20)
+	}
+}
+
+// looked draws a tool that can be asked whether it had its effect.
+func (d *drawer) looked() ledger.Spec {
+	specs := slices.DeleteFunc(ledger.Specs(), func(s ledger.Spec) bool { return !s.Lookup })
+	return specs[d.IntN(len(specs))]
 }
 
 func (d *drawer) scene(p *play) {
@@ -211,9 +236,12 @@ func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	}
 }
 
-func (p *play) encoded(other bool) jsontext.Value {
+func (p *play) encoded(caller int, other bool) jsontext.Value {
 	input := p.input
 	input.N = p.n(other)
+	if p.doomed && actorOf(caller) != actorOf(p.asks[0].caller) {
+		input.Fail, input.Times = ledger.Poison, 9
+	}
 	raw, err := json.Marshal(input)
 	if err != nil {
 		panic("unreachable: " + err.Error()) // it is numbers and words

@@ -101,7 +101,7 @@ func (w *world) run(commit bool) (fence uint64) {
 
 func (w *world) note(op ledger.Op, attempt int, fence uint64) {
 	w.h.Effects = append(w.h.Effects, ledger.Line{
-		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: w.facts.ID, CallID: "c", Attempt: attempt, Fence: fence, PID: 7,
+		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: w.facts.ID, CallID: w.state.Last().Owner.CallID, Attempt: attempt, Fence: fence, PID: 7,
 	})
 	w.tick()
 }
@@ -246,6 +246,8 @@ func TestBrokenPromises(t *testing.T) {
 		{"another input answered", "P3 input", paid, func(h *History) { h.Asks[2].Fingerprint = "other" }},
 		{"output of another input", "P3 input", paid, func(h *History) { h.Asks[2].N = 2 }},
 		{"same input refused", "P3 input", paid, func(h *History) { h.Asks[6].Fingerprint = "fp" }},
+		{"the key of another call", "P3 key", paid, func(h *History) { h.Effects[0].CallID = ids[3] }},
+		{"the key of no call", "P3 key", paid, func(h *History) { h.Effects[0].Key = "the caller's own" }},
 		{"run before its claim", "P4 recorded", paid, func(h *History) { h.Effects[0].Time = epoch.UnixNano() }},
 		{"run without its claim", "P4 recorded", paid, func(h *History) { h.Effects[0].Fence-- }},
 		{"run of an old admission", "P4 recorded", put, func(h *History) { h.Effects[0].Fence = 3 }},

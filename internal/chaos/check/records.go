@@ -60,6 +60,21 @@ func fences(x *index) (found []Violation) {
 	return found
 }
 
+// keys: P3. A tool that is asked by its key whether it had its effect answers for whoever has that key.
+func keys(x *index) (found []Violation) {
+	for _, e := range x.Effects {
+		l := x.logs[refOf(e)]
+		if l == nil {
+			found = append(found, Violation{CallID: e.CallID, Says: fmt.Sprintf("%+v: its key is that of no call", e)})
+			continue
+		}
+		if a, ok := l.last.Attempt(e.Attempt); ok && a.Owner.CallID != e.CallID {
+			found = append(found, l.broken("%+v: its key is that of call %s", e, a.Owner.CallID))
+		}
+	}
+	return found
+}
+
 // recorded: P4.
 func recorded(x *index) (found []Violation) {
 	for _, e := range x.Effects {

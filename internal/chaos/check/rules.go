@@ -21,6 +21,7 @@ func rules() []rule {
 		{"P2 deadline", "every caller has an answer by its deadline plus 100 ms", deadlines},
 		{"P3 effect", "a side-effectful key has at most one effect, and every key one success", effects},
 		{"P3 input", "a key with another input is refused", inputs},
+		{"P3 key", "the key that a tool is given is that of the call that it runs for, and of no other", keys},
 		{"P3 fence", "every run has a fence of its own", fences},
 		{"P4 recorded", "nothing runs before its request, or its claim, is in the log", recorded},
 		{"P4 denied", "nothing is refused unrecorded", denials},
