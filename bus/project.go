@@ -36,6 +36,8 @@ type Projector struct {
 
 	mu      sync.Mutex
 	pending []audit.Record
+	waiting backlog // of what is pending
+	hurried bool    // a batch waits for no more records
 	more    chan struct{}
 	last    uint64 // sequence in AUDIT of the last projected record
 	done    uint64 // up to which the call log is on record
@@ -58,11 +60,11 @@ func (p *Projector) Observe(ctx context.Context, o Observed) {
 	if !ok {
 		return
 	}
-	for !p.add(r) && wait.For(ctx, stageEvery) {
+	for !p.add(r, o.Known) && wait.For(ctx, stageEvery) {
 	}
 }
 
-func (p *Projector) add(r audit.Record) bool {
+func (p *Projector) add(r audit.Record, known time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -72,6 +74,7 @@ func (p *Projector) add(r audit.Record) bool {
 		return false
 	}
 	p.pending = append(p.pending, r)
+	p.waiting.known(r.LogSeq, known)
 	select {
 	case p.more <- struct{}{}:
 	default:
@@ -79,14 +82,47 @@ func (p *Projector) add(r audit.Record) bool {
 	return true
 }
 
-// Lag returns how long the oldest record has been waiting to be projected.
-func (p *Projector) Lag(now time.Time) time.Duration {
+// Lag returns for how long the oldest record that waits to be projected has been known of; served is the time on
+// the clock of the follower that brings them, see [Follower.Served].
+func (p *Projector) Lag(served time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.pending) == 0 {
-		return 0
+	return served - p.waiting.since(served)
+}
+
+// Flush returns when everything is on record that has been observed by now, or ctx ends. Batches wait for no more
+// records from then on. Run has to go on meanwhile.
+func (p *Projector) Flush(ctx context.Context) error {
+	for newest := p.hurry(); !p.recorded(newest); {
+		if !wait.For(ctx, stageEvery) {
+			return ctx.Err()
+		}
 	}
-	return now.Sub(p.pending[0].Timestamp)
+	return nil
+}
+
+// hurry lets batches wait no more, and returns the position of the newest pending record; 0 when there is none.
+func (p *Projector) hurry() (newest uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hurried = true
+	if n := len(p.pending); n > 0 {
+		newest = p.pending[n-1].LogSeq
+	}
+	return newest
+}
+
+func (p *Projector) recorded(newest uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done >= newest
+}
+
+// lingers reports whether a batch waits for more records until end.
+func (p *Projector) lingers(end time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.hurried && time.Now().Before(end)
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
@@ -173,7 +209,7 @@ func (p *Projector) project(ctx context.Context, size int) error {
 	end := time.Now().Add(batchLinger)
 	for staged := 0; ; {
 		records := p.after(staged, size)
-		if len(records)+staged == size || !time.Now().Before(end) {
+		if len(records)+staged == size || !p.lingers(end) {
 			return p.commit(ctx, batch, records, staged)
 		}
 		if n := len(records) - 1; n > 0 { // the last of all is what commits

@@ -177,6 +177,7 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 // hold p.mu.
 func (p *Projector) forget(n int) {
 	left := len(p.pending) - n
+	p.waiting.done(p.done)
 	if left > n {
 		p.pending = p.pending[n:]
 		return

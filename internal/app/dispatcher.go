@@ -86,7 +86,7 @@ func warnOfRetention(ctx context.Context, c *Conn, r *tool.Registry) error {
 const restartDelay = time.Second
 
 // runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
-// guardian and projector stop, the connection is flushed by its owner. Where it is not the first time, the
+// what the log holds is put on record, guardian and projector stop, the connection is flushed by its owner. Where it is not the first time, the
 // streams may be gone, and are made again.
 func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool) error {
 	if again {
@@ -106,7 +106,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
-	health := &health{readers: readers, store: store, now: c.Clock.Now}
+	health := &health{readers: readers, store: store}
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
@@ -133,6 +133,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		stop()
 		return errors.Join(err, g.Wait())
 	}
+	flush(background, c, readers)
 	stop()
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -158,6 +159,26 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) 
 		all = append(all, reader{bus.NewFollower(c.JS, p), projector, from})
 	}
 	return all, nil
+}
+
+// flushTime is how long a dispatcher that stops puts on record what is not yet. What is left then is recorded by
+// another one, or when it starts again.
+const flushTime = 2 * time.Second
+
+// flush puts on record what the log holds, unless the server is away.
+func flush(ctx context.Context, c *Conn, readers []reader) {
+	if !c.NC.IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	var g errgroup.Group
+	for _, r := range readers {
+		g.Go(func() error { return errors.Join(r.follower.CatchUp(ctx), r.projector.Flush(ctx)) })
+	}
+	if err := g.Wait(); err != nil {
+		c.Logger.Warn("stopping before all is on record", "err", err)
+	}
 }
 
 // handTime is how long requests in hand may take when the dispatcher stops. Who has no answer by then
@@ -219,13 +240,14 @@ func (r replies) Outcome(to dispatcher.Inbox, resp *envelope.Response) {
 type health struct {
 	readers []reader
 	store   *storeGauge
-	now     func() time.Time
 }
 
+// AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
+// it was away, a reason to refuse calls.
 func (h *health) AuditLag() (lag time.Duration) {
-	now := h.now()
+	now := time.Now()
 	for _, r := range h.readers {
-		lag = max(lag, r.projector.Lag(now), r.follower.Behind(now))
+		lag = max(lag, r.projector.Lag(r.follower.Served(now)), r.follower.Behind(now))
 	}
 	return lag
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -105,6 +106,7 @@ func TestThreeServers(t *testing.T) {
 	eventually(t, "the log is whole again", func() bool { return c.whole(js) })
 	stop()
 	callers.Wait()
+	c.noneRefusedByLag()
 	mu.Lock()
 	defer mu.Unlock()
 	for input, n := range effects {
@@ -114,6 +116,20 @@ func TestThreeServers(t *testing.T) {
 	}
 	if done := c.done.Load(); int(done) > len(effects) {
 		t.Errorf("%d calls succeeded, %d took effect", done, len(effects))
+	}
+}
+
+// noneRefusedByLag wants that nobody was turned away because the record was behind: while there was a leader it never
+// was for long, and while there was none nothing could be recorded.
+func (c *cluster) noneRefusedByLag() {
+	c.t.Helper()
+	for r, err := range bus.ReplayAudit(c.t.Context(), c.srv.JetStream(c.t), bus.AuditFilter{Event: audit.ToolDenied}) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if r.Code == envelope.CodeAuditLag {
+			c.t.Errorf("refused by lag at %s", r.Timestamp)
+		}
 	}
 }
 
