@@ -64,7 +64,7 @@ func (c *Client) told(ctx context.Context, r *envelope.Response) *envelope.Respo
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	return c.whole(ctx, r)
+	return c.whole(ctx, sane(r))
 }
 
 // Why says in one sentence what a call waits for, or why it ended as it did.

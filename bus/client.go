@@ -132,7 +132,7 @@ type Call struct {
 	Version  string // semver range; default "*"
 	Fn       string // may be left out where the tool has one function
 	Input    jsontext.Value
-	Timeout  time.Duration // at least 1 ms; default: the tool's own, and 5 s while nobody says what that is
+	Timeout  time.Duration // at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
 	Key      string        // idempotency key; default: stable over tool, fn, version and input
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
@@ -168,9 +168,10 @@ const (
 	ownGrace = grace - 10*time.Millisecond
 )
 
-// Call makes a call and returns its outcome, at the latest 100 ms after the deadline. Outcomes
-// that are errors are responses, not Go errors; a Go error means that the caller or this client is
-// why there is none, and that nothing was sent, unless ctx ended or Chunk failed. When the bus gives
+// Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is
+// the call's, if it is the earlier one. Outcomes that are errors are responses, not Go errors; a Go error means
+// that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
+// Chunk failed: then the call may go on, and the same key finds it. When the bus gives
 // no answer at all, the response says final: false, and the same key may be asked again. A function of
 // the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {

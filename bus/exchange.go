@@ -40,9 +40,17 @@ func (c *Client) receive(msg *nats.Msg) {
 		}
 	case kindOutcome:
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
-			offer(x.outcome, r)
+			offer(x.outcome, sane(r))
 		}
 	}
+}
+
+// sane returns a response with a back-off hint that can be followed, whatever build of the bus it is from.
+func sane(r *envelope.Response) *envelope.Response {
+	if r.Error != nil {
+		r.Error.Details.RetryAfterMS = min(max(0, r.Error.Details.RetryAfterMS), envelope.MaxRetryAfterMS)
+	}
+	return r
 }
 
 // offer puts v into c unless something is in it already.

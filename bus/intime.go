@@ -20,22 +20,36 @@ import (
 // their time to check. Callers have deadlines (promise P2), so what is done on their behalf is done beside them.
 
 // inTime makes the call and returns its outcome, or the library's own statement when the
-// deadline and its grace have passed. The functions of call are not called after that.
+// deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are
+// not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made {
 	if call.Timeout != 0 && call.Timeout < time.Millisecond { // no time to look any closer
 		req := c.request(call, nil)
 		return made{req, c.refused(req, tooShort()), nil}
 	}
+	ctx, within, free, err := uncut(ctx, started)
+	if err != nil {
+		return made{err: err}
+	}
+	defer free()
 	show := &show{panicked: make(chan *Panic, 1)}
 	e := errand{
-		ctx: ctx, call: show.of(call), show: show, started: started, deadline: started.Add(either(max(call.Timeout, 0), describeTime)),
+		ctx: ctx, call: show.of(call), show: show, started: started, within: within,
 		known: make(chan time.Time, 2), done: make(chan made, 1),
 	}
+	e.call.Timeout = e.atMost(call.Timeout)
+	e.deadline = started.Add(either(e.call.Timeout, e.atMost(describeTime)))
 	if !c.crew.start(e) {
 		return made{err: errClosed}
 	}
+	return c.await(e)
+}
+
+// await returns what became of an errand.
+func (c *Client) await(e errand) made {
 	end := time.NewTimer(time.Until(e.deadline) + grace)
 	defer end.Stop()
+	show, cancelled := e.show, e.ctx.Done()
 	for {
 		select {
 		case m := <-e.done:
@@ -44,15 +58,52 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made 
 		case p := <-show.panicked:
 			panic(p)
 		case e.deadline = <-e.known:
-			end.Reset(time.Until(e.deadline) + grace)
-		case <-end.C:
-			if req := show.end(); req != nil {
-				return made{req, c.unanswered(req, e.deadline, nil), nil} // nobody is asked why: there is no time left
+			if e.ctx.Err() == nil {
+				end.Reset(time.Until(e.deadline) + grace)
 			}
-			req := c.request(call, nil)
-			return made{req, c.unsent(req, e.deadline, context.DeadlineExceeded), nil}
+		case <-cancelled:
+			cancelled = nil
+			end.Reset(atHand) // for what is here already: an outcome counts for more
+		case <-end.C:
+			return c.given(e)
 		}
 	}
+}
+
+// given is what is said of an errand that is given up: its caller went away, or the bus is silent.
+func (c *Client) given(e errand) made {
+	req := e.show.end()
+	switch {
+	case e.ctx.Err() != nil:
+		return made{err: e.ctx.Err()}
+	case req != nil:
+		return made{req, c.unanswered(req, e.deadline, nil), nil} // nobody is asked why: there is no time left
+	}
+	e.requests(c, nil)
+	return made{e.req, c.unsent(e.req, e.deadline, context.DeadlineExceeded), nil}
+}
+
+// uncut returns a context that ends when ctx is cancelled, but not at its deadline: that is the
+// call's, too, at which there is an answer as at any deadline of a call. within is how long that is from started
+// on; 0 is for ever.
+func uncut(ctx context.Context, started time.Time) (own context.Context, within time.Duration, free func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, nil, err
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, 0, func() {}, nil
+	}
+	if within = deadline.Sub(started).Truncate(time.Millisecond); within < time.Millisecond {
+		return nil, 0, nil, context.DeadlineExceeded
+	}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return own, within, func() { stop(); cancel() }, nil
 }
 
 var errClosed = errors.New("the client is closed")
@@ -63,6 +114,7 @@ type errand struct {
 	call     Call
 	show     *show
 	started  time.Time
+	within   time.Duration // that the caller has, from started on; 0 is for ever
 	deadline time.Time
 	known    chan time.Time // the deadline, where only a description of the tool says when it is
 	done     chan made
@@ -70,6 +122,23 @@ type errand struct {
 	// Of the call, once it is prepared.
 	req *envelope.Request
 	fn  *function
+}
+
+// atMost is a timeout, but no longer than the caller has.
+func (e *errand) atMost(timeout time.Duration) time.Duration {
+	if e.within > 0 {
+		return min(timeout, e.within)
+	}
+	return timeout
+}
+
+// requests makes the request of the call, for a tool that is described by t.
+func (e *errand) requests(c *Client, t *described) {
+	e.req = c.request(e.call, t)
+	k := &e.req.Constraints
+	timeout := e.atMost(time.Duration(k.TimeoutMS) * time.Millisecond).Milliseconds()
+	k.DeadlineUnixMS -= k.TimeoutMS - timeout
+	k.TimeoutMS = timeout
 }
 
 // isDue notes when the call is to be answered, now that its request says so.

@@ -32,7 +32,7 @@ func silent(err error) bool { return lost(err) || errors.Is(err, errNobody) }
 func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	asked := time.Now()
 	t, refusal, err := c.known(e.ctx, e.call.Tool, e.deadline)
-	e.req = c.request(e.call, t)
+	e.requests(c, t)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
@@ -41,7 +41,7 @@ func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 		return refusal, nil
 	}
 	if t = c.renewed(e.ctx, t, e.deadline); t != nil { // no refusal by what the tool was
-		e.req = c.request(e.call, t)
+		e.requests(c, t)
 		e.isDue()
 		e.fn, refusal = fit(e.req, t)
 	}

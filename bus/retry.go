@@ -72,9 +72,6 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	return false
 }
 
-// maxHint is longer than any deadline is away.
-const maxHint = 24 * time.Hour
-
 // backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the
 // policy says, with its jitter; never more than cap_ms, and never less than the hint of the answer.
 func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
@@ -86,6 +83,6 @@ func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration 
 	case p.Jitter == "full":
 		ms *= rand.Float64()
 	}
-	hint := min(r.Error.Details.RetryAfterMS, maxHint.Milliseconds())
+	hint := min(r.Error.Details.RetryAfterMS, envelope.MaxRetryAfterMS)
 	return max(time.Duration(ms*float64(time.Millisecond)), time.Duration(hint)*time.Millisecond)
 }

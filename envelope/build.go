@@ -38,10 +38,11 @@ func (e *Error) WithEffect(effect Effect) *Error {
 	return e
 }
 
-// WithRetryAfter replaces the back-off hint. Only a retryable error has one.
+// WithRetryAfter replaces the back-off hint, which is 24 hours ([MaxRetryAfterMS]) at the most. Only a retryable
+// error has one.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	if e.Retryable {
-		e.Details.RetryAfterMS = max(0, d.Milliseconds())
+		e.Details.RetryAfterMS = min(max(0, d.Milliseconds()), MaxRetryAfterMS)
 	}
 	return e
 }

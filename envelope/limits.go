@@ -59,6 +59,9 @@ const (
 	// MinTimeoutMS and MaxTimeoutMS bound timeout_ms.
 	MinTimeoutMS = 1
 	MaxTimeoutMS = 600_000
+	// MaxRetryAfterMS is the longest back-off hint of an error, in milliseconds: a day. What a tool says
+	// beyond it is cut.
+	MaxRetryAfterMS = 24 * 60 * 60 * 1000
 	// MinMemoryMB is the least memory a call can ask for.
 	MinMemoryMB = 16
 

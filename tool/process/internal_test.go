@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -82,6 +83,17 @@ func TestReader(t *testing.T) {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 		})
+	}
+}
+
+// A tool that asks for a pause of tens of thousands of years gets a day.
+func TestAbsurdHint(t *testing.T) {
+	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour, 1<<63 - 1: 24 * time.Hour} {
+		text := fmt.Sprintf(`{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":%d}}`+"\n", n)
+		r := newReader(strings.NewReader(text), opExecute, 1<<20)
+		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil || r.said.fault.RetryAfter != want {
+			t.Errorf("%d ms: %+v, %v", n, r.said.fault, err)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -244,9 +243,9 @@ func (r *reader) fault() error {
 	return nil
 }
 
-// milliseconds is n ms, or the nearest time there is; a negative one stays negative.
+// milliseconds is n ms, but a day at the most; a negative time stays negative.
 func milliseconds(n int64) time.Duration {
-	return time.Duration(min(max(n, -1), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	return time.Duration(min(max(n, -1), envelope.MaxRetryAfterMS)) * time.Millisecond
 }
 
 // decode reads the line into v and refuses members that its type does not have.
