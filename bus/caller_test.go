@@ -124,7 +124,7 @@ func TestAbsurdHint(t *testing.T) {
 		ToolID: "echo", ToolVersion: "1.0.0", Attempt: 1, Final: true,
 	}})
 	r, err := c.Call(t.Context(), bus.Call{Tool: "echo"})
-	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUpstream || r.Error.Details.RetryAfterMS != envelope.MaxRetryAfterMS {
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUpstream || r.Error.Details.RetryAfterMS != envelope.MaxRetryAfter.Milliseconds() {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -37,11 +37,7 @@ type Check struct {
 func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 	nc, err := Dial(url, "toolbus-doctor")
 	if err != nil {
-		fix := "start one with `toolbus dev`, or name it with --server or TOOLBUS_URL"
-		if errors.Is(err, errServer) {
-			fix = "change the server's configuration, or its version"
-		}
-		return []Check{{"server", CheckFailed, err.Error(), fix}}
+		return []Check{{"server", CheckFailed, err.Error(), ConnectFix(err)}}
 	}
 	defer nc.Close()
 	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), Redacted(nc.ConnectedUrl())), ""}}

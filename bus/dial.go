@@ -3,7 +3,10 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +74,33 @@ func Redacted(servers string) string {
 }
 
 var errServer = errors.New("the server does not do")
+
+// Unreachable reports whether an error of [Dial] says that no server is there, or that none answers: that may
+// pass by itself.
+func Unreachable(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
+}
+
+// unauthorized reports whether an error says that the server does not know the user, or not any more.
+func unauthorized(err error) bool {
+	return slices.ContainsFunc([]error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	}, func(of error) bool { return errors.Is(err, of) })
+}
+
+// ConnectFix says what to do about an error of [Dial].
+func ConnectFix(err error) string {
+	switch {
+	case errors.Is(err, errServer):
+		return "change the server's configuration, or its version"
+	case unauthorized(err):
+		return "put a user and a password that the server knows, or a token, into the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
+	case Unreachable(err):
+		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
+	}
+	return "check the URL in --server or TOOLBUS_URL"
+}
 
 // older compares two versions of the form x.y.z; a version that cannot be read counts as old.
 func older(have, want string) bool {

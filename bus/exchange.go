@@ -48,7 +48,7 @@ func (c *Client) receive(msg *nats.Msg) {
 // sane returns a response with a back-off hint that can be followed, whatever build of the bus it is from.
 func sane(r *envelope.Response) *envelope.Response {
 	if r.Error != nil {
-		r.Error.Details.RetryAfterMS = min(max(0, r.Error.Details.RetryAfterMS), envelope.MaxRetryAfterMS)
+		r.Error.Details.RetryAfterMS = min(max(0, r.Error.Details.RetryAfterMS), envelope.MaxRetryAfter.Milliseconds())
 	}
 	return r
 }

@@ -37,8 +37,7 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made 
 		ctx: ctx, call: show.of(call), show: show, started: started, within: within,
 		known: make(chan time.Time, 2), done: make(chan made, 1),
 	}
-	e.call.Timeout = e.atMost(call.Timeout)
-	e.deadline = started.Add(either(e.call.Timeout, e.atMost(describeTime)))
+	e.deadline = started.Add(e.atMost(either(call.Timeout, describeTime)))
 	if !c.crew.start(e) {
 		return made{err: errClosed}
 	}
@@ -63,12 +62,15 @@ func (c *Client) await(e errand) made {
 			}
 		case <-cancelled:
 			cancelled = nil
-			end.Reset(atHand) // for what is here already: an outcome counts for more
+			end.Reset(lastWord)
 		case <-end.C:
 			return c.given(e)
 		}
 	}
 }
+
+// lastWord is how long a caller that goes away is kept, for an outcome that is here already.
+const lastWord = 50 * time.Millisecond
 
 // given is what is said of an errand that is given up: its caller went away, or the bus is silent.
 func (c *Client) given(e errand) made {
@@ -132,10 +134,14 @@ func (e *errand) atMost(timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// requests makes the request of the call, for a tool that is described by t.
+// requests makes the request of the call, for a tool that is described by t. A timeout that will be refused
+// stays as it is.
 func (e *errand) requests(c *Client, t *described) {
 	e.req = c.request(e.call, t)
 	k := &e.req.Constraints
+	if k.TimeoutMS > envelope.MaxTimeoutMS {
+		return
+	}
 	timeout := e.atMost(time.Duration(k.TimeoutMS) * time.Millisecond).Milliseconds()
 	k.DeadlineUnixMS -= k.TimeoutMS - timeout
 	k.TimeoutMS = timeout

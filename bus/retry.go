@@ -83,6 +83,6 @@ func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration 
 	case p.Jitter == "full":
 		ms *= rand.Float64()
 	}
-	hint := min(r.Error.Details.RetryAfterMS, envelope.MaxRetryAfterMS)
+	hint := min(r.Error.Details.RetryAfterMS, envelope.MaxRetryAfter.Milliseconds())
 	return max(time.Duration(ms*float64(time.Millisecond)), time.Duration(hint)*time.Millisecond)
 }

@@ -38,11 +38,10 @@ func (e *Error) WithEffect(effect Effect) *Error {
 	return e
 }
 
-// WithRetryAfter replaces the back-off hint, which is 24 hours ([MaxRetryAfterMS]) at the most. Only a retryable
-// error has one.
+// WithRetryAfter replaces the back-off hint, which is MaxRetryAfter at the most. Only a retryable error has one.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	if e.Retryable {
-		e.Details.RetryAfterMS = min(max(0, d.Milliseconds()), MaxRetryAfterMS)
+		e.Details.RetryAfterMS = min(max(0, d), MaxRetryAfter).Milliseconds()
 	}
 	return e
 }

@@ -63,7 +63,7 @@ func TestWith(t *testing.T) {
 	if got := NewError(CodeUpstream, "").WithRetryAfter(-time.Second).Details.RetryAfterMS; got != 0 {
 		t.Errorf("negative back-off became %d", got)
 	}
-	if got := NewError(CodeUpstream, "").WithRetryAfter(1<<63 - 1).Details.RetryAfterMS; got != MaxRetryAfterMS {
+	if got := NewError(CodeUpstream, "").WithRetryAfter(1<<63 - 1).Details.RetryAfterMS; got != MaxRetryAfter.Milliseconds() {
 		t.Errorf("a back-off of 292 years became %d ms", got)
 	}
 	if got := NewError(CodeTimeoutUnknown, "").WithRetryAfter(time.Second).Details.RetryAfterMS; got != 0 {

@@ -1,5 +1,7 @@
 package envelope
 
+import "time"
+
 // Limits of what travels. Reaching one is a precise error, never a truncation that goes unsaid
 // and never a hang (promise P6). The schemas repeat those that they can express; a test holds
 // both together.
@@ -59,9 +61,9 @@ const (
 	// MinTimeoutMS and MaxTimeoutMS bound timeout_ms.
 	MinTimeoutMS = 1
 	MaxTimeoutMS = 600_000
-	// MaxRetryAfterMS is the longest back-off hint of an error, in milliseconds: a day. What a tool says
-	// beyond it is cut.
-	MaxRetryAfterMS = 24 * 60 * 60 * 1000
+	// MaxRetryAfter is the longest back-off hint of an error: what is longer than outcomes are kept by default
+	// is no advice to anybody who waits. What a tool says beyond it is cut.
+	MaxRetryAfter = 24 * time.Hour
 	// MinMemoryMB is the least memory a call can ask for.
 	MinMemoryMB = 16
 

@@ -22,12 +22,8 @@ type Error struct {
 	Message    string
 	Details    jsontext.Value // an object, or nothing
 	Effect     envelope.Effect
-	RetryAfter time.Duration // callers are told at most MaxRetryAfter
+	RetryAfter time.Duration // callers are told at most envelope.MaxRetryAfter
 }
-
-// MaxRetryAfter is the longest that a tool can ask callers to wait before they try again: what is longer than the
-// longest that an outcome is kept for by default is no advice to anybody who waits.
-const MaxRetryAfter = 24 * time.Hour
 
 // StartError means that the tool could not be started: nothing of it ran.
 type StartError struct{ Err error }
@@ -150,7 +146,7 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	}
 	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix)
 	if e.RetryAfter > 0 {
-		out.WithRetryAfter(min(e.RetryAfter, MaxRetryAfter))
+		out.WithRetryAfter(e.RetryAfter)
 	}
 	if spec.HTTPStatus != 0 {
 		out.WithHTTPStatus(spec.HTTPStatus)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,8 @@ func refused(g *global, err error) error {
 func resultCmd(g *global) *cobra.Command {
 	return about(g, &cobra.Command{
 		Use: "result REF", Short: "Show the outcome of a call",
+		Long: `Shows the outcome of a call, and exits as the call did: 0, 10, 11 or 12. A call that has no outcome yet is said
+to be open, and the exit code is 13.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "the outcome for this call id (default: the newest attempt)",
 		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
@@ -57,16 +60,28 @@ func resultCmd(g *global) *cobra.Command {
 			case a.Response != nil:
 				return printOutcome(g, a.Response, q.Ref)
 			case g.json:
-				return printJSON(g.env.stdout, a)
+				err = printJSON(g.env.stdout, a)
+			default:
+				_, err = fmt.Fprintf(g.env.stdout, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
+					time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
 			}
-			fmt.Fprintf(g.env.stdout, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
-				time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
-			return nil
+			return cmp.Or(err, error(exitError(exitOpen)))
 		})
 }
 
+// cancelled reports whether a call has ended because somebody cancelled it.
+func cancelled(r *envelope.Response) bool {
+	return r != nil && r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown)
+}
+
+// tooLate reports whether a call had another end before it could be cancelled.
+func tooLate(a bus.CancelAnswer) bool { return a.Told == "decided" && !cancelled(a.Response) }
+
 // told says what became of a cancel. What runs without a claim may run unheard.
 func told(a bus.CancelAnswer) string {
+	if a.Told == "decided" && !tooLate(a) {
+		return "it was cancelled before"
+	}
 	if r := a.Response; a.Told == "queued" && r != nil && r.Error != nil && r.Error.Details.Effect != envelope.EffectNone {
 		return "cancelled; no executor said that it was running it"
 	}
@@ -85,7 +100,8 @@ func cancelCmd(g *global) *cobra.Command {
 		Use: "cancel REF", Short: "Cancel a call",
 		Example: `  toolbus cancel text_2esearch.0kd3…  # the reference that call printed
   toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
-		Long: "Cancels a call: a queued one never starts, a running one is killed. The answer says which it was.",
+		Long: `Cancels a call: a queued one never starts, a running one is killed. The answer says which it was. The exit code
+is 14 when it was too late: the call had its outcome already.`,
 	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
 		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
 			a, err := c.Cancel(ctx, q)
@@ -93,9 +109,13 @@ func cancelCmd(g *global) *cobra.Command {
 				return err
 			}
 			if g.json {
-				return printJSON(g.env.stdout, a)
+				err = printJSON(g.env.stdout, a)
+			} else {
+				_, err = fmt.Fprintln(g.env.stdout, told(a))
 			}
-			_, err = fmt.Fprintln(g.env.stdout, told(a))
+			if err == nil && tooLate(a) {
+				return exitError(exitTooLate)
+			}
 			return err
 		})
 }

@@ -21,7 +21,8 @@ func benchCmd(g *global) *cobra.Command {
 		Use: "bench", Short: "Measure Toolbus beside the leanest hand-rolled pipeline", GroupID: "operate", Args: noArgs,
 		Long: `Runs the full path of a call and the leanest hand-rolled pipeline for the same durability on the same
 server, in alternating rounds, and prints throughput, latency, CPU, allocations, durable writes and
-messages per call with their ratios, and whether the targets are met. Needs no running bus.`,
+messages per call with their ratios, and whether the targets are met: the exit code is 1 when one is
+missed. Needs no running bus.`,
 		Example: `  toolbus bench --quick
   toolbus bench --server-mode process --sync default --callers 16,128 --size 256
   toolbus bench --scenario drain`,
@@ -46,9 +47,14 @@ messages per call with their ratios, and whether the targets are met. Needs no r
 					return err
 				}
 				if g.json {
-					return printJSON(g.env.stdout, report)
+					err = printJSON(g.env.stdout, report)
+				} else {
+					err = report.Write(g.env.stdout)
 				}
-				return report.Write(g.env.stdout)
+				if n := report.Missed(); err == nil && n > 0 {
+					return fmt.Errorf("%d of the targets were missed", n)
+				}
+				return err
 			})
 		},
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -16,19 +15,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // visit connects to the bus.
 func (g *global) visit(ctx context.Context) (*app.Guest, error) {
 	guest, err := g.connect(ctx)
-	if hangs(err) || ctx.Err() != nil {
-		return nil, err
+	if err == nil || ctx.Err() != nil {
+		return guest, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w\nstart a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL", err)
-	}
-	return guest, nil
+	return nil, fmt.Errorf("%w\n%s", err, bus.ConnectFix(err))
 }
 
 // connect gives up a server that does not answer when ctx ends. The connection ends with the command then.
@@ -48,12 +45,6 @@ func (g *global) connect(ctx context.Context) (*app.Guest, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// hangs says of an error of connecting that something is there and does not answer.
-func hangs(err error) bool {
-	silence, ok := errors.AsType[net.Error](err)
-	return ok && silence.Timeout()
 }
 
 // client connects to the bus as a caller; done ends the connection.
@@ -89,6 +80,11 @@ func callCmd(g *global) *cobra.Command {
 		Use: "call TOOL [FN]", Short: "Call a tool and wait for its outcome", GroupID: "use",
 		Long: `Calls a function of a tool and prints its outcome: the output for a person, the whole response
 envelope with --json. FN may be left out where the tool has one function.
+
+The exit code is that of the outcome: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request. A
+server that is away is waited for until the timeout; then the answer is a retryable_error, too, with
+"final": false. With --json --stream standard output is one stream of lines of JSON: the chunks, which have a
+"kind", then the outcome, which has a "status".
 
 Each invocation takes a fresh idempotency key; --key auto computes the stable one, so that the same
 call made twice runs once, and --key K uses yours. The key is printed to standard error when the
@@ -127,11 +123,11 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	if err != nil {
 		return err
 	}
+	g.lines = f.stream
 	began := time.Now()
-	g.dial = dialTime(call.Timeout, g.url())
-	c, done, err := g.client(ctx)
-	if hangs(err) {
-		return conclude(g, call, unconnected(call, time.Since(began), err), "")
+	c, done, err := g.reach(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
+	if bus.Unreachable(err) && ctx.Err() == nil {
+		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
 	}
 	if err != nil {
 		return err
@@ -139,6 +135,33 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	defer done()
 	call.Timeout = remaining(call.Timeout, time.Since(began))
 	return perform(ctx, g, c, call, f.stream)
+}
+
+// unknownTimeout is how long a call without a timeout waits for a server: only a dispatcher knows the tool's own.
+const unknownTimeout = 5 * time.Second
+
+// dialPause is the time between two tries to connect.
+const dialPause = 200 * time.Millisecond
+
+// reach connects to the bus as a caller who has time until then: a server that is away may come.
+func (g *global) reach(ctx context.Context, until time.Time) (c *bus.Client, done func(), err error) {
+	for told := false; ; told = true {
+		left := time.Until(until)
+		if told {
+			left = max(left, time.Millisecond) // so that it is not the default
+		}
+		g.dial = dialTime(left, g.url())
+		c, done, err = g.client(ctx)
+		if !bus.Unreachable(err) || time.Until(until) <= dialPause {
+			return c, done, err
+		}
+		if !told {
+			fmt.Fprintf(g.env.stderr, "waiting for the server at %s\n", bus.Redacted(g.url()))
+		}
+		if !wait.For(ctx, dialPause) {
+			return nil, nil, ctx.Err()
+		}
+	}
 }
 
 // dialTime is how long each of the servers may take to accept the connection for a call with this timeout;
@@ -161,9 +184,11 @@ func remaining(timeout, took time.Duration) time.Duration {
 // unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
 // says when the bus is silent.
 func unconnected(call bus.Call, took time.Duration, err error) *envelope.Response {
-	e := envelope.NewError(envelope.CodeTimeout, "the server accepted no connection in time; the call was not sent")
+	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
+		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
+		WithEffect(envelope.EffectNone).WithCause(err.Error())
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, Final: false}
-	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone).WithCause(err.Error()), p,
+	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e, p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})
 }
 
@@ -197,15 +222,21 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
 	}
-	return conclude(g, call, resp, ref)
+	return conclude(ctx, g, call, resp, ref)
 }
 
-// conclude prints the outcome of a call and ends the command.
-func conclude(g *global, call bus.Call, resp *envelope.Response, ref string) error {
+// conclude prints the outcome of a call and ends the command. Whoever interrupts it while it waits to try again
+// gets the last outcome, but it is not the command's.
+func conclude(ctx context.Context, g *global, call bus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
 		fmt.Fprintln(g.env.stderr, "key:", plain(call.Key))
 	}
-	return printOutcome(g, resp, ref)
+	err := printOutcome(g, resp, ref)
+	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {
+		fmt.Fprintln(g.env.stderr, "toolbus: interrupted: it was not tried again")
+		return exitError(exitInterrupted)
+	}
+	return err
 }
 
 // hasLog reports whether there is, or may be, a log that the answer comes from: not where the

@@ -73,6 +73,8 @@ const (
 	exitRetryable   = 10
 	exitTerminal    = 11
 	exitInvalid     = 12
+	exitOpen        = 13 // the call has no outcome yet
+	exitTooLate     = 14 // the call had its outcome before it could be cancelled
 	exitInterrupted = 130
 )
 
@@ -88,6 +90,7 @@ type global struct {
 	env    *environment
 	server string
 	json   bool
+	lines  bool // JSON is printed as a stream of lines: the chunks of a call, then its outcome
 	tenant string
 	actor  string
 	dial   time.Duration // how long a server may take to accept the connection; 0 is the default
@@ -136,8 +139,16 @@ func newRoot(env *environment) *cobra.Command {
 		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of
 success, retryable_error, terminal_error or invalid_request before its deadline.
 
-Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 2 usage, 130 interrupted,
-1 anything else.`,
+Exit codes:
+  0    it did what was asked; of call, result and dead replay: success
+  1    it did not: no server, no dispatcher, a check that failed, a promise broken, a target missed
+  2    the command line or the input cannot be read; nothing was sent
+  10   retryable_error, also where the bus gave no answer ("final": false)
+  11   terminal_error
+  12   invalid_request
+  13   result: the call has no outcome yet
+  14   cancel: too late, the call had its outcome
+  130  interrupted; dev, dispatcher, executor, nats and following the audit record end with 0 then`,
 		Example: `  toolbus dev                                     # a whole bus in one process
   toolbus tools list
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream

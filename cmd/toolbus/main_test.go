@@ -47,7 +47,8 @@ func play(in io.Reader, out io.Writer) int {
 	fmt.Fprintln(out, `{"type":"progress","data":"starting"}`)
 	<-time.After(time.Duration(r.Input.Work) * time.Millisecond)
 	if r.Input.Fail != "" {
-		fmt.Fprintf(out, `{"type":"error","error":{"code":%q,"message":"as asked","effect":"none"}}`+"\n", r.Input.Fail)
+		fmt.Fprintf(out, `{"type":"error","error":{"code":%q,"message":"as asked","effect":"none","retry_after_ms":%d}}`+"\n",
+			r.Input.Fail, patience[r.Input.Fail])
 		return 0
 	}
 	said, err := jsontext.AppendQuote(nil, r.Input.Say)
@@ -58,6 +59,9 @@ func play(in io.Reader, out io.Writer) int {
 	fmt.Fprintf(out, `{"type":"output","output":{"said":%s}}`+"\n", said)
 	return 0
 }
+
+// patience is how long callers are asked to wait, in milliseconds, by error.
+var patience = map[string]int{"patient": 20_000}
 
 const playManifest = `tool_id: play
 semver: 1.0.0
@@ -73,6 +77,7 @@ functions:
 capabilities: {streaming: true}
 errors:
   - {code: upstream, class: R-UPSTREAM, http_status: 502, message: m, fix: f}
+  - {code: patient, class: R-CAP, http_status: 429, message: m, fix: f}
   - {code: broken, class: D-DATA, http_status: 422, message: m, fix: f}
 `
 
@@ -101,6 +106,11 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 // startDev runs `toolbus dev` on the state directory until stop.
 func startDev(t *testing.T, state string) (s shell, stop func()) {
 	t.Helper()
+	return startDevAt(t, state, "0")
+}
+
+func startDevAt(t *testing.T, state, port string) (s shell, stop func()) {
+	t.Helper()
 	tools := filepath.Join(t.TempDir(), "tools")
 	self, err := os.Executable()
 	if err != nil {
@@ -124,7 +134,7 @@ func startDev(t *testing.T, state string) (s shell, stop func()) {
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: t.TempDir()}
-		done <- run(ctx, env, []string{"dev", "--state", state, "--port", "0", "--tools", tools})
+		done <- run(ctx, env, []string{"dev", "--state", state, "--port", port, "--tools", tools})
 	}()
 	var once sync.Once
 	stop = func() {
@@ -227,7 +237,7 @@ func TestReferences(t *testing.T) {
 	}{
 		{[]string{"result", ref, "--json"}, 0, `"said": "once"`},
 		{[]string{"why", ref}, 0, "succeeded"},
-		{[]string{"cancel", ref}, 0, "too late"},
+		{[]string{"cancel", ref}, exitTooLate, "too late"},
 		{[]string{"call", "play", "--input", `{"say":"once"}`, "--key", key}, 0, "replayed"},
 		{[]string{"call", "play", "--input", `{"say":"twice"}`, "--key", key}, exitInvalid, "I-REQ-KEY_REUSED"},
 		{[]string{"result", ref, "--actor", "agent://other"}, exitTerminal, "NOT_FOUND"},
@@ -532,7 +542,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestNoBus(t *testing.T) {
 	s := shell{t, "nats://127.0.0.1:1"}
-	for _, args := range []string{"call play", "tools list", "result a.b", "audit replay", "dead list"} {
+	for _, args := range []string{"tools list", "result a.b", "audit replay", "dead list"} {
 		if code, _, stderr := s.do(strings.Fields(args)...); code != 1 || !strings.Contains(stderr, "toolbus dev") {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)
 		}

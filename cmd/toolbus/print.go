@@ -70,7 +70,10 @@ func printOutcome(g *global, r *envelope.Response, ref string) error {
 }
 
 func show(g *global, r *envelope.Response, ref string) error {
-	if g.json {
+	switch {
+	case g.json && g.lines:
+		return printLine(g.env.stdout, r)
+	case g.json:
 		return printJSON(g.env.stdout, r)
 	}
 	if r.Status == envelope.Success {

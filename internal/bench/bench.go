@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if o.Scenario != s.name && o.Scenario != All {
 			continue
 		}
-		if err := s.run(ctx, o, r); err != nil {
+		if err := cmp.Or(s.run(ctx, o, r), ctx.Err()); err != nil { // what was measured while it was interrupted says nothing
 			return nil, fmt.Errorf("bench %s: %w", s.name, err)
 		}
 	}

@@ -245,7 +245,7 @@ func (r *reader) fault() error {
 
 // milliseconds is n ms, but a day at the most; a negative time stays negative.
 func milliseconds(n int64) time.Duration {
-	return time.Duration(min(max(n, -1), envelope.MaxRetryAfterMS)) * time.Millisecond
+	return time.Duration(min(max(n, -1), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
 }
 
 // decode reads the line into v and refuses members that its type does not have.

@@ -120,7 +120,7 @@ func testErrors(t *testing.T, s *suite) {
 			"asks for more patience than anybody has", tool.Idempotent,
 			Fault{Code: "busy", Message: "come back", Effect: envelope.EffectNone, RetryAfterMS: 1e15},
 			envelope.Error{Code: "R-CAP-BUSY", Message: "come back", Fix: "wait", Details: envelope.Details{
-				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: tool.MaxRetryAfter.Milliseconds(),
+				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: envelope.MaxRetryAfter.Milliseconds(),
 			}},
 		},
 		{
