@@ -165,8 +165,8 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 		select {
 		case r := <-x.outcome:
 			switch {
-			case (accepted || len(x.accepted) > 0) && r.Provenance.Final && r.Provenance.Attempt == 0:
-				// A copy was refused, which came late. What was accepted has an outcome of its own.
+			case (accepted || len(x.accepted) > 0) && r.Provenance.Attempt == 0:
+				// A copy was refused. What was accepted has an outcome of its own.
 			case turnedAway(r) && !sent.allTurnedAway(r):
 			default:
 				return r
@@ -192,10 +192,10 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 	}
 }
 
-// turnedAway says whether r is no outcome but a refusal for the time being, as when the log is
-// full. That the deadline has passed is none: what is taken in later than that does not run.
+// turnedAway says whether r is no outcome but a refusal by a dispatcher that another one may contradict, as one
+// whose record lags, or whose clock is ahead.
 func turnedAway(r *envelope.Response) bool {
-	return r.Provenance.Attempt == 0 && r.Status == envelope.RetryableError && r.Error.Code != envelope.CodeTimeout
+	return r.Provenance.Attempt == 0 && !r.Provenance.Final
 }
 
 // copies counts how often a request was sent. Every copy may meet another dispatcher, so one may
@@ -214,7 +214,7 @@ func (c *copies) add(err error) {
 
 // allTurnedAway counts the refusal r.
 func (c *copies) allTurnedAway(r *envelope.Response) bool {
-	if id := r.Provenance.AuditEventID; !slices.Contains(c.heard, id) {
+	if id := r.Provenance.AuditEventID; id == "" || !slices.Contains(c.heard, id) { // without one it could not be recorded
 		c.heard = append(c.heard, id)
 	}
 	return len(c.heard) >= c.sent

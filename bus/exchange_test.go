@@ -7,14 +7,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Every copy of a request may meet another dispatcher. A refusal of one is the answer only where nothing
-// was accepted, and where every copy was turned away.
+// Every copy of a request may meet another dispatcher. A refusal of one that another may contradict is the answer
+// only where nothing was accepted, and where every copy was turned away; one that stands is at once.
 func TestRefusedCopies(t *testing.T) {
 	refusal := func(id string, code envelope.Code) *envelope.Response {
-		return envelope.Failure("", envelope.NewError(code, ""), envelope.Provenance{Final: true, AuditEventID: id}, envelope.Metrics{})
+		return envelope.Failure("", envelope.NewError(code, ""), envelope.Provenance{Final: !code.Retryable(), AuditEventID: id}, envelope.Metrics{})
 	}
 	full, other := refusal("gate.1", envelope.CodeStoreFull), refusal("gate.2", envelope.CodeAuditLag)
 	late, denied := refusal("gate.3", envelope.CodeTimeout), refusal("gate.4", envelope.CodeToolDisabled)
+	unrecorded := refusal("", envelope.CodeAuditLag)
 	outcome := &envelope.Response{Status: envelope.Success, Provenance: envelope.Provenance{Final: true, Attempt: 1}}
 	for name, c := range map[string]struct {
 		accepted bool
@@ -26,9 +27,12 @@ func TestRefusedCopies(t *testing.T) {
 		"one of two, turned away":        {copies: 2, answers: []*envelope.Response{full, outcome}, want: outcome},
 		"the same refusal twice":         {copies: 2, answers: []*envelope.Response{full, full, outcome}, want: outcome},
 		"both, turned away":              {copies: 2, answers: []*envelope.Response{full, other}, want: other},
-		"one of two, too late":           {copies: 2, answers: []*envelope.Response{late}, want: late},
+		"both, without a record":         {copies: 2, answers: []*envelope.Response{unrecorded, unrecorded}, want: unrecorded},
+		"one of two, too late":           {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
+		"both, too late":                 {copies: 2, answers: []*envelope.Response{late, other}, want: other},
 		"one of two, denied":             {copies: 2, answers: []*envelope.Response{denied}, want: denied},
 		"accepted, and a copy too late":  {accepted: true, copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
+		"accepted, and a copy is full":   {accepted: true, copies: 1, answers: []*envelope.Response{full, outcome}, want: outcome},
 		"accepted, and a copy is denied": {accepted: true, copies: 2, answers: []*envelope.Response{denied, outcome}, want: outcome},
 	} {
 		for range 20 { // what is there first is chosen at random

@@ -55,10 +55,10 @@ func retries(p *envelope.RetryPolicy) envelope.RetryPolicy {
 	return r
 }
 
-// retryable says whether the library asks again by itself: never what a cancel ended, and never
-// an answer that is no outcome.
+// retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
+// never after what a cancel ended, and never after the word of a call that goes on.
 func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
-	if r.Status != envelope.RetryableError || !r.Provenance.Final || !r.Error.Code.AutoRetry() {
+	if r.Status != envelope.RetryableError || !r.Provenance.Final && !turnedAway(r) || !r.Error.Code.AutoRetry() {
 		return false
 	}
 	if len(p.RetryableErrors) == 0 {

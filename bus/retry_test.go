@@ -35,3 +35,25 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// What was turned away is asked again like what has failed; what was only said of a call that goes on is not.
+func TestRetryable(t *testing.T) {
+	for name, c := range map[string]struct {
+		code envelope.Code
+		p    envelope.Provenance
+		want bool
+	}{
+		"an outcome":                  {envelope.CodeUpstream, envelope.Provenance{Attempt: 1, Final: true}, true},
+		"a refusal for now":           {envelope.CodeAuditLag, envelope.Provenance{}, true},
+		"a refusal that stands":       {envelope.CodeToolDisabled, envelope.Provenance{Final: true}, false},
+		"a payload that was not read": {envelope.CodePayloadMissing, envelope.Provenance{}, false},
+		"cancelled":                   {envelope.CodeCancelled, envelope.Provenance{Attempt: 1, Final: true}, false},
+		"a fault of the bus":          {envelope.CodeInternal, envelope.Provenance{}, false},
+		"the call goes on":            {envelope.CodeTimeout, envelope.Provenance{Attempt: 1}, false},
+	} {
+		r := envelope.Failure("", envelope.NewError(c.code, ""), c.p, envelope.Metrics{})
+		if got := retryable(r, envelope.RetryPolicy{}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

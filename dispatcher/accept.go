@@ -33,13 +33,13 @@ type acceptance struct {
 }
 
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
-// the outcome is not there soon.
-func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, joined bool) {
+// the outcome is not there soon. due is when it will have an answer.
+func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
 	h := acceptance{
 		due: time.Now().Add(patience), to: a.in.inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part}, admitted: attempt.Admitted,
 		message: envelope.Accepted{
-			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: joined,
-			DeadlineUnixMS: int64(attempt.Deadline), ToolVersion: s.Version,
+			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
+			DeadlineUnixMS: int64(due), ToolVersion: s.Version,
 		},
 	}
 	if a.in.Patient {
@@ -90,7 +90,7 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
 			if !d.guard(a.key.Part).decided(a.key.ID, a.message.Attempt, a.admitted) {
-				d.tellAccepted(a)
+				d.safely("an acceptance", func() { d.tellAccepted(a) })
 			}
 		}
 		if next > 0 {

@@ -26,6 +26,7 @@ type asker struct {
 	req     *envelope.Request
 	request jsontext.Value // as it is stored; nil if it may only be answered, not admitted
 	known   call.State     // of its log, if that has been read
+	unsure  bool           // its admission may be in the log, or come into it
 }
 
 // legible makes the names of the subject fit to be put on record, and reports whether they were.
@@ -193,10 +194,6 @@ func (d *Dispatcher) room() *envelope.Error {
 	return nil
 }
 
-func storeFull() *envelope.Error {
-	return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
-}
-
 func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest, input jsontext.Value) (*asker, *envelope.Error) {
 	deadline, refusal := d.deadline(in, req, m)
 	if refusal != nil {
@@ -233,14 +230,23 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 
 // deadline is the earliest of what the caller and the tool allow, in bus time (design §6).
 func (d *Dispatcher) deadline(in *Incoming, req *envelope.Request, m *tool.Manifest) (time.Time, *envelope.Error) {
-	due := in.Received.Add(min(time.Duration(req.Constraints.TimeoutMS)*time.Millisecond, m.Limits.TimeoutMax))
+	due := wished(in, req)
+	if longest := in.Received.Add(m.Limits.TimeoutMax); longest.Before(due) {
+		due = longest
+	}
+	if !due.After(d.Now()) {
+		return due, tooLate()
+	}
+	return due, nil
+}
+
+// wished is when the caller wants to have its answer, in bus time.
+func wished(in *Incoming, req *envelope.Request) time.Time {
+	due := in.Received.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
 	if abs := req.Constraints.DeadlineUnixMS; abs > 0 && time.UnixMilli(abs).Before(due) {
 		due = time.UnixMilli(abs)
 	}
-	if !due.After(d.Now()) {
-		return due, envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
-	}
-	return due, nil
+	return due
 }
 
 // under moves violations below a prefix of the document.

@@ -127,6 +127,7 @@ type Dispatcher struct {
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
+	partings    partings
 	inputs      *inputs
 }
 
@@ -143,7 +144,8 @@ func New(o Options) *Dispatcher {
 	}
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)}, inputs: newInputs(),
+		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
+		inputs: newInputs(),
 	}
 	for range max(1, o.Partitions) {
 		d.guards = append(d.guards, newGuard(o.Now))
@@ -171,65 +173,25 @@ func (in *Incoming) inbox() Inbox { return Inbox{Reply: in.Reply, ContentType: i
 
 // Handle sees one request through admission (design §2): check it in the order of 003
 // §Execution pipeline, write it to the log of its key, and answer. The outcome of an accepted
-// call is delivered later, by whoever decides it.
+// call is delivered later, by whoever decides it. A request that panics it is answered, too.
 func (d *Dispatcher) Handle(ctx context.Context, in *Incoming) {
+	var req *envelope.Request
+	defer func() {
+		if p := recover(); p != nil {
+			d.failed(ctx, p, request{in, req})
+		}
+	}()
 	req, refusal := d.read(in)
 	if refusal != nil {
-		d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone))
+		d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone)) // what cannot be read, no dispatcher takes in
 		return
 	}
 	a, refusal := d.check(ctx, in, req)
 	if refusal != nil {
-		if !d.recall(ctx, in, req) {
-			d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone))
-		}
+		d.deny(ctx, in, req, refusal)
 		return
 	}
 	d.admit(ctx, a)
-}
-
-// refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
-// answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
-// is of no use, because the record is full.
-func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) {
-	id, err := d.Gate.Denied(ctx, in, req, e)
-	full := errors.Is(err, ErrRecordFull)
-	if err != nil {
-		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
-	}
-	switch {
-	case full:
-		id, e = "", envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
-	case err != nil:
-		return
-	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: !full, AuditEventID: id}
-	callID := ""
-	if req != nil {
-		callID, p.ToolVersion = req.CallID, req.ToolVersion
-	}
-	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
-	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
-}
-
-// recall answers a denied request that is bound to an attempt already: a denial governs
-// execution, and must not change what this call was or will be told (protocol M2). It reports
-// whether the denial is not to be told. That is also so when the log cannot be read: nobody
-// knows then, and the caller asks again.
-func (d *Dispatcher) recall(ctx context.Context, in *Incoming, req *envelope.Request) bool {
-	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.Tenant, req))
-	if err != nil {
-		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
-		return true
-	}
-	if _, bound := last.State.AttemptOf(req.CallID); !bound {
-		return false
-	}
-	owner := call.Owner{CallID: req.CallID, Actor: in.Actor}
-	d.admit(ctx, &asker{in: in, req: req, known: last.State, ask: call.Ask{
-		Owner: owner, Facts: last.State.Facts, Fingerprint: last.State.Fingerprint,
-	}})
-	return true
 }
 
 func (d *Dispatcher) pause(point string, s call.State) {

@@ -29,6 +29,8 @@ type world struct {
 	payloads  map[string][]byte
 	silent    bool // the payload store does not answer
 	fetching  atomic.Int64
+	pause     func(point string, s call.State)
+	garbled   bool // dispatchers that start now cannot read outcomes
 	lag       time.Duration
 	full      bool
 	gateErr   error
@@ -77,6 +79,9 @@ func (w *world) run(instance string) {
 // serve makes w.d a running dispatcher that does not follow the log. The context is that of its run.
 func (w *world) serve(instance string) context.Context {
 	d := w.dispatcher(instance, true)
+	if w.garbled {
+		d.CallLog = garbled{w.log}
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.Run(ctx) }()
@@ -88,7 +93,7 @@ func (w *world) serve(instance string) context.Context {
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
-		Instance: instance, Fsync: fsync,
+		Instance: instance, Fsync: fsync, Hooks: dispatcher.Hooks{Pause: w.pause},
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 }

@@ -225,6 +225,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for _, g := range d.guards {
 		wg.Go(func() { d.keepDeadlines(ctx, g) })
 	}
+	wg.Go(func() { d.keepPartings(ctx) })
 	d.acceptLate(ctx)
 	return nil
 }
@@ -238,7 +239,9 @@ func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
 	for range expirers {
 		wg.Go(func() {
 			for job := range jobs {
-				d.expire(ctx, g, job)
+				if !d.safely("a deadline", func() { d.expire(ctx, g, job) }) {
+					g.retry(job, retryPanic)
+				}
 			}
 		})
 	}
@@ -272,10 +275,14 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 		g.close(job.id, job.attempt, job.admitted)
 		d.dismiss(job)
 		return
+	case errors.Is(err, settle.ErrUnreadable): // it is decided; whoever asks is told that much
+		d.Logger.Warn("outcome not read", "call", job.id, "err", err)
+		g.close(job.id, job.attempt, job.admitted)
+		return
 	case err != nil:
 		if ctx.Err() == nil {
 			d.Logger.Warn("deadline not decided yet", "call", job.id, "err", err)
-			g.retry(job)
+			g.retry(job, retryExpiry)
 		}
 		return
 	}
@@ -314,16 +321,19 @@ func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, err
 	}, settle.Draft{}, nil)
 }
 
-// retryExpiry is how long after a failed try a deadline is worked on again.
-const retryExpiry = 50 * time.Millisecond
+// How long after a failed try a deadline is worked on again; one that panicked is logged at length every time.
+const (
+	retryExpiry = 50 * time.Millisecond
+	retryPanic  = time.Second
+)
 
-func (g *guard) retry(job *due) {
+func (g *guard) retry(job *due, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if job.done {
 		return
 	}
-	job.at = g.now().Add(retryExpiry)
+	job.at = g.now().Add(after)
 	heap.Push(&g.due, job)
 	g.look(job.at)
 }

@@ -121,7 +121,7 @@ func TestRefuse(t *testing.T) {
 				if r.Error == nil || r.Error.Code != c.want || r.Status != c.want.Status() {
 					t.Fatalf("got %+v (%+v), want %s", r, r.Error, c.want)
 				}
-				if r.Error.Details.Effect != envelope.EffectNone || !r.Provenance.Final || r.Provenance.AuditEventID == "" || r.Error.Fix == "" {
+				if r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final == c.want.Retryable() || r.Provenance.AuditEventID == "" || r.Error.Fix == "" {
 					t.Errorf("effect %q, final %t, audit id %q, fix %q", r.Error.Details.Effect, r.Provenance.Final, r.Provenance.AuditEventID, r.Error.Fix)
 				}
 				if len(w.log.Entries()) != 0 || !slices.Equal(w.denied, []envelope.Code{c.want}) {

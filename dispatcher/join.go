@@ -21,6 +21,11 @@ const (
 // join binds everyone waiting to the open attempt with one event, after giving others the
 // chance to arrive. Who cannot be bound because the log moved is placed anew.
 func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.failed(ctx, p, requests(joining)...)
+		}
+	}()
 	if !wait.For(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
 		return
 	}
@@ -61,10 +66,18 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	l.learn(after)
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
-			d.await(ctx, l, after, n, a, true)
+			d.await(ctx, l, after, n, a)
 		}
 	}
 	l.again(left)
+}
+
+func requests(as []*asker) []request {
+	all := make([]request, len(as))
+	for i, a := range as {
+		all[i] = request{a.in, a.req}
+	}
+	return all
 }
 
 // owners returns who they are, but for those that are left.

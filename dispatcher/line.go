@@ -3,12 +3,14 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // lineKey names a log.
@@ -121,7 +123,7 @@ func (d *Dispatcher) placeAll(ctx context.Context, l *line, s call.State, batch 
 	fresh := false // the log has been read, or found to have moved, since all of the batch are in the line
 	for _, a := range batch {
 		var join bool
-		if s, join = d.place(ctx, l, s, a, &fresh); join {
+		if s, join = d.placeOne(ctx, l, s, a, &fresh); join {
 			joining = append(joining, a)
 		}
 	}
@@ -176,6 +178,19 @@ func (l *line) found(known uint64, s call.State) call.State {
 	return l.state
 }
 
+// placeOne is place; a request that panics it is answered, and those behind it have their turn.
+func (d *Dispatcher) placeOne(
+	ctx context.Context, l *line, s call.State, a *asker, fresh *bool,
+) (after call.State, join bool) {
+	after = s
+	defer func() {
+		if p := recover(); p != nil {
+			d.failed(ctx, p, request{a.in, a.req})
+		}
+	}()
+	return d.place(ctx, l, s, a, fresh)
+}
+
 // place does for one request what call.Admit says, and returns the log as it is after it. It
 // reports whether the request is still to be joined to the open attempt.
 func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker, fresh *bool) (call.State, bool) {
@@ -187,13 +202,14 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		var again bool
 		switch v.Do {
 		case call.Join:
-			if !d.Health.StoreFull() {
-				return s, true
+			refusal := d.noJoin(a)
+			if refusal == nil {
+				return s, a.request != nil
 			}
-			s, again = d.turnDown(ctx, l, s, a, storeFull()) // a join takes room, too
+			s, again = d.turnDown(ctx, l, s, a, refusal)
 		case call.Await:
 			if *fresh {
-				d.await(ctx, l, s, v.Attempt, a, false)
+				d.await(ctx, l, s, v.Attempt, a)
 			} else {
 				s, again = d.lookAgain(ctx, l, s), true
 			}
@@ -211,6 +227,17 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 	}
 }
 
+// noJoin says why a request may not join now.
+func (d *Dispatcher) noJoin(a *asker) *envelope.Error {
+	switch {
+	case d.late(a):
+		return tooLate()
+	case d.Health.StoreFull(): // a join takes room, too
+		return storeFull()
+	}
+	return nil
+}
+
 // lookAgain returns the log as it is. A caller that asks again has missed something, and this
 // dispatcher, which still takes the attempt for open, may have missed the same.
 func (d *Dispatcher) lookAgain(ctx context.Context, l *line, s call.State) call.State {
@@ -220,43 +247,6 @@ func (d *Dispatcher) lookAgain(ctx context.Context, l *line, s call.State) call.
 		return s
 	}
 	return l.found(s.Seq, last.State)
-}
-
-func retryHint(c envelope.Code) time.Duration {
-	if c.Retryable() {
-		return time.Second
-	}
-	return 0
-}
-
-// turnDown refuses a request, after making sure that s, of which it may not be the first that
-// this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
-// reports whether the log had moved, so that the request has to be looked at again.
-func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error) (call.State, bool) {
-	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
-	switch {
-	case err != nil: // not known to be bound or not: no answer; the caller asks again
-		d.Logger.Warn("refusal not told: the call log cannot be read", "call", l.id, "err", err)
-		return s, false
-	case last.State.Seq != s.Seq:
-		return l.found(s.Seq, last.State), true
-	}
-	d.refuse(ctx, a.in, a.req, refusal.WithEffect(effectSoFar(s, refusal.Code)))
-	return s, false
-}
-
-// effectSoFar is what is known of the effect of a call that is refused an attempt, or to join one: the
-// attempts that it has had may have had one. Another input under its key is another call.
-func effectSoFar(s call.State, code envelope.Code) envelope.Effect {
-	if code == envelope.CodeKeyReused || s.Harmless() {
-		return envelope.EffectNone
-	}
-	for _, a := range s.Attempts {
-		if a.Open() || a.Decision.Effect != envelope.EffectNone {
-			return envelope.EffectUnknown
-		}
-	}
-	return envelope.EffectNone
 }
 
 // open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
@@ -269,8 +259,15 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
 	earlier, current, err := d.earlier(ctx, s)
-	if err != nil || current.Seq != s.Seq {
-		return l.found(s.Seq, current), err == nil
+	switch {
+	case errors.Is(err, settle.ErrUnreadable):
+		d.Logger.Error("no further attempt: an earlier outcome cannot be read", "call", l.id, "err", err)
+		return d.turnDown(ctx, l, s, a, unreadable("the outcome of an earlier attempt cannot be read, and a further one would lose it"))
+	case err != nil: // the caller asks again
+		d.Logger.Warn("no further attempt: the call log cannot be read", "call", l.id, "err", err)
+		return s, false
+	case current.Seq != s.Seq:
+		return l.found(s.Seq, current), true
 	}
 	if d.Hooks.Admit != nil {
 		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
@@ -284,11 +281,17 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 		return s, false
 	}
 	d.pause("before-admit", s)
-	after, err := d.CallLog.Write(ctx, v.Event, body)
+	if d.late(a) {
+		return d.turnDown(ctx, l, s, a, tooLate())
+	}
+	after, err := d.writeInTime(ctx, a, v.Event, body)
 	var moved *call.Moved
 	switch {
 	case errors.As(err, &moved):
 		return l.found(s.Seq, moved.State), true
+	case err != nil && d.late(a):
+		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
+		return d.turnDown(ctx, l, s, a, tooLate())
 	case errors.Is(err, call.ErrFull):
 		return d.turnDown(ctx, l, s, a, storeFull())
 	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
@@ -304,9 +307,17 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	if opened.Owner.CallID == a.ask.Owner.CallID {
 		d.logAdmission(ctx, after, opened)
 		d.keep(after, opened)
-		d.accept(a, after, opened, false)
+		d.accept(a, after, opened, opened.Deadline)
 	}
 	return after, opened.Owner.CallID != a.ask.Owner.CallID
+}
+
+// writeInTime writes the admission of a, trying no longer than until a's deadline: nobody could start what is
+// in the log after it.
+func (d *Dispatcher) writeInTime(ctx context.Context, a *asker, e call.Event, body []byte) (call.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.ask.Deadline.Time().Sub(d.Now()))
+	defer cancel()
+	return d.CallLog.Write(ctx, e, body)
 }
 
 // logAdmission is for whoever wants every event logged.
@@ -334,5 +345,8 @@ func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome,
 		return nil, s, err
 	}
 	outcomes, err := last.Outcomes()
-	return outcomes, last.State, err
+	if err != nil {
+		return nil, last.State, fmt.Errorf("%w: %w", settle.ErrUnreadable, err)
+	}
+	return outcomes, last.State, nil
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -16,45 +17,74 @@ import (
 type waiter struct {
 	callID string
 	inbox  Inbox
+	due    call.UnixMS // its own deadline, where that comes before the attempt's; 0 otherwise
 }
 
 // maxWaiting bounds the callers that one key keeps waiting in one dispatcher.
 const maxWaiting = 4096
 
-// await lets the caller wait for the outcome of attempt n, or tells it when it is there.
-func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a *asker, joined bool) {
+// await lets the caller wait for the outcome of attempt n, or tells it when it is there. A joiner waits until
+// its own deadline at the most.
+func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a *asker) {
+	s, attempt, w, fresh := l.enlist(s, n, a)
+	switch {
+	case attempt.N == 0: // the log does not have it any more
+		return
+	case !attempt.Open():
+		d.replay(ctx, l, s, n, a)
+		return
+	}
+	d.guard(s.Part).open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
+	if w.due != 0 && d.late(a) {
+		d.part(Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		return
+	}
+	if w.due != 0 && fresh {
+		d.partings.add(w.due.Time(), Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+	}
+	d.accept(a, s, attempt, cmp.Or(w.due, attempt.Deadline))
+}
+
+// enlist makes the caller wait for attempt n while that is open, and returns the log and the attempt as they
+// are known now; the attempt is zero when the log does not have it. fresh reports whether this is a new deadline.
+func (l *line) enlist(s call.State, n int, a *asker) (_ call.State, attempt call.Attempt, w waiter, fresh bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.state.Seq > s.Seq {
 		s = l.state
 	}
-	attempt, ok := s.Attempt(n)
-	if ok && attempt.Open() {
-		l.wait(n, waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()})
-		l.mu.Unlock()
-		d.guard(s.Part).open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
-		d.accept(a, s, attempt, joined)
-		return
+	attempt, _ = s.Attempt(n)
+	if attempt.N == 0 || !attempt.Open() {
+		return s, attempt, w, false
 	}
-	l.mu.Unlock()
-	if ok {
-		d.replay(ctx, l, s, n, a)
+	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()}
+	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
+		w.due = a.ask.Deadline
 	}
+	w, fresh = l.wait(n, w)
+	return s, attempt, w, fresh
 }
 
-// wait adds w, in place of an earlier wait of the same inbox. Callers hold l.mu.
-func (l *line) wait(n int, w waiter) {
+// wait adds w, in place of an earlier wait of the same caller, whose deadline remains if it is earlier. fresh
+// reports whether the deadline is new. Callers hold l.mu.
+func (l *line) wait(n int, w waiter) (_ waiter, fresh bool) {
 	if l.waiting == nil {
 		l.waiting = map[int][]waiter{}
 	}
 	for i, have := range l.waiting[n] {
 		if have.callID == w.callID {
+			if have.due != 0 && (w.due == 0 || have.due < w.due) {
+				w.due = have.due
+			}
 			l.waiting[n][i] = w
-			return
+			return w, w.due != have.due
 		}
 	}
-	if len(l.waiting[n]) < maxWaiting {
-		l.waiting[n] = append(l.waiting[n], w)
+	if len(l.waiting[n]) >= maxWaiting {
+		return w, false
 	}
+	l.waiting[n] = append(l.waiting[n], w)
+	return w, true
 }
 
 // Leave says that a joiner does not wait any more for the outcome of an attempt.
@@ -67,42 +97,47 @@ type Leave struct {
 
 // Forget takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
 func (d *Dispatcher) Forget(l Leave) {
-	w, version, ok := d.leave(l)
+	w, s, ok := d.leave(l, func(waiter) bool { return true })
 	if !ok {
 		return
 	}
 	e := envelope.NewError(envelope.CodeCancelled, "this caller does not wait any more; the call goes on for the others").
 		WithEffect(envelope.EffectUnknown)
-	p := envelope.Provenance{ToolID: l.Tool, ToolVersion: version, Attempt: l.Attempt}
+	p := envelope.Provenance{ToolID: l.Tool, ToolVersion: s.Version, Attempt: l.Attempt}
 	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
 }
 
-func (d *Dispatcher) leave(l Leave) (w waiter, version string, ok bool) {
+// leave takes out a waiter that may leave, and returns the log that it waited for.
+func (d *Dispatcher) leave(l Leave, may func(waiter) bool) (w waiter, s call.State, ok bool) {
 	d.mu.Lock()
 	line := d.lines[lineKey{l.Tool, l.ID}]
 	d.mu.Unlock()
 	if line == nil {
-		return w, "", false
+		return w, s, false
 	}
 	line.mu.Lock()
 	defer line.mu.Unlock()
 	waiting := line.waiting[l.Attempt]
-	i := slices.IndexFunc(waiting, func(w waiter) bool { return w.callID == l.CallID })
+	i := slices.IndexFunc(waiting, func(w waiter) bool { return w.callID == l.CallID && may(w) })
 	if i < 0 {
-		return w, "", false
+		return w, s, false
 	}
 	w = waiting[i]
 	if line.waiting[l.Attempt] = slices.Delete(waiting, i, i+1); len(waiting) == 1 {
 		delete(line.waiting, l.Attempt)
 	}
-	return w, line.state.Version, true
+	return w, line.state, true
 }
 
-// replay answers with the stored outcome of attempt n. Nothing runs for it, and nobody waits for its record.
+// replay answers with the stored outcome of attempt n, or says that it cannot be read. Nothing runs for it, and
+// nobody waits for its record.
 func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a *asker) {
 	o, err := settle.Load(ctx, d.CallLog, s, n)
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
+		if errors.Is(err, settle.ErrUnreadable) { // the caller would ask again in vain
+			d.tellUnreadable(a.in.inbox(), a.ask.Owner.CallID, s, n)
+		}
 		return
 	}
 	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
@@ -158,7 +193,7 @@ func (d *Dispatcher) recordAll(ctx context.Context) {
 	for {
 		select {
 		case s := <-d.sharings:
-			d.record(ctx, s)
+			d.safely("the record of a replay", func() { d.record(ctx, s) })
 		case <-ctx.Done():
 			d.recordRest(context.WithoutCancel(ctx))
 			return
@@ -197,8 +232,13 @@ func (d *Dispatcher) recordRest(ctx context.Context) {
 }
 
 // Observe is told every event of the call log as followers read it, each partition in order. It keeps the
-// guard and answers who waits in this dispatcher.
+// guard and answers who waits in this dispatcher. An event that panics it is passed over: all dispatchers read it.
 func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.panicked("an event of call "+s.ID, p)
+		}
+	}()
 	a, ok := s.Attempt(attempt)
 	d.guard(s.Part).saw(s.Seq)
 	switch {
@@ -248,14 +288,22 @@ func (d *Dispatcher) tellAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case t := <-d.tellings:
-			o, err := settle.Load(ctx, d.CallLog, t.state, t.attempt)
-			if err != nil {
-				d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err) // the callers ask again
-				continue
-			}
-			for _, w := range t.waiting {
-				d.Replies.Outcome(w.inbox, o.For(w.callID, false))
-			}
+			d.safely("an outcome", func() { d.tellWaiting(ctx, t) })
 		}
+	}
+}
+
+func (d *Dispatcher) tellWaiting(ctx context.Context, t telling) {
+	o, err := settle.Load(ctx, d.CallLog, t.state, t.attempt)
+	if err != nil {
+		d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err)
+	}
+	for _, w := range t.waiting {
+		switch {
+		case err == nil:
+			d.Replies.Outcome(w.inbox, o.For(w.callID, false))
+		case errors.Is(err, settle.ErrUnreadable):
+			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
+		} // otherwise the callers ask again
 	}
 }

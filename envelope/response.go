@@ -40,8 +40,9 @@ type Metrics struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Provenance says what ran and how the outcome came about. Final is false only in a statement
-// that the client library makes by itself because the bus is gone: that is no outcome.
+// Provenance says what ran and how the outcome came about. Final is false in what is no outcome, and no refusal
+// that stands: a statement of the client library's own because the bus is gone; a refusal that another dispatcher,
+// or the same a moment later, may contradict; a word to a caller that stops waiting while its call goes on.
 type Provenance struct {
 	ToolID        string      `json:"tool_id"`
 	ToolVersion   string      `json:"tool_version"`

@@ -167,6 +167,12 @@ func table() []Row {
 			"the call brings its executor down",
 			500, 0, GatewayInternalError, CategorySystem, SeverityCritical,
 		}, {
+			CodeInternal, RetryableError, false, 1000, EffectUnknown,
+			"Toolbus itself failed at this request",
+			"report it with what the log of the dispatchers says; the same call may be made again with the same key",
+			"a fault in Toolbus that this request brings out",
+			500, 0, GatewayInternalError, CategorySystem, SeverityCritical,
+		}, {
 			CodeVersion, TerminalError, false, 0, EffectNone,
 			"No single version of the tool fits the request",
 			"ask for one of the versions named in the message",

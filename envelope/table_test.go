@@ -99,7 +99,7 @@ func TestStatuses(t *testing.T) {
 	want := map[Status][]Code{
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners, CodeToolFault,
-			CodeUnavailable, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429", "S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
+			CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429", "S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {
 			CodeIdentity, CodeForbidden, CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled,
@@ -117,7 +117,7 @@ func TestStatuses(t *testing.T) {
 			if c.Status() != status || c.Retryable() != (status == RetryableError) {
 				t.Errorf("%s is %s, want %s", c, c.Status(), status)
 			}
-			if c.AutoRetry() != (status == RetryableError && c != CodeCancelled) {
+			if c.AutoRetry() != (status == RetryableError && c != CodeCancelled && c != CodeInternal) {
 				t.Errorf("%s: AutoRetry is %t", c, c.AutoRetry())
 			}
 			if Lookup(c).Code != c {

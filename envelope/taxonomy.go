@@ -50,6 +50,7 @@ const (
 	CodeToolUnknownState Code = "S-TOOL-UNKNOWN"
 	CodeUnavailable      Code = "S-TOOL-UNAVAILABLE"
 	CodeLost             Code = "S-TOOL-LOST"
+	CodeInternal         Code = "S-TOOL-INTERNAL"
 	CodeVersion          Code = "C-CONTRACT-VERSION"
 	CodeOutput           Code = "C-CONTRACT-OUTPUT"
 	CodeOutputLimit      Code = "C-CONTRACT-OUTPUT_LIMIT"

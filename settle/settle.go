@@ -28,6 +28,10 @@ type Log interface {
 // nothing to decide and nothing to deliver.
 var ErrGone = errors.New("the attempt is not in the log")
 
+// ErrUnreadable means that an outcome is in the log in a form that this build cannot read. To try again is of
+// no use; another build may be able to.
+var ErrUnreadable = errors.New("the stored outcome cannot be read")
+
 // Draft is what a decider knows of the response besides the code: a tool's result or error. The output
 // has been checked.
 type Draft struct {
@@ -117,7 +121,8 @@ func own(s call.State, n int, r *envelope.Response) Outcome {
 }
 
 // Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
-// event or, when that has expired, in a later one.
+// event or, when that has expired, in a later one. Errors: ErrGone, ErrUnreadable, and what the log gave when it
+// could not be read.
 func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	a, ok := s.Attempt(n)
 	if !ok || a.Decision == nil {
@@ -134,14 +139,14 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	}
 	stored, ok, err := entry.Outcome(n)
 	if err != nil {
-		return Outcome{}, err
+		return Outcome{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if !ok {
 		return Outcome{}, ErrGone
 	}
 	r, fault := envelope.DecodeResponse(envelope.ContentJSON, stored.Response)
 	if fault != nil {
-		return Outcome{}, fmt.Errorf("stored outcome at %d: %s", stored.Seq, fault.Message)
+		return Outcome{}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
 	}
 	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
 	return Outcome{State: s, Attempt: a, Response: r}, nil

@@ -1,0 +1,145 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
+// follows from the request, or from the log of its key, does. Whatever may be otherwise in another dispatcher, or
+// here a moment later, does not: a full store, a record that lags, a clock, a payload that was not found.
+func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelope.ClassData }
+
+// refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
+// answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
+// is of no use, because the record is full.
+func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) {
+	id, err := d.Gate.Denied(ctx, in, req, e)
+	full := errors.Is(err, ErrRecordFull)
+	if err != nil {
+		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
+	}
+	switch {
+	case full:
+		id, e = "", envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
+	case err != nil:
+		return
+	}
+	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id}
+	callID := ""
+	if req != nil {
+		callID, p.ToolVersion = req.CallID, req.ToolVersion
+	}
+	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
+	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+}
+
+// deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One
+// that is bound to an attempt already is answered by that: a denial governs execution, and must not change what
+// this call was or will be told (protocol M2). When the log cannot be read nothing is told: nobody knows
+// then, and the caller asks again.
+func (d *Dispatcher) deny(ctx context.Context, in *Incoming, req *envelope.Request, refusal *envelope.Error) {
+	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.Tenant, req))
+	if err != nil {
+		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
+		return
+	}
+	if _, bound := last.State.AttemptOf(req.CallID); bound {
+		d.admit(ctx, recalled(in, req, last.State))
+		return
+	}
+	effect := effectSoFar(last.State)
+	if otherInput(last.State, in, req) {
+		effect = envelope.EffectNone
+	}
+	d.refuse(ctx, in, req, refusal.WithEffect(effect))
+}
+
+// recalled is a denied request that is to be told what became of its call, and nothing else.
+func recalled(in *Incoming, req *envelope.Request, s call.State) *asker {
+	return &asker{in: in, req: req, known: s, ask: call.Ask{
+		Owner: call.Owner{CallID: req.CallID, Actor: in.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
+		Deadline: call.At(wished(in, req)),
+	}}
+}
+
+// otherInput reports whether the request is known to have another input than the call whose log is s. One
+// that travels by claim-check has not been read here.
+func otherInput(s call.State, in *Incoming, req *envelope.Request) bool {
+	if s.Empty() || in.InputRef != "" {
+		return false
+	}
+	fingerprint, err := envelope.Fingerprint(req)
+	return err == nil && fingerprint != s.Fingerprint
+}
+
+// effectSoFar is what the log of a call proves of its effect, for a caller that is refused an attempt, or to
+// join one: the attempts that it has had may have had one.
+func effectSoFar(s call.State) envelope.Effect {
+	effect := envelope.EffectNone
+	if s.Harmless() {
+		return effect
+	}
+	for _, a := range s.Attempts {
+		switch {
+		case a.Open():
+			effect = envelope.EffectUnknown
+		case a.Decision.Effect == envelope.EffectApplied:
+			return envelope.EffectApplied
+		case a.Decision.Effect != envelope.EffectNone:
+			effect = envelope.EffectUnknown
+		}
+	}
+	return effect
+}
+
+// turnDown refuses a request, after making sure that s, of which it may not be the first that
+// this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
+// reports whether the log had moved, so that the request has to be looked at again.
+func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error) (call.State, bool) {
+	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
+	switch {
+	case err != nil: // not known to be bound or not: no answer; the caller asks again
+		d.Logger.Warn("refusal not told: the call log cannot be read", "call", l.id, "err", err)
+		return s, false
+	case last.State.Seq != s.Seq:
+		return l.found(s.Seq, last.State), true
+	}
+	d.refuse(ctx, a.in, a.req, refusal.WithEffect(a.effect(s, refusal.Code)))
+	return s, false
+}
+
+// effect is what is known of the effect of a's call when a is refused. Another input under its key is another call.
+func (a *asker) effect(s call.State, code envelope.Code) envelope.Effect {
+	effect := effectSoFar(s)
+	switch {
+	case code == envelope.CodeKeyReused:
+		return envelope.EffectNone
+	case a.unsure && effect == envelope.EffectNone && !a.ask.Facts.Harmless():
+		return envelope.EffectUnknown
+	}
+	return effect
+}
+
+func retryHint(c envelope.Code) time.Duration {
+	if c.Retryable() {
+		return time.Second
+	}
+	return 0
+}
+
+func storeFull() *envelope.Error {
+	return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
+}
+
+// tooLate refuses a request that waited here for longer than it had.
+func tooLate() *envelope.Error {
+	return envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
+}
+
+// late reports whether the deadline of a request has passed by this dispatcher's clock.
+func (d *Dispatcher) late(a *asker) bool { return !a.ask.Deadline.Time().After(d.Now()) }
