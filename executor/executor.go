@@ -126,6 +126,11 @@ const (
 // Handle sees one work message through the protocol (protocol rules 4–9). When it returns, the
 // message is acknowledged, because its attempt has an outcome, or it is handed back.
 func (e *Executor) Handle(ctx context.Context, m Message) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.failed(m, p)
+		}
+	}()
 	j, again := e.begin(ctx, m)
 	if j == nil {
 		m.Lease.HandBack(again)

@@ -188,7 +188,7 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
-	svc, err := bus.Serve(background, c.NC, o.Version, endpoints(c, d, o))
+	svc, err := bus.Serve(background, c.NC, o.Version, unharmed(c.Logger, endpoints(c, d, o)))
 	if err != nil {
 		return err
 	}
