@@ -2,6 +2,7 @@ package bus
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ type pull struct {
 	last   *source // that was asked
 	source *source // the same; nil while nothing is asked for
 	left   int     // messages still to come
+	spare  bool    // no slot is reserved for what comes
 	turn   int     // how often it was used
 	end    *time.Timer
 }
@@ -29,34 +31,62 @@ func (w *Workers) free() int {
 	return free
 }
 
-// pull asks for as much as there are free slots. Callers hold w.mu.
+// pull gives free slots to messages in hand, and asks for more where there are slots left. Callers hold w.mu.
 func (w *Workers) pull() {
 	if w.ended() {
 		return
 	}
-	free := w.free()
-	for ; free > 0; free-- {
-		s := w.turn(func(s *source) bool { return s.credits == 0 })
-		if s == nil {
-			break
-		}
-		w.ask(s, 1, standingPull)
+	w.listen()
+	w.share()
+}
+
+// listen asks for one message of every source that is not known to have any, which takes a slot only until the server
+// has said so for the first time. Callers hold w.mu.
+func (w *Workers) listen() {
+	if slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.waiting) > 0 }) {
+		return // or there would be more and more in hand
 	}
-	if free < max(1, w.slots/8) { // gather freed slots: one request for several
+	for _, s := range w.sources {
+		switch {
+		case w.free() <= 0:
+			return
+		case s.heeded || s.credits > 0 || s.demand:
+		case s.quiet:
+			w.ask(s, 1, standingPull, true)
+		default:
+			w.ask(s, 1, atOnce, false)
+		}
+	}
+}
+
+// share gives the free slots to those that want them, by weight; or, where nobody is known to, most of them to whoever
+// had work last: one for each source is left to what may come from the others. Callers hold w.mu.
+func (w *Workers) share() {
+	free := w.free()
+	if free < max(1, w.slots/8) && !slices.ContainsFunc(w.sources, (*source).urgent) { // gather freed slots: one request for several
 		return
 	}
 	share := map[*source]int{}
-	for range free {
-		s := w.turn(func(s *source) bool { return s.demand })
+	for ; free > 0; free-- {
+		s := w.turn((*source).wants)
 		if s == nil {
-			s = w.last
+			share[w.last] = max(0, free-len(w.sources))
+			break
 		}
-		share[s]++
+		if !w.beginWaiting(s) {
+			share[s]++
+		}
 	}
 	for s, n := range share {
-		w.ask(s, n, extraPull)
+		w.ask(s, n, extraPull, false)
 	}
 }
+
+// wants reports whether the source has work, as far as known.
+func (s *source) wants() bool { return s.demand || len(s.waiting) > 0 }
+
+// urgent reports whether the source has work that nothing is under way for.
+func (s *source) urgent() bool { return s.demand && s.credits == 0 || len(s.waiting) > 0 }
 
 // turn returns whose turn it is to have a slot, of the sources that may: each as often as its weight
 // says, and evenly. It is nil when none may. Callers hold w.mu.
@@ -78,19 +108,30 @@ func (w *Workers) turn(may func(*source) bool) (next *source) {
 	return next
 }
 
-// ask reserves n slots and asks for n messages of s. Callers hold w.mu.
-func (w *Workers) ask(s *source, n int, wait time.Duration) {
+// ask asks for n messages of s, and reserves slots for them unless they are to be spare. Callers hold w.mu.
+func (w *Workers) ask(s *source, n int, wait time.Duration, spare bool) {
+	if n == 0 {
+		return
+	}
 	p := w.unused()
 	if p == nil {
 		return // no connection: there is another round when there is one
 	}
-	s.credits += n
-	p.last, p.source, p.left = s, s, n
+	if s.heeded = s.heeded || spare; !spare {
+		s.credits += n
+	}
+	p.last, p.source, p.left, p.spare = s, s, n, spare
 	p.turn++
 	turn := p.turn
 	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
-	request := fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
-	_ = w.nc.PublishRequest(s.next, p.inbox, request) // unanswered otherwise
+	_ = w.nc.PublishRequest(s.next, p.inbox, request(n, wait)) // unanswered otherwise
+}
+
+func request(n int, wait time.Duration) []byte {
+	if wait == atOnce {
+		return fmt.Appendf(nil, `{"no_wait":true,"batch":%d}`, n)
+	}
+	return fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
 }
 
 // unused returns a pull that is not out. Callers hold w.mu.
@@ -116,8 +157,20 @@ func (w *Workers) over(p *pull) {
 		return
 	}
 	p.end.Stop()
-	p.source.credits -= p.left
+	if p.source.heeded = p.source.heeded && !p.spare; !p.spare {
+		p.source.credits -= p.left
+	}
 	p.source, p.left = nil, 0
+}
+
+// came notes that a message of a pull is here. Callers hold w.mu.
+func (w *Workers) came(p *pull) {
+	if !p.spare {
+		p.source.credits--
+	}
+	if p.left--; p.left == 0 {
+		w.over(p)
+	}
 }
 
 // unanswered ends a pull of which the server said nothing.
@@ -127,6 +180,8 @@ func (w *Workers) unanswered(p *pull, turn int) {
 	if p.source == nil || p.turn != turn {
 		return
 	}
+	p.source.known.gone = true // the server may have crashed, and forgotten more than this
+	w.lookSoon()
 	w.over(p)
 	w.pull()
 }

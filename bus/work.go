@@ -21,6 +21,7 @@ type Work struct {
 	// Deliveries is 1 where nobody can have been handed the message before.
 	Deliveries int
 	msg        *nats.Msg
+	declines   *declines
 }
 
 // Extend says that the work is alive.
@@ -32,17 +33,28 @@ func (w Work) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the d
 // HandBack returns the work, to be delivered again after a while.
 func (w Work) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
-// Workers pull work messages of one pool from all partitions of the call log: never more than there are
-// free slots, and shared over the priorities by weight, so that low never starves.
+// Decline is HandBack of work that nothing was done with here: where this process is the next to be handed it again,
+// nobody else has been, and it comes with the same Deliveries.
+func (w Work) Decline(after time.Duration) {
+	w.declines.note(w)
+	w.HandBack(after)
+}
+
+// Workers pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
+// over the priorities by weight, so that low never starves. All slots may go to one priority. The others are listened
+// to meanwhile, so that there may be one message more in hand than there are slots for each priority of each
+// partition; it waits for a slot, and is handed back when there is none soon.
 type Workers struct {
-	slots   int
-	sources []*source
-	handle  func(context.Context, Work)
-	crew    *crew[pulled]
-	js      jetstream.JetStream
-	nc      *nats.Conn
-	lookNow chan struct{}
-	ended   func() bool // there is no more intake
+	slots    int
+	patience time.Duration // how long a message in hand waits for a slot
+	declines declines
+	sources  []*source
+	handle   func(context.Context, Work)
+	crew     *crew[pulled]
+	js       jetstream.JetStream
+	nc       *nats.Conn
+	lookNow  chan struct{}
+	ended    func() bool // there is no more intake
 
 	mu      sync.Mutex
 	running int
@@ -60,7 +72,10 @@ type source struct {
 	known   incarnation
 	turns   int  // of having the next slot, see turn
 	credits int  // messages asked for and not yet here; each has a slot reserved
+	heeded  bool // one message is asked for without a slot: it is not known whether there is any
 	demand  bool // more is waiting, as far as known
+	quiet   bool // the server has said something of it on this connection
+	waiting []*waiting
 }
 
 // The weights of the priorities.
@@ -69,13 +84,14 @@ var weights = []struct {
 	weight int
 }{{envelope.PriorityHigh, 6}, {envelope.PriorityNormal, 3}, {envelope.PriorityLow, 1}}
 
-// MinSlots is the fewest slots that Workers take: one per priority, in each partition of the call log.
-const MinSlots = 3
+// MinSlots is the fewest slots that Workers take.
+const MinSlots = 1
 
-// How long a pull waits. One message per source is always asked for; what is asked for beyond
-// that is asked for briefly, so that slots move to where the work is. The server says when a
-// request has ended; when it does not, its slots are free again after a grace.
+// How long a pull waits. While there are free slots, one message per source is always asked for; what
+// is asked for beyond that is asked for briefly, so that slots move to where the work is. The server says
+// when a request has ended; when it does not, its slots are free again after a grace.
 const (
+	atOnce       = 0
 	standingPull = 10 * time.Second
 	extraPull    = 300 * time.Millisecond
 	pullGrace    = time.Second
@@ -88,12 +104,13 @@ func NewWorkers(ctx context.Context, js jetstream.JetStream, pool string, slots 
 	if err != nil {
 		return nil, err
 	}
-	if least := MinSlots * partitions; slots < least {
-		return nil, fmt.Errorf("%d slots are too few: the call log has %d partitions, and it takes one for each priority in each, %d", slots, partitions, least)
+	if slots < MinSlots {
+		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
-	w := &Workers{slots: slots, handle: handle, js: js, lookNow: make(chan struct{}, 1)}
+	lease = either(lease, DefaultLease)
+	w := &Workers{slots: slots, patience: min(handTime, lease/4), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
 	for p := range partitions {
-		if err := w.add(ctx, subjects.Part(p), pool, either(lease, DefaultLease)); err != nil {
+		if err := w.add(ctx, subjects.Part(p), pool, lease); err != nil {
 			return nil, err
 		}
 	}
@@ -155,6 +172,7 @@ func (w *Workers) stop() {
 		_ = p.sub.Drain() // it is gone with the connection otherwise
 		w.over(p)
 	}
+	w.giveBackAll()
 	w.mu.Unlock()
 	w.crew.end()
 }
@@ -163,8 +181,12 @@ func (w *Workers) stop() {
 func (w *Workers) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lookSoon()
 	for _, p := range w.pulls {
 		w.over(p)
+	}
+	for _, s := range w.sources {
+		s.quiet = false
 	}
 	w.pull()
 }
@@ -178,39 +200,60 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	work, ok := open(msg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ok && !w.counts(work.meta) {
-		work.Deliveries = max(work.Deliveries, 2)
+	late := p.source == nil
+	if !late {
+		p.source.demand, p.source.quiet, w.last = ok && work.meta.NumPending > 0, true, p.source
+		w.came(p)
 	}
-	s := p.source
-	switch {
-	case s != nil:
-		s.credits--
-		s.demand, w.last = ok && work.meta.NumPending > 0, s
-		if p.left--; p.left == 0 {
-			w.over(p)
-		}
-	case w.free() <= 0 && ok: // late, and its slot has been given away
-		work.HandBack(0)
-		return
-	}
-	switch {
-	case ok && w.crew.start(work):
-		w.running++
-	case ok:
-		work.HandBack(0)
+	if ok {
+		w.take(work, late)
 	}
 	w.pull()
 }
 
-// counts reports whether the count in a message includes all its deliveries. Its inbox does not say whose it
-// is: that may have served another source before. Callers hold w.mu.
-func (w *Workers) counts(m *nats.MsgMetadata) bool {
+// take begins with a message, or keeps it until there is a slot. Callers hold w.mu.
+func (w *Workers) take(work pulled, late bool) {
+	s := w.sourceOf(work.meta)
+	work.declines = &w.declines
+	work.Deliveries = w.deliveries(s, work)
+	switch {
+	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
+		work.Decline(0)
+	case w.running < w.slots:
+		w.begin(work)
+	default:
+		w.keep(s, work)
+	}
+}
+
+// begin gives a message a slot. Callers hold w.mu.
+func (w *Workers) begin(work pulled) {
+	if !w.crew.start(work) {
+		work.Decline(0)
+		return
+	}
+	w.running++
+}
+
+// sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
+// Callers hold w.mu.
+func (w *Workers) sourceOf(m *nats.MsgMetadata) *source {
 	for _, s := range w.sources {
 		if s.name == m.Consumer && s.stream == m.Stream {
-			return s.known.counts(m)
+			return s
 		}
 	}
-	return false
+	return nil
+}
+
+// deliveries returns how often a message was handed to somebody who may have done something with it; more than one
+// where that is not known. Callers hold w.mu.
+func (w *Workers) deliveries(s *source, work pulled) int {
+	if s == nil || !s.known.counts(work.meta) {
+		return max(work.Deliveries, 2)
+	}
+	s.known = s.known.heard(work.meta, time.Now())
+	return w.declines.recall(work.meta)
 }
 
 // The server's words about a pull request.
@@ -228,16 +271,13 @@ func (w *Workers) hear(p *pull, status string) {
 	switch {
 	case p.source == nil || status == statusHeartbeat:
 	case status == statusNothing || status == statusExpired:
-		p.source.demand = false
+		p.source.demand, p.source.quiet = false, true
 		w.over(p)
 		w.pull()
 	default:
 		p.end.Reset(extraPull)
 		p.source.known.gone = true
-		select {
-		case w.lookNow <- struct{}{}:
-		default:
-		}
+		w.lookSoon()
 	}
 }
 

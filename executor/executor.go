@@ -27,6 +27,7 @@ type Lease interface {
 	Extend()                      // say that the work is alive
 	Ack()                         // the attempt is decided: done
 	HandBack(after time.Duration) // give it to somebody else, not before after
+	Decline(after time.Duration)  // HandBack of work that nothing was done with
 }
 
 // Replier delivers an outcome to a caller's inbox; it is best effort, callers ask again.
@@ -131,9 +132,9 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 			e.failed(m, p)
 		}
 	}()
-	j, again := e.begin(ctx, m)
+	j, notYet := e.begin(ctx, m)
 	if j == nil {
-		m.Lease.HandBack(again)
+		notYet()
 		return
 	}
 	defer e.end(j)

@@ -164,11 +164,18 @@ func (w *world) LateResult(_ context.Context, _ call.State, _ int, said call.End
 type holding struct {
 	mu              sync.Mutex
 	acked, extended int
+	declined        int // of those handed back
 	handedBack      []time.Duration
 }
 
 func (h *holding) Extend() { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
 func (h *holding) Ack()    { h.mu.Lock(); defer h.mu.Unlock(); h.acked++ }
+func (h *holding) Decline(d time.Duration) {
+	h.HandBack(d)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.declined++
+}
 func (h *holding) HandBack(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

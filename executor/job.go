@@ -56,9 +56,9 @@ func (j *job) key() attemptKey { return attemptKey{j.message.Entry.State.ID, j.a
 func (j *job) tool() string { return j.message.Entry.State.Tool }
 
 // begin registers the message. It returns no job when the same attempt is in hand here already,
-// or when its tool is not here or has all the runs it may have; again says when to look at it next.
+// or when its tool is not here or has all the runs it may have; notYet lets it come again then.
 // Past its deadline it needs no tool any more: the message would come again and again until it expires.
-func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Duration) {
+func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func()) {
 	body, req, err := parse(m.Entry)
 	if err != nil { // a build that admits more than this one reads
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
@@ -81,20 +81,21 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, again time.Dur
 	defer e.mu.Unlock()
 	k := j.key()
 	if e.running[k] != nil {
-		return nil, e.Lease
+		return nil, func() { m.Lease.HandBack(e.Lease) }
 	}
 	tm, ok := e.Catalog.Get(j.tool())
 	switch {
 	case over:
 	case !ok:
 		e.Logger.Warn("work handed back: its tool is not here, but in its pool", "tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
-		return nil, missingDelay
+		return nil, func() { m.Lease.Decline(missingDelay) }
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
-		return nil, e.load(j.tool()).later(e.Now())
+		again := e.load(j.tool()).later(e.Now())
+		return nil, func() { m.Lease.Decline(again) }
 	}
 	e.running[k] = j
 	e.load(j.tool()).runs++
-	return j, 0
+	return j, nil
 }
 
 // load is what one tool has to do here.

@@ -81,7 +81,7 @@ func Executor(env Env, url func() string) *cobra.Command {
 	n, p := &Node{}, &Pool{}
 	cmd := &cobra.Command{
 		Use: "executor", Short: "Run an executor against a NATS server", Args: noArgs,
-		Long: `Runs an executor: it pulls admitted calls of its pool, never more than it has free slots, and runs
+		Long: `Runs an executor: it pulls admitted calls of its pool, as many as it has free slots, and runs
 their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
 after ten seconds, are handed back.`,
 		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",

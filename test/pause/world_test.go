@@ -296,6 +296,7 @@ type hold struct {
 func (h *hold) Extend()                {}
 func (h *hold) Ack()                   { h.once.Do(func() { close(h.acked) }) }
 func (h *hold) HandBack(time.Duration) {}
+func (h *hold) Decline(time.Duration)  {}
 
 func (h *hold) isAcked() bool {
 	select {
