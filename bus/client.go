@@ -138,7 +138,8 @@ type Call struct {
 	Priority envelope.Priority
 	DryRun   bool
 	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
-	// What else a request may say (000 §2.1); what is empty is left out.
+	// What else a request may say (000 §2.1); what is empty is left out. The first four have no effect yet, and
+	// warnings of the outcome say so.
 	CacheKey      string
 	Budget        jsontext.Value // an object
 	MemoryMBLimit int64

@@ -318,7 +318,7 @@ func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, err
 	d.pause("before-timeout", last.State)
 	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, call.Ending{
 		Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, settle.Draft{}, nil)
+	}, draft(last, job.attempt), nil)
 }
 
 // How long after a failed try a deadline is worked on again; one that panicked is logged at length every time.

@@ -239,7 +239,8 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	e.pause("before-decide", j.state)
 	ctx, cancel := outlive(j.ctx)
 	defer cancel()
-	o, err := e.decide(ctx, j, end, d)
+	a, _ := j.state.Attempt(j.attempt)
+	o, err := e.decide(ctx, j, end, d.Unapplied(j.req, a))
 	if err != nil {
 		return err
 	}

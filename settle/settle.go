@@ -35,13 +35,14 @@ var ErrUnreadable = errors.New("the stored outcome cannot be read")
 // Draft is what a decider knows of the response besides the code: a tool's result or error. The output
 // has been checked.
 type Draft struct {
-	Output      jsontext.Value
-	OutputRef   *envelope.PayloadRef
-	Error       *envelope.Error
-	SideEffects []jsontext.Value
-	Warnings    []string
-	Metrics     envelope.Metrics
-	Chunks      *envelope.Chunks
+	Output        jsontext.Value
+	OutputRef     *envelope.PayloadRef
+	Error         *envelope.Error
+	SideEffects   []jsontext.Value
+	Warnings      []string
+	PolicyApplied []string
+	Metrics       envelope.Metrics
+	Chunks        *envelope.Chunks
 }
 
 // Outcome is the outcome of one attempt as it stands in the log. Won reports whether this
@@ -100,7 +101,7 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 // shrink makes the least of an ending: otherwise it could never be written, and the tool would run
 // again and again.
 func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
-	small := Draft{Metrics: d.Metrics, Chunks: d.Chunks}
+	small := Draft{Metrics: d.Metrics, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
 	switch {
 	case d.Error != nil:
 		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
@@ -217,7 +218,7 @@ func respond(ruling call.Ruling, d Draft) *envelope.Response {
 	a, _ := s.Attempt(ruling.Event.Attempt)
 	p := envelope.Provenance{
 		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest,
-		Attempt: a.N, Fence: a.Decision.Fence, Final: true, Chunks: d.Chunks,
+		Attempt: a.N, Fence: a.Decision.Fence, Final: true, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied,
 	}
 	d.Metrics.Attempts = a.N
 	if ruling.Code != "" {
