@@ -46,7 +46,7 @@ func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
 	}
 	if err := checkLevel(ctx, js); err != nil {
-		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "upgrade the server or enable JetStream"})
+		return append(checks, Check{"jetstream", CheckFailed, err.Error(), ""}) // which says what to do
 	}
 	checks = append(checks, diagnoseStreams(ctx, js)...)
 	checks = append(checks, diagnoseExecutors(ctx, js))
@@ -166,11 +166,14 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, tools []ToolInfo
 }
 
 func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
-	stream, err := js.Stream(ctx, subjects.PoolsStream)
+	pools, err := kv.OpenPools(ctx, js, DefaultLease)
 	if err != nil {
 		return Check{"executors", CheckFailed, err.Error(), ""}
 	}
-	n := stream.CachedInfo().State.Msgs
+	n, err := pools.AllAlive(ctx)
+	if err != nil {
+		return Check{"executors", CheckFailed, err.Error(), ""}
+	}
 	if n == 0 {
 		return Check{"executors", CheckFailed, "no executor beats", "start one with `toolbus executor` or `toolbus dev`"}
 	}

@@ -34,3 +34,24 @@ func TestDiagnoseRecord(t *testing.T) {
 		t.Errorf("pool without executors: %+v", idle)
 	}
 }
+
+// Beats that the server has forgotten to let expire count nobody alive.
+func TestDiagnoseForgottenBeats(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), subjects.PoolSubject("gpu", "ghost"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if c := diagnoseExecutors(t.Context(), js); c.Status != CheckOK {
+		t.Errorf("just beaten: %+v", c)
+	}
+	<-time.After(DefaultLease + 100*time.Millisecond)
+	if c := diagnoseExecutors(t.Context(), js); c.Status != CheckFailed || c.Fix == "" {
+		t.Errorf("long ago: %+v", c)
+	}
+	if idle := diagnosePools(t.Context(), js, []ToolInfo{{ToolID: "echo", Pool: "gpu"}}); len(idle) != 1 {
+		t.Errorf("pool without executors: %+v", idle)
+	}
+}

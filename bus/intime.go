@@ -296,21 +296,13 @@ func (c *Client) requestMsg(ctx context.Context, subject string, data []byte) (*
 	}
 }
 
-// atHand is how long a question to the connection itself may take: longer than any that it lets through.
-const atHand = 5 * time.Millisecond
-
 // forbidden returns what the server last said of publishing to subject, if it does not allow that: it drops
 // the message, and whoever waits for an answer is told nothing. A connection that is being made anew says
 // nothing either.
 func (c *Client) forbidden(subject string) error {
-	last := make(chan error, 1)
-	go func() { last <- c.nc.LastError() }() // ends when the connection lets go of it
-	select {
-	case err := <-last:
-		if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
-			return err
-		}
-	case <-time.After(atHand):
+	err := lastError(c.nc)
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
+		return err
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -33,6 +36,7 @@ type TopologyOptions struct {
 	PayloadAge   time.Duration // default 26 hours: outlives the default retention
 	PayloadBytes int64         // default 2 GiB
 	Lease        time.Duration // default DefaultLease
+	Logger       *slog.Logger  // told what the servers are waited for; nil for nobody
 }
 
 // DefaultLease is how long an executor may be silent before its work is given to another.
@@ -160,10 +164,27 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 	}...)
 }
 
-// Ensure creates the streams, or verifies that what exists fits. A
-// difference that Toolbus could not work with is an error which names it; sizes may differ.
+// Ensure creates the streams, or verifies that what exists fits. A difference that Toolbus could not work with is
+// an error which names it; sizes may differ. It waits for servers that have no leader, for electionTime.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
+	told := false
+	for begun := time.Now(); ; {
+		err := ensure(ctx, js, o)
+		if passing(err) {
+			err = cmp.Or(denied(js.Conn()), err)
+		}
+		if !passing(err) || time.Since(begun) > electionTime || !wait.For(ctx, electionPause) {
+			return err
+		}
+		if o.Logger != nil && !told {
+			o.Logger.Warn("waiting for the servers to have a leader", "err", err)
+		}
+		told = true
+	}
+}
+
+func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	if err := checkLevel(ctx, js); err != nil {
 		return err
 	}
@@ -203,18 +224,6 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	}
 	o.Partitions = have
 	return o, nil
-}
-
-func checkLevel(ctx context.Context, js jetstream.JetStream) error {
-	info, err := js.AccountInfo(ctx)
-	if err != nil {
-		return fmt.Errorf("JetStream: %w (is it enabled on the server?)", err)
-	}
-	if info.API.Level < minAPILevel {
-		return fmt.Errorf("the server's JetStream API level is %d, Toolbus needs %d: use nats-server %s or newer",
-			info.API.Level, minAPILevel, minServer)
-	}
-	return nil
 }
 
 // What the server says of a stream that may not be made.

@@ -89,8 +89,14 @@ func TestStreamsMayNotBeMade(t *testing.T) {
 // account is the JetStream of an account with these limits.
 func account(t *testing.T, limits string) jetstream.JetStream {
 	t.Helper()
+	return accountWith(t, "jetstream { "+limits+" },")
+}
+
+// accountWith is the JetStream of an account with these settings.
+func accountWith(t *testing.T, settings string) jetstream.JetStream {
+	t.Helper()
 	conf := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(conf, []byte("accounts { A { jetstream { "+limits+" }, users: [{user: a, password: a}] } }"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte("accounts { A { "+settings+" users: [{user: a, password: a}] } }"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o, err := server.ProcessConfigFile(conf)

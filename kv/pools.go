@@ -15,8 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Pools knows which executors live. Every executor beats; a beat that is not renewed expires.
-// Its methods are safe for concurrent use.
+// Pools knows which executors live. Every executor beats; a beat that is not renewed expires, and counts for no more
+// than that where it does not: a server that crashed may bring back beats that had been replaced, and keeps
+// them. Its methods are safe for concurrent use.
 type Pools struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -31,6 +32,8 @@ type Pools struct {
 type verdict struct {
 	gone bool
 	at   time.Time
+	beat uint64    // sequence of the newest beat; 0 when there is none
+	seen time.Time // when that one was first seen here
 }
 
 // OpenPools binds to the pools bucket. A beat lives for lease, in whole seconds, at least one.
@@ -97,37 +100,48 @@ func (p *Pools) Gone(ctx context.Context, instance string) bool {
 	if ok && time.Since(v.at) < freshVerdict {
 		return v.gone
 	}
-	gone := p.look(ctx, instance)
-	if !p.settled() { // it may be the answer of a server that has just come back
+	beat, ok := p.look(ctx, instance)
+	if !ok || !p.settled() { // it may be the answer of a server that has just come back
 		return false
 	}
+	return p.judge(instance, beat)
+}
+
+// judge says whether an instance with this newest beat is gone. One that the server has kept for longer than it lives,
+// while others could beat, is not that of an instance which does. Going by this host's clock, nobody is
+// taken for dead because the clock of a server was set, or another one leads.
+func (p *Pools) judge(instance string, beat uint64) bool {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	v := p.seen[instance]
+	if v.beat != beat || v.seen.IsZero() {
+		v.beat, v.seen = beat, now
+	}
+	v.at, v.gone = now, beat == 0 || now.Sub(v.seen) > p.ttl
 	if len(p.seen) > 10_000 {
 		clear(p.seen)
 	}
-	p.seen[instance] = verdict{gone: gone, at: time.Now()}
-	return gone
+	p.seen[instance] = v
+	return v.gone
 }
 
-func (p *Pools) look(ctx context.Context, instance string) bool {
+// look returns the sequence of the newest beat of an instance, 0 when there is none; not ok when that cannot be told.
+func (p *Pools) look(ctx context.Context, instance string) (beat uint64, ok bool) {
 	pool, name, ok := strings.Cut(instance, "/")
 	if !ok {
-		return true // not a name of ours: nobody beats under it
+		return 0, true // not a name of ours: nobody beats under it
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := p.stream.GetLastMsgForSubject(ctx, subjects.PoolSubject(pool, name))
-	return errors.Is(err, jetstream.ErrMsgNotFound)
-}
-
-// Alive returns how many executors of pool beat.
-func (p *Pools) Alive(ctx context.Context, pool string) (int, error) {
-	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolFilter(pool)))
-	if err != nil {
-		return 0, fmt.Errorf("pool %s: %w", pool, err)
+	msg, err := p.stream.GetLastMsgForSubject(ctx, subjects.PoolSubject(pool, name))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, true
+	case err != nil:
+		return 0, false
 	}
-	return len(info.State.Subjects), nil
+	return msg.Sequence, true
 }
 
 // Instance names an executor of a pool.

@@ -69,6 +69,7 @@ func open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
+	o.Topology.Logger = o.Logger
 	if err := bus.Ensure(ctx, js, o.Topology); err != nil {
 		return nil, err
 	}

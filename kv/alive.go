@@ -1,0 +1,92 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// LastAlive returns when an executor of pool beat last, in bus time, and whether it lives by now; the zero time when
+// there is no beat: nobody has beaten for a lease then, or since the server came again. It costs two reads.
+func (p *Pools) LastAlive(ctx context.Context, pool string) (last time.Time, alive bool, err error) {
+	msg, err := p.newest(ctx, subjects.PoolFilter(pool))
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	if msg == nil {
+		return time.Time{}, false, nil
+	}
+	info, err := p.stream.Info(ctx) // by the clock that beats are stamped with
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	return msg.Time, p.lives(msg, info.TimeStamp), nil
+}
+
+// Alive returns how many executors of pool beat. It costs a read for each.
+func (p *Pools) Alive(ctx context.Context, pool string) (int, error) {
+	n, err := p.count(ctx, subjects.PoolFilter(pool))
+	if err != nil {
+		return 0, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	return n, nil
+}
+
+// AllAlive returns how many executors beat, whatever their pool. It costs a read for each.
+func (p *Pools) AllAlive(ctx context.Context) (int, error) {
+	n, err := p.count(ctx, subjects.PoolsAll)
+	if err != nil {
+		return 0, fmt.Errorf("pools: %w", err)
+	}
+	return n, nil
+}
+
+// maxCounted is how many beats are looked at; whoever may write to the bucket may fill it.
+const maxCounted = 10_000
+
+func (p *Pools) count(ctx context.Context, filter string) (n int, err error) {
+	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return 0, err
+	}
+	looked := 0
+	for subject := range info.State.Subjects {
+		if looked++; looked > maxCounted {
+			break
+		}
+		msg, err := p.newest(ctx, subject)
+		if err != nil {
+			return 0, err
+		}
+		if msg != nil && p.lives(msg, info.TimeStamp) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// newest returns the newest beat of the subject; nil when there is none, or none that can be read.
+func (p *Pools) newest(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	msg, err := p.stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, nats.ErrBadHeaderMsg) {
+		return nil, nil
+	}
+	return msg, err
+}
+
+// lives reports whether a beat is no older than it says that it lives. One from the future is of a time before the
+// clock was set back, and counts for as long before.
+func (p *Pools) lives(beat *jetstream.RawStreamMsg, now time.Time) bool {
+	ttl := p.ttl
+	if s, err := strconv.Atoi(beat.Header.Get(jetstream.MsgTTLHeader)); err == nil {
+		ttl = time.Duration(s) * time.Second
+	}
+	return now.Sub(beat.Time).Abs() <= ttl
+}
