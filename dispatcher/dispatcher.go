@@ -85,8 +85,10 @@ type Pools interface {
 // Hooks observe; any may be nil.
 type Hooks struct {
 	// Admit is told when an attempt is about to be written, and returns the traceparent that
-	// travels with it.
-	Admit func(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string)
+	// travels with it, and what to call with whether it was written, as far as known.
+	Admit func(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string, done func(admitted bool))
+	// Refuse is told of every refusal; req is nil where it could not be read.
+	Refuse func(ctx context.Context, tool string, req *envelope.Request, e *envelope.Error)
 	// Pause is called at the named points of the protocol; tests freeze and kill there.
 	Pause func(point string, s call.State)
 }

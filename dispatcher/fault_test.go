@@ -50,7 +50,7 @@ func TestPanic(t *testing.T) {
 			return func() { w.d.Catalog = sound }
 		},
 		"at its admission": func(w *world) func() {
-			w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) string { panic("boom") }
+			w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) { panic("boom") }
 			return func() { w.d.Hooks.Admit = nil }
 		},
 		"after its admission": func(w *world) func() {

@@ -515,10 +515,38 @@ func TestContentTypeWithParameters(t *testing.T) {
 	}
 }
 
+// Whoever observes admissions is told of those there were, and of refusals: what repeats a call that another
+// dispatcher has admitted is neither.
+func TestObservedAdmissions(t *testing.T) {
+	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.decide("")
+		other := w.dispatcher("other", true)
+		var admitted []bool
+		var refused []envelope.Code
+		other.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) {
+			return "", func(ok bool) { admitted = append(admitted, ok) }
+		}
+		other.Hooks.Refuse = func(_ context.Context, _ string, _ *envelope.Request, e *envelope.Error) {
+			refused = append(refused, e.Code)
+		}
+		other.Handle(t.Context(), w.request(2))
+		other.Handle(t.Context(), w.request(3, "0123456789abcdef", "another-0123456789"))
+		broken := w.request(4)
+		broken.Body = []byte(`{`)
+		other.Handle(t.Context(), broken)
+		if !slices.Equal(admitted, []bool{false, true}) || len(refused) != 1 {
+			t.Errorf("admitted %v, refused %v", admitted, refused)
+		}
+	})
+}
+
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
-		w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) string { return strings.Repeat("p", 55) }
+		w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) {
+			return strings.Repeat("p", 55), func(bool) {}
+		}
 		opened := 0
 		for n := range 100 {
 			key := []string{"0123456789abcdef", fmt.Sprintf("%016d", n)}

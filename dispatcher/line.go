@@ -269,8 +269,11 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	case current.Seq != s.Seq:
 		return l.found(s.Seq, current), true
 	}
+	admitted := false
 	if d.Hooks.Admit != nil {
-		a.ask.Owner.Parent = d.Hooks.Admit(ctx, &a.ask, a.req)
+		parent, done := d.Hooks.Admit(ctx, &a.ask, a.req)
+		defer func() { done(admitted) }()
+		a.ask.Owner.Parent = parent
 		if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
 			return s, true
 		}
@@ -285,6 +288,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 		return d.turnDown(ctx, l, s, a, tooLate())
 	}
 	after, err := d.writeInTime(ctx, a, v.Event, body)
+	admitted = err == nil && after.Last().Owner.CallID == a.ask.Owner.CallID || errors.Is(err, call.ErrUnsure)
 	var moved *call.Moved
 	switch {
 	case errors.As(err, &moved):

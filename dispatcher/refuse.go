@@ -34,6 +34,9 @@ func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Req
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
+	if d.Hooks.Refuse != nil {
+		d.Hooks.Refuse(ctx, in.Tool, req, e)
+	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
 	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }

@@ -65,7 +65,8 @@ type Records interface {
 
 // Hooks observe; any may be nil.
 type Hooks struct {
-	// Run is told when a run starts and returns what to call when it has ended.
+	// Run is told when a run is about to start and returns what to call when it has ended, or could not start. The
+	// request is empty where this build cannot read it.
 	Run func(ctx context.Context, s call.State, attempt int, req *envelope.Request) (context.Context, func(*envelope.Response))
 	// Pause is called at the named points of the protocol; tests freeze and kill there.
 	Pause func(point string, s call.State)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -43,6 +44,34 @@ func TestLargeInput(t *testing.T) {
 					t.Errorf("%d runs, decision %+v", len(w.runs), d)
 				}
 				w.wantAcked(m, true)
+			})
+		})
+	}
+}
+
+// Whoever observes runs is told how each ends, also where its tool could not be started.
+func TestObservedAlsoWhenItCannotStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(w *world, stop func())
+		want    envelope.Code
+	}{
+		"ended":           {func(w *world, _ func()) { w.payloads[strings.Repeat("b", 64)] = []byte(`{"n":1}`) }, ""},
+		"no input":        {func(*world, func()) {}, envelope.CodePayloadMissing},
+		"another version": {func(w *world, _ func()) { w.manifest.Semver = "2.0.0" }, envelope.CodeVersion},
+		"drained":         {func(w *world, stop func()) { w.silent = true; go func() { pass(time.Second); stop() }() }, envelope.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, w *world) {
+				var ends []*envelope.Response
+				w.ex.Hooks.Run = func(ctx context.Context, _ call.State, _ int, _ *envelope.Request) (context.Context, func(*envelope.Response)) {
+					return ctx, func(r *envelope.Response) { ends = append(ends, r) }
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				c.prepare(w, stop)
+				w.ex.Handle(ctx, large(w.admit(callA, time.Minute)))
+				if len(ends) != 1 || (ends[0].Error == nil) != (c.want == "") || c.want != "" && ends[0].Error.Code != c.want {
+					t.Errorf("told of the ends %+v", ends)
+				}
 			})
 		})
 	}

@@ -30,14 +30,15 @@ var (
 //
 // The error is errDrained when the executor shut down under the run: then nothing is decided
 // here, and whoever gets the message next decides by what the log says.
-func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
+func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) {
+	ctx, cancel := e.untilDue(j)
+	defer cancel()
+	ctx, ended := e.observe(ctx, j)
+	defer func() { ended(draft, end) }()
 	m, adapter, fault := e.find(j)
 	if fault != nil {
 		return unrunnable(fault)
 	}
-	ctx, cancel := e.untilDue(j)
-	defer cancel()
-	ctx, ended := e.observe(ctx, j)
 	inv, err := e.invocation(ctx, j, m)
 	if err == nil {
 		err = ctx.Err()
@@ -56,7 +57,7 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft := e.outcome(storing, j, m, res, failure(adapter, j.judgedBy(m), err))
+	end, draft = e.outcome(storing, j, m, res, failure(adapter, j.judgedBy(m), err))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
@@ -66,7 +67,6 @@ func (e *Executor) run(j *job) (call.Ending, settle.Draft, error) {
 	if mute, ok := stream.(*mute); ok && mute.dropped > 0 {
 		draft.Warnings = append(slices.Clone(draft.Warnings), fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", mute.dropped))
 	}
-	ended(draft, end)
 	if err != nil && j.ctx.Err() != nil {
 		return end, draft, errDrained
 	}
@@ -280,12 +280,18 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
+// observe tells who observes that a run begins, and returns what to call when it has ended; an end without a cause is
+// that of a run that was left to another executor.
 func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {
 	if e.Hooks.Run == nil {
 		return ctx, func(settle.Draft, call.Ending) {}
 	}
 	ctx, done := e.Hooks.Run(ctx, j.state, j.attempt, j.req)
 	return ctx, func(d settle.Draft, end call.Ending) {
+		if end.Cause == 0 {
+			d.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
+			end.Error = d.Error.Code
+		}
 		status := envelope.Success
 		if end.Error != "" {
 			status = end.Error.Status()

@@ -54,25 +54,44 @@ func (t *Tracer) Close(ctx context.Context) error {
 }
 
 // Admit is told of an attempt about to be written and returns the traceparent that travels with
-// it. Its span continues the trace that the request names.
-func (t *Tracer) Admit(ctx context.Context, ask *call.Ask, req *envelope.Request) string {
+// it, and what to call when that is over. Its span continues the trace that the request names, and there is none where
+// nothing was admitted: most often because the request repeats another.
+func (t *Tracer) Admit(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string, done func(admitted bool)) {
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(
 			attribute.String("tool.name", req.ToolID), attribute.String("tool.version", ask.Facts.Version),
 			attribute.String("tool.fn", req.Fn), attribute.String("effect.level", string(ask.Facts.Class)),
-			attribute.String("call.id", req.CallID), attribute.String("call.ref", ask.Facts.Tool+"."+ask.Facts.ID),
+			attribute.String("call.id", req.CallID), attribute.String("call.ref", call.State{Facts: ask.Facts}.Ref()),
 			attribute.String("messaging.system", "nats"), attribute.String("messaging.operation.type", "send"),
 		))
-	defer span.End()
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"]
+	return carrier["traceparent"], func(admitted bool) {
+		if admitted {
+			span.End()
+		}
+	}
+}
+
+// Refuse is told of a request for tool that was refused with e. Its span, which has no length, lies in the trace that
+// the request names; req is nil where it could not be read.
+func (t *Tracer) Refuse(ctx context.Context, tool string, req *envelope.Request, e *envelope.Error) {
+	if req == nil {
+		req = new(envelope.Request)
+	}
+	_, span := t.tracer.Start(requested(ctx, req), "refuse "+tool, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(
+			attribute.String("tool.name", tool), attribute.String("tool.fn", req.Fn), attribute.String("call.id", req.CallID),
+			attribute.String("call.status", string(e.Code.Status())), attribute.String("error.type", string(e.Code)),
+		))
+	span.SetStatus(codes.Error, envelope.Lookup(e.Code).Message)
+	span.End()
 }
 
 // keyPrefix is how much of an idempotency key a span shows.
 const keyPrefix = 8
 
-// Run is told when a run starts, and returns what to call with its end.
+// Run is told when a run starts, and returns what to call with its end, which may be that it could not start.
 func (t *Tracer) Run(ctx context.Context, s call.State, attempt int, req *envelope.Request) (context.Context, func(*envelope.Response)) {
 	a, _ := s.Attempt(attempt)
 	parent := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
@@ -80,11 +99,11 @@ func (t *Tracer) Run(ctx context.Context, s call.State, attempt int, req *envelo
 		parent = requested(ctx, req)
 	}
 	key := req.Constraints.IdempotencyKey
-	ctx, span := t.tracer.Start(parent, "execute_tool "+req.ToolID, trace.WithSpanKind(trace.SpanKindConsumer),
+	ctx, span := t.tracer.Start(parent, "execute_tool "+s.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
-			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", req.ToolID),
+			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.Tool),
 			attribute.String("gen_ai.tool.call.id", a.Owner.CallID),
-			attribute.String("tool.name", req.ToolID), attribute.String("tool.version", s.Version),
+			attribute.String("tool.name", s.Tool), attribute.String("tool.version", s.Version),
 			attribute.String("tool.origin", "local"), attribute.String("tool.fn", req.Fn),
 			attribute.String("effect.level", string(s.Class)), attribute.String("determinism", string(s.Class)),
 			attribute.Int64("timeout_ms", req.Constraints.TimeoutMS),

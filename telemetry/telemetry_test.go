@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 )
 
@@ -23,7 +24,8 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	req.Constraints.IdempotencyKey = "0123456789abcdef"
 
 	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
-	parent := dispatcher.Admit(t.Context(), ask, req)
+	parent, admitted := dispatcher.Admit(t.Context(), ask, req)
+	admitted(true)
 	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
 	_, done := executor.Run(t.Context(), s, 1, req)
 	done(&envelope.Response{Status: envelope.TerminalError, Error: envelope.NewError(envelope.CodeLost, "it quotes its input")})
@@ -58,6 +60,45 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 		if err := tr.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// attribute returns the value of an attribute of a span.
+func attribute(s tracetest.SpanStub, name string) string {
+	for _, kv := range s.Attributes {
+		if string(kv.Key) == name {
+			return kv.Value.Emit()
+		}
+	}
+	return ""
+}
+
+// What was not admitted leaves no span that says so; what was refused leaves one that says why, in the trace of its
+// caller; and a span names its call by the reference that callers are given.
+func TestAdmittedOrNot(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tr := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
+	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
+	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
+	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id"}}
+	_, repeated := tr.Admit(t.Context(), ask, req)
+	repeated(false)
+	_, written := tr.Admit(t.Context(), ask, req)
+	written(true)
+	tr.Refuse(t.Context(), "web.fetch", req, envelope.NewError(envelope.CodeSchema, "it quotes its input"))
+	tr.Refuse(t.Context(), "web.fetch", nil, envelope.NewError(envelope.CodeSchema, ""))
+
+	got := spans.GetSpans()
+	if len(got) != 3 || got[0].Name != "admit web.fetch" || got[1].Name != "refuse web.fetch" || got[2].Name != "refuse web.fetch" {
+		t.Fatalf("spans %v", got)
+	}
+	if ref := attribute(got[0], "call.ref"); ref != (subjects.Key{Tool: "web.fetch", ID: "id"}).Ref() {
+		t.Errorf("the admitted call is %s", ref)
+	}
+	refused := got[1]
+	if refused.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || attribute(refused, "error.type") != string(envelope.CodeSchema) ||
+		attribute(refused, "call.id") != "c" || refused.Status.Description != envelope.Lookup(envelope.CodeSchema).Message {
+		t.Errorf("refused: %+v", refused)
 	}
 }
 

@@ -110,7 +110,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Pause: o.Pause}, Logger: c.Logger,
+		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Refuse: c.Trace.Refuse, Pause: o.Pause}, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.

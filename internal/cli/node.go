@@ -113,7 +113,7 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 	if err != nil {
 		return o, nil, err
 	}
-	o.Trace = app.Tracer{Admit: tracer.Admit, Run: tracer.Run}
+	o.Trace = app.Tracer{Admit: tracer.Admit, Refuse: tracer.Refuse, Run: tracer.Run}
 	return o, func() {
 		if err := tracer.Close(ctx); err != nil {
 			failed(err)
