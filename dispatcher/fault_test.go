@@ -78,7 +78,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// One that panics in the line harms neither who waits behind it nor who joins.
+// One that panics in the line harms neither those that wait behind it nor those that join.
 func TestPanicInTheLine(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		log := w.logged()
@@ -176,7 +176,7 @@ func spoil(e call.Entry) call.Entry {
 	return e
 }
 
-// An outcome that cannot be read makes nobody wait in vain: who owns or joined its attempt is told how that ended,
+// An outcome that cannot be read makes nobody wait in vain: the callers of its attempt are told how that ended,
 // and a further attempt, which would lose it, is refused. None of this is final: another build may be able to read it.
 func TestUnreadableOutcome(t *testing.T) {
 	bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
@@ -212,7 +212,8 @@ func TestUnreadableOutcome(t *testing.T) {
 	})
 }
 
-// A deadline whose attempt turns out to have ended with an outcome that cannot be read is kept: nobody works on it for ever.
+// An attempt that turns out at its deadline to have ended, with an outcome that cannot be read, is not worked on
+// for ever.
 func TestUnreadableAtTheDeadline(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		w.stop()

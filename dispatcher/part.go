@@ -50,7 +50,7 @@ func (p *partings) add(at time.Time, from Leave) {
 	}
 }
 
-// next removes and returns who stops waiting now, and says how long it is to the one after them.
+// next removes and returns those that stop waiting now, and says how long it is to the one after them.
 func (p *partings) next(now time.Time) (over []Leave, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -51,13 +51,14 @@ func TestJoinerWithAShorterDeadline(t *testing.T) {
 			}
 			w.decide("")
 			if r := w.outcome(3); r.Status != envelope.Success || len(w.told(2)) != 2 {
-				t.Errorf("%+v, and %d answers to who had left", r, len(w.told(2)))
+				t.Errorf("%+v, and %d answers to the one that had left", r, len(w.told(2)))
 			}
 		})
 	}
 }
 
-// Who has its outcome is not told later that its deadline has passed; nor is the owner, whose deadline is that of the attempt.
+// A joiner that has its outcome is not told later that its deadline has passed. The owner has no deadline but that
+// of the attempt.
 func TestNoDeadlineAfterTheOutcome(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		w.ask(1)

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// Who is told of a deadline is told what its request asked for in vain, among it more time than the tool gives.
+// A caller whose call times out in the queue is told what its request asked for in vain, such as more time than the
+// tool gives.
 func TestAskedForInVain(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		w.manifest.Limits.TimeoutMax = 3 * time.Second
