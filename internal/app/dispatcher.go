@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -109,7 +110,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	health := &health{readers: readers, store: store}
 	d = dispatcher.New(dispatcher.Options{
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
-		Health: health, Gate: gate{c}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Health: health, Gate: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Refuse: c.Trace.Refuse, Pause: o.Pause}, Logger: c.Logger,
 	})
 
@@ -300,7 +301,10 @@ func (g *storeGauge) isFull() bool {
 }
 
 // gate appends the gate's own audit records.
-type gate struct{ c *Conn }
+type gate struct {
+	c    *Conn
+	told *remembered // who is on record as allowed; the server knows only for a few seconds
+}
 
 func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope.Request, e *envelope.Error) (string, error) {
 	id := "gate." + g.c.NewNonce()
@@ -325,10 +329,16 @@ func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner
 	a, _ := s.Attempt(n)
 	records := make(map[string]audit.Record, len(who))
 	for _, w := range who {
-		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks in a few seconds
-		records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
+		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks
+		if !g.told.has(id) {
+			records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
+		}
 	}
-	return recordFull(bus.GateAll(ctx, g.c.JS, records))
+	err := bus.GateAll(ctx, g.c.JS, records)
+	if err == nil {
+		g.told.add(maps.Keys(records))
+	}
+	return recordFull(err)
 }
 
 // recordFull says in the words of dispatchers that AUDIT takes nothing.

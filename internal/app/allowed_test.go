@@ -1,0 +1,72 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Whoever asks again under its call id is on record once, also when the server has forgotten the first time.
+func TestAllowedOnce(t *testing.T) {
+	c, err := Connect(t.Context(), "test", Options{URL: natstest.Start(t).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	recorded := func() uint64 {
+		stream, err := c.JS.Stream(t.Context(), subjects.AuditStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Msgs
+	}
+	stream, err := c.JS.Stream(t.Context(), subjects.AuditStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Duplicates = 100 * time.Millisecond
+	if _, err := c.JS.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	v := call.Admit(call.State{}, call.Ask{
+		Owner: call.Owner{CallID: "owner", Actor: "agent"}, Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
+	})
+	s, err := c.Log.Write(t.Context(), v.Event, []byte(`{"request":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gate{c, new(remembered)}
+	for _, asks := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"b", "a"}} {
+		var who []call.Owner
+		for _, id := range asks {
+			who = append(who, call.Owner{CallID: id, Actor: "agent"})
+		}
+		if err := g.Allowed(t.Context(), s, 1, who); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * cfg.Duplicates)
+	}
+	if n := recorded(); n != 2 {
+		t.Errorf("%d records of two who asked", n)
+	}
+}
+
+// What was put in last is remembered, and not much more than is said.
+func TestRemembered(t *testing.T) {
+	var r remembered
+	for n := range 5 * maxRemembered {
+		r.add(slices.Values([]string{fmt.Sprint(n)}))
+		if !r.has(fmt.Sprint(n)) || n >= maxRemembered && !r.has(fmt.Sprint(n-maxRemembered+1)) {
+			t.Fatalf("%d is forgotten too early", n)
+		}
+	}
+	if len(r.young)+len(r.old) > 2*maxRemembered || r.has("0") {
+		t.Errorf("%d names are remembered", len(r.young)+len(r.old))
+	}
+}
