@@ -30,9 +30,15 @@ type Cancellation struct {
 // State reads the log that ref names, for an actor that may see it. Here and in all operations
 // below, tenant and actor are tokens of the subject that the bus enforces.
 func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (call.State, *envelope.Error) {
+	last, refusal := d.last(ctx, tenant, actor, q)
+	return last.State, refusal
+}
+
+// last reads the last event of that log.
+func (d *Dispatcher) last(ctx context.Context, tenant, actor string, q Query) (call.Entry, *envelope.Error) {
 	key, err := subjects.ParseRef(q.Ref)
 	if err != nil {
-		return call.State{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
+		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
 			WithFix("give the reference that the call printed, or that its acceptance named")
 	}
 	if key.Tool == "" { // the reference holds a digest of it
@@ -43,12 +49,12 @@ func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {
-		return call.State{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
+		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
 	}
 	if last.State.Empty() || subjects.Token(last.State.Tenant) != tenant || !concerns(last.State, actor, q.CallID) {
-		return call.State{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
+		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
 	}
-	return last.State, nil
+	return last, nil
 }
 
 // concerns reports whether the actor owns an attempt of the call, or names one of its call ids.
@@ -112,10 +118,11 @@ func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) 
 // Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
 // the answer says which it was. A joiner's cancel only detaches the joiner.
 func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) (Cancellation, *envelope.Error) {
-	s, refusal := d.State(ctx, tenant, actor, q)
+	last, refusal := d.last(ctx, tenant, actor, q)
 	if refusal != nil {
 		return Cancellation{}, refusal
 	}
+	s := last.State
 	a, refusal := q.attempt(s)
 	if refusal != nil {
 		return Cancellation{}, refusal
@@ -126,7 +133,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) 
 	}
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, settle.Draft{}, nil)
+	}, draft(last, a.N), nil)
 	if err != nil {
 		return Cancellation{}, unsettled(err)
 	}

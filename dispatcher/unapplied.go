@@ -8,8 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
-// draft is what a deadline that is kept here knows of the response to attempt n: what its request asks for in vain,
-// where that request is the last event of the log, and so at hand. The executor knows it always.
+// draft is what a deadline or a cancel knows of the response to attempt n: what its request asks for in vain, where
+// that request is the last event of the log, and so at hand. The executor knows it always.
 func draft(last call.Entry, n int) settle.Draft {
 	a, ok := last.State.Attempt(n)
 	if !ok || last.Kind != call.Requested || last.Attempt != n {

@@ -8,16 +8,28 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// A caller whose call times out in the queue is told what its request asked for in vain, such as more time than the
+// A caller whose call times out in the queue, or is cancelled there, is told what its request asked for in vain, such as more time than the
 // tool gives.
 func TestAskedForInVain(t *testing.T) {
 	bubble(t, tool.Pure, func(t *testing.T, w *world) {
 		w.manifest.Limits.TimeoutMax = 3 * time.Second
 		w.ask(1, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`)
+		w.ask(2, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`, "key-0123456789abcdef", "key-other-0123456789")
+		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2)); refusal != nil {
+			t.Fatal(refusal)
+		}
 		pass(4 * time.Second)
-		r := w.outcome(1)
-		if want := []string{"timeout-cut", "memory_mb_limit-ignored"}; !slices.Equal(r.Provenance.PolicyApplied, want) || len(r.Warnings) != len(want) {
-			t.Errorf("policy applied %q, warnings %q", r.Provenance.PolicyApplied, r.Warnings)
+		for n := 1; n <= 2; n++ {
+			w.toldInVain(n)
 		}
 	})
+}
+
+// toldInVain says what caller n must be told of its request.
+func (w *world) toldInVain(n int) {
+	w.t.Helper()
+	r, want := w.outcome(n), []string{"timeout-cut", "memory_mb_limit-ignored"}
+	if !slices.Equal(r.Provenance.PolicyApplied, want) || len(r.Warnings) != len(want) {
+		w.t.Errorf("%s: policy applied %q, warnings %q", r.Error, r.Provenance.PolicyApplied, r.Warnings)
+	}
 }
