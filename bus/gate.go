@@ -41,6 +41,10 @@ func decodeRecord(data []byte) (r audit.Record, ok bool) {
 // ErrRecordRefused means that the server takes no record: AUDIT has no room, say.
 var ErrRecordRefused = errors.New("the audit record takes nothing")
 
+// codeInProcess is what servers that replicate say of a message id that they are just storing: it may be stored
+// yet or not, so the message has to come again.
+const codeInProcess = 10158
+
 // Gate appends one record of the gate's own: a denial or a late result. It returns when the
 // record is stored, with its message id; [ErrRecordRefused] when it is not and will not be.
 func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
@@ -53,7 +57,7 @@ func Gate(ctx context.Context, js jetstream.JetStream, id string, r audit.Record
 		Data:    data,
 		Header:  nats.Header{jetstream.MsgIDHeader: {id}},
 	})
-	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode != codeInProcess {
 		return fmt.Errorf("%w: %w", ErrRecordRefused, err)
 	}
 	if err != nil {
