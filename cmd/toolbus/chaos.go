@@ -116,7 +116,7 @@ func printChaos(out io.Writer, r chaos.Report) error {
 		}
 	}
 	for _, o := range r.Outages {
-		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d calls due then %d had only the local answer\n",
+		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d open calls due then %d had only the local answer\n",
 			seconds(o.AtMS), o.What, seconds(o.SilentMS), o.Due, o.Local)
 	}
 	if r.Unjudged > 0 {

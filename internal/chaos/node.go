@@ -31,9 +31,11 @@ type order struct {
 	done chan struct{}
 }
 
+// add adds a process. One of the same name in an earlier run in the same folder is ready no more.
 func (c *cluster) add(name string, args []string, skews *rand.Rand) {
 	n := &node{cluster: c, name: name, skews: skews, orders: make(chan order), over: make(chan struct{})}
 	n.args = append(args, "--ready-file", n.readyFile())
+	_ = os.Remove(n.readyFile())
 	c.nodes[name], c.names = n, append(c.names, name)
 }
 
@@ -65,7 +67,7 @@ func (n *node) keep(ctx context.Context) {
 	defer close(n.over)
 	var pending *order // whose process is to be started again
 	for ctx.Err() == nil {
-		_ = os.Remove(n.readyFile()) // it is there from the second start on
+		_ = os.Remove(n.readyFile()) // there from the second start on
 		p, err := n.launch()
 		if pending != nil {
 			close(pending.done)

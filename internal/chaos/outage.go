@@ -11,8 +11,8 @@ import (
 )
 
 // Outage is what one piece of trouble of the servers cost. Nothing was written to a partition of the
-// call log for SilentMS, at the longest; Due calls had their deadline in that time, and Local of them
-// no answer but that of the client library itself.
+// call log for SilentMS, at the longest; Due calls without an answer yet had their deadline in that time, and Local
+// of them got none but that of the client library itself.
 type Outage struct {
 	AtMS     int64  `json:"at_ms"`
 	What     string `json:"what"`
@@ -27,7 +27,7 @@ func outages(begun time.Time, happened []happening, h check.History) (all []Outa
 		silent := silence(h.Log, x)
 		o := Outage{AtMS: x.from.Sub(begun).Milliseconds(), What: x.what, SilentMS: silent.To.Sub(silent.From).Milliseconds()}
 		for _, a := range h.Asks {
-			if a.Sent.Before(silent.To) && !a.Due.Before(silent.From) && a.Due.Before(silent.To) {
+			if a.Sent.Before(silent.To) && a.Done.After(silent.From) && a.Due.Before(silent.To) {
 				o.Due++
 				if !slices.ContainsFunc(a.Answers, func(r *envelope.Response) bool { return r.Provenance.Final }) {
 					o.Local++
