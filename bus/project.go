@@ -49,7 +49,7 @@ const (
 	batchSize   = 1000                   // the most that a server takes at once
 	batchLinger = 500 * time.Millisecond // a batch costs a directory and files of its own
 	stageEvery  = 10 * time.Millisecond
-	commitTime  = 5 * time.Second
+	commitTime  = 2 * time.Second // what is stored later is found to be
 	standBy     = time.Second
 	maxPending  = 200_000 // then the follower waits; memory stays flat
 )
@@ -168,16 +168,26 @@ func (p *Projector) projectAll(ctx context.Context, size *int) error {
 	return nil
 }
 
+// How long it may take at first to find where the record ends, and at the most. A leader or a server that goes answers
+// nothing of what it was asked, so that asking again soon is what helps, unless there is much to read.
+const (
+	findTime = time.Second
+	findLong = time.Minute
+)
+
 // findEnd reads where the record ends, again and again until it can.
 func (p *Projector) findEnd(ctx context.Context) error {
-	for {
-		_, err := p.resume(ctx)
+	for limit := findTime; ; limit = min(2*limit, findLong) {
+		once, cancel := context.WithTimeout(ctx, limit)
+		_, err := p.resume(once)
+		cancel()
 		if err == nil || errors.Is(err, ErrLostTail) {
 			return err
 		}
 		if !wait.For(ctx, standBy) {
 			return nil
 		}
+		p.log.Warn("end of the audit record not found yet", "err", err)
 	}
 }
 
