@@ -49,6 +49,7 @@ const (
 	batchSize   = 1000                   // the most that a server takes at once
 	batchLinger = 500 * time.Millisecond // a batch costs a directory and files of its own
 	stageEvery  = 10 * time.Millisecond
+	ackTime     = 2 * time.Second // of the first record of a batch; none comes from a server or a leader that is gone
 	commitTime  = 2 * time.Second // what is stored later is found to be
 	standBy     = time.Second
 	maxPending  = 200_000 // then the follower waits; memory stays flat
@@ -212,7 +213,7 @@ func (p *Projector) after(n, size int) []audit.Record {
 // together with the last one. An error means that nothing or everything of the batch was stored,
 // and resume tells which.
 func (p *Projector) project(ctx context.Context, size int) error {
-	batch, err := jetstreamext.NewBatchPublisher(p.js)
+	batch, err := jetstreamext.NewBatchPublisher(p.js, jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: ackTime})
 	if err != nil {
 		return fmt.Errorf("audit batch: %w", err)
 	}
