@@ -18,6 +18,7 @@ type pull struct {
 	source *source // the same; nil while nothing is asked for
 	left   int     // messages still to come
 	spare  bool    // no slot is reserved for what comes
+	wrong  bool    // the server has said that something is
 	turn   int     // how often it was used
 	end    *time.Timer
 }
@@ -51,7 +52,7 @@ func (w *Workers) listen() {
 		case w.free() <= 0:
 			return
 		case s.heeded || s.credits > 0 || s.demand:
-		case s.quiet:
+		case s.answered:
 			w.ask(s, 1, standingPull, true)
 		default:
 			w.ask(s, 1, atOnce, false)
@@ -63,8 +64,8 @@ func (w *Workers) listen() {
 // had work last: one for each source is left to what may come from the others. Callers hold w.mu.
 func (w *Workers) share() {
 	free := w.free()
-	if free < max(1, w.slots/8) && !slices.ContainsFunc(w.sources, (*source).urgent) { // gather freed slots: one request for several
-		return
+	if free < max(1, w.slots/8) && !slices.ContainsFunc(w.sources, (*source).urgent) {
+		return // gather freed slots: one request for several
 	}
 	share := map[*source]int{}
 	for ; free > 0; free-- {
@@ -120,7 +121,7 @@ func (w *Workers) ask(s *source, n int, wait time.Duration, spare bool) {
 	if s.heeded = s.heeded || spare; !spare {
 		s.credits += n
 	}
-	p.last, p.source, p.left, p.spare = s, s, n, spare
+	p.last, p.source, p.left, p.spare, p.wrong = s, s, n, spare, false
 	p.turn++
 	turn := p.turn
 	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
@@ -180,8 +181,10 @@ func (w *Workers) unanswered(p *pull, turn int) {
 	if p.source == nil || p.turn != turn {
 		return
 	}
-	p.source.known.gone = true // the server may have crashed, and forgotten more than this
-	w.lookSoon()
+	if !p.wrong { // then it is known already
+		p.source.known.gone = true // the server may have crashed, and forgotten more than this
+		w.lookSoon()
+	}
 	w.over(p)
 	w.pull()
 }

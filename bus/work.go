@@ -64,18 +64,18 @@ type Workers struct {
 
 // source is the consumer of one priority in one partition.
 type source struct {
-	stream  string
-	name    string
-	ensure  func(context.Context) (jetstream.Consumer, error) // makes it where it is not
-	next    string                                            // subject of its pull requests
-	weight  int
-	known   incarnation
-	turns   int  // of having the next slot, see turn
-	credits int  // messages asked for and not yet here; each has a slot reserved
-	heeded  bool // one message is asked for without a slot: it is not known whether there is any
-	demand  bool // more is waiting, as far as known
-	quiet   bool // the server has said something of it on this connection
-	waiting []*waiting
+	stream   string
+	name     string
+	ensure   func(context.Context) (jetstream.Consumer, error) // makes it where it is not
+	next     string                                            // subject of its pull requests
+	weight   int
+	known    incarnation
+	turns    int  // of having the next slot, see turn
+	credits  int  // messages asked for and not yet here; each has a slot reserved
+	heeded   bool // one message is asked for without a slot: it is not known whether there is any
+	demand   bool // more is waiting, as far as known
+	answered bool // the server has said something of it on this connection
+	waiting  []*waiting
 }
 
 // The weights of the priorities.
@@ -186,7 +186,7 @@ func (w *Workers) restart() {
 		w.over(p)
 	}
 	for _, s := range w.sources {
-		s.quiet = false
+		s.answered = false
 	}
 	w.pull()
 }
@@ -202,7 +202,7 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	defer w.mu.Unlock()
 	late := p.source == nil
 	if !late {
-		p.source.demand, p.source.quiet, w.last = ok && work.meta.NumPending > 0, true, p.source
+		p.source.demand, p.source.answered, w.last = ok && work.meta.NumPending > 0, true, p.source
 		w.came(p)
 	}
 	if ok {
@@ -271,12 +271,12 @@ func (w *Workers) hear(p *pull, status string) {
 	switch {
 	case p.source == nil || status == statusHeartbeat:
 	case status == statusNothing || status == statusExpired:
-		p.source.demand, p.source.quiet = false, true
+		p.source.demand, p.source.answered = false, true
 		w.over(p)
 		w.pull()
 	default:
 		p.end.Reset(extraPull)
-		p.source.known.gone = true
+		p.wrong, p.source.known.gone = true, true
 		w.lookSoon()
 	}
 }
