@@ -67,7 +67,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 func attribute(s tracetest.SpanStub, name string) string {
 	for _, kv := range s.Attributes {
 		if string(kv.Key) == name {
-			return kv.Value.Emit()
+			return kv.Value.AsString()
 		}
 	}
 	return ""
