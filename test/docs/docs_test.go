@@ -95,16 +95,3 @@ func TestNothingIsLeftToDo(t *testing.T) {
 		}
 	}
 }
-
-// TestReadmeExample sees to it that the Go program of the README is the one that is compiled.
-func TestReadmeExample(t *testing.T) {
-	_, rest, found := strings.Cut(read(t, "README.md"), "```go\n")
-	example, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("the README has no Go example")
-	}
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	if !strings.Contains(squeeze(read(t, "test/docs/example_test.go")), squeeze(example)) {
-		t.Error("the Go example of the README is not in example_test.go")
-	}
-}

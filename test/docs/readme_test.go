@@ -1,0 +1,106 @@
+package docs_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadmeProgram does what the README says: it puts the Go program into a folder beside this repository,
+// makes a module of it, builds it, and runs it against a bus with the shipped tool. The second run has the same key.
+func TestReadmeProgram(t *testing.T) {
+	program := buildReadme(t)
+	url := devBus(t)
+	for _, run := range []string{"first", "second"} {
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), "TOOLBUS_URL="+url)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), `"text":"func main() {`) {
+			t.Errorf("%s run: %v\n%s", run, err, out)
+		}
+	}
+}
+
+// buildReadme builds the program of the README with the commands of the README, and returns its file.
+func buildReadme(t *testing.T) string {
+	t.Helper()
+	readme := read(t, "README.md")
+	_, rest, _ := strings.Cut(readme, "```go\n")
+	source, rest, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the README has no Go program")
+	}
+	here, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(here, filepath.Join(dir, "toolbus")); err != nil {
+		t.Fatal(err)
+	}
+	agent := filepath.Join(dir, "my-agent")
+	if err := os.Mkdir(agent, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"main.go": source, "go.sum": read(t, "go.sum")} {
+		if err := os.WriteFile(filepath.Join(agent, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block := shell.FindStringSubmatch(rest)
+	for _, words := range commands(block[1]) {
+		switch strings.Join(words, " ") {
+		case "go mod tidy": // it also wants what only the tests of others need; go.sum has all the rest
+		case "go run .":
+			goIn(t, agent, "go", "build", "-mod=mod", "-o", "program", ".")
+		default:
+			goIn(t, agent, words...)
+		}
+	}
+	return filepath.Join(agent, "program")
+}
+
+func goIn(t *testing.T, dir string, words ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+}
+
+// devBus runs `toolbus dev` with text.search, which searches its own source here, and returns its URL.
+func devBus(t *testing.T) (url string) {
+	t.Helper()
+	bin, work := build(t), t.TempDir()
+	tools := filepath.Join(work, "tools")
+	if err := os.CopyFS(filepath.Join(tools, "text_2esearch"), os.DirFS(filepath.Join(root, "tools", "text_2esearch"))); err != nil {
+		t.Fatal(err)
+	}
+	goIn(t, root, "go", "build", "-o", filepath.Join(tools, "text_2esearch", "text-search"), "./tools/text_2esearch")
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "toolbus"), "dev", "--tools", tools, "--state", filepath.Join(work, "state"), "--port", "0")
+	cmd.Dir, cmd.Stderr = work, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && url == "" {
+		url = regexp.MustCompile(`nats://[0-9.:]+`).FindString(lines.Text())
+	}
+	t.Cleanup(func() { stop(); _ = cmd.Wait() }) // it was told to end
+	if url == "" {
+		t.Fatal("toolbus dev does not say where it serves")
+	}
+	return url
+}
