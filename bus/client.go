@@ -207,8 +207,14 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	}, envelope.Metrics{})
 }
 
-// notAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor.
+// notAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor, or hear
+// answers.
 func (c *Client) notAllowed(err error) *envelope.Error {
+	if noEar(err) {
+		return envelope.NewError(envelope.CodeForbidden, "the server does not let this connection receive answers: it may not subscribe to its inbox").
+			WithFix("let the user subscribe to the subject in the cause, or give the connection a prefix of inboxes that it may " +
+				"subscribe to (nats.CustomInboxPrefix)").WithCause(err.Error())
+	}
 	return envelope.NewError(envelope.CodeForbidden,
 		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", c.Tenant, c.Actor)).WithCause(err.Error())
 }

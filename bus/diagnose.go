@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -45,17 +46,39 @@ func Diagnose(ctx context.Context, url string, o ClientOptions) []Check {
 	if err != nil {
 		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
 	}
-	if err := checkLevel(ctx, js); err != nil {
-		return append(checks, Check{"jetstream", CheckFailed, err.Error(), ""}) // which says what to do
-	}
-	checks = append(checks, diagnoseStreams(ctx, js)...)
-	checks = append(checks, diagnoseExecutors(ctx, js))
 	c, err := NewClient(nc, o)
 	if err != nil {
 		return append(checks, Check{"dispatchers", CheckFailed, err.Error(), ""})
 	}
 	defer func() { _ = c.Close() }()
+	if no := c.unheard(); no != nil {
+		return append(checks, Check{"answers", CheckFailed, no.Message + ": " + no.Cause, no.Fix})
+	}
+	if bad := diagnoseJetStream(ctx, js); bad != nil {
+		if checks = append(checks, *bad); bad.Fix != asOperator {
+			return checks
+		}
+		return append(checks, diagnoseDispatchers(ctx, nil, c)...)
+	}
+	checks = append(checks, diagnoseStreams(ctx, js)...)
+	checks = append(checks, diagnoseExecutors(ctx, js))
 	return append(checks, diagnoseDispatchers(ctx, js, c)...)
+}
+
+// asOperator is what to do where doctor itself may not look.
+const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Who may do what\", calls it operator"
+
+// diagnoseJetStream returns what is wrong with JetStream as a whole, or what keeps doctor from seeing it; nil is
+// nothing.
+func diagnoseJetStream(ctx context.Context, js jetstream.JetStream) *Check {
+	err := checkLevel(ctx, js)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return &Check{"jetstream", CheckFailed, "this user may not ask about JetStream, so streams and executors are not looked at: " + err.Error(), asOperator}
+	}
+	return &Check{"jetstream", CheckFailed, err.Error(), ""} // which says what to do
 }
 
 func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
@@ -180,6 +203,7 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
 	return Check{"executors", CheckOK, fmt.Sprintf("%d alive", n), ""}
 }
 
+// diagnoseDispatchers looks at what dispatchers say, and, unless js is nil, at the record and the pools of their tools.
 func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client) []Check {
 	asking, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
@@ -187,6 +211,9 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client)
 	switch {
 	case errors.Is(err, errNobody):
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
+	case errors.Is(err, nats.ErrPermissionViolation):
+		no := c.notAllowed(err)
+		return []Check{{"dispatchers", CheckFailed, no.Message + ": " + no.Cause, no.Fix}}
 	case err != nil:
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "one is there and does not answer: look at its log, or start another"}}
 	}
@@ -195,9 +222,12 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client)
 	if offset.Abs() > time.Second {
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
 	}
-	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock}
+	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock, c.diagnoseTools(ctx)}
 	if d.SilentMS > 0 {
 		checks = append(checks, diagnoseSilence(time.Duration(d.SilentMS)*time.Millisecond))
+	}
+	if js == nil {
+		return checks
 	}
 	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, tools)...)
 }

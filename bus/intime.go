@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -294,15 +292,4 @@ func (c *Client) requestMsg(ctx context.Context, subject string, data []byte) (*
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// forbidden returns what the server last said of publishing to subject, if it does not allow that: it drops
-// the message, and whoever waits for an answer is told nothing. A connection that is being made anew says
-// nothing either.
-func (c *Client) forbidden(subject string) error {
-	err := lastError(c.nc)
-	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), strconv.Quote(subject)) {
-		return err
-	}
-	return nil
 }

@@ -93,6 +93,8 @@ func (in *Intake) Stop() {
 // Endpoint answers one operation of the service: body in, answer or refusal out.
 type Endpoint struct {
 	Op string
+	// All lets every dispatcher answer, and not one of them.
+	All bool
 	// Handle gets the tenant and actor as their tokens in the subject.
 	Handle func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error)
 }
@@ -131,8 +133,11 @@ func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpo
 		respond(ctx, nc, q.endpoint, q.request)
 	})
 	for _, e := range endpoints {
-		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(question{e, r}) }),
-			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)))
+		options := []micro.EndpointOpt{micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op))}
+		if e.All {
+			options = append(options, micro.WithEndpointQueueGroupDisabled())
+		}
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(question{e, r}) }), options...)
 		if err != nil {
 			return nil, fmt.Errorf("service %s: %w", e.Op, errors.Join(err, s.Stop()))
 		}

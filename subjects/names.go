@@ -42,6 +42,8 @@ const (
 	OpWhy      = "why"
 	OpDescribe = "describe"
 	OpChunks   = "chunks"
+	// OpInventory is answered by all dispatchers, the others by one of them.
+	OpInventory = "inventory"
 )
 
 // Sources of audit records, the src of [Audit].

@@ -39,6 +39,9 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
 			}, nil
 		}),
+		toAll(endpoint(subjects.OpInventory, func(context.Context, string, string, struct{}) (any, *envelope.Error) {
+			return inventory(c.Instance, o.Registry), nil
+		})),
 		endpoint(subjects.OpChunks, func(ctx context.Context, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
 			return chunks(ctx, d, store, tenant, actor, q)
 		}),
@@ -77,6 +80,30 @@ func chunks(ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Stor
 	}
 	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
 }
+
+// toAll makes an endpoint one that every dispatcher answers.
+func toAll(e bus.Endpoint) bus.Endpoint {
+	e.All = true
+	return e
+}
+
+// inventory says which builds of which tools are loaded, as many as an answer has room for.
+func inventory(instance string, r *tool.Registry) bus.Inventory {
+	i := bus.Inventory{Instance: instance, Tools: map[string]string{}}
+	room := maxListed
+	for _, m := range r.List() { // by id
+		build := m.Semver + " (" + m.Digest[:min(len(m.Digest), digestShown)] + ")"
+		if room -= 2*len(m.ToolID) + len(build); room < 0 {
+			i.More = true
+			break
+		}
+		i.Tools[m.ToolID] = build
+	}
+	return i
+}
+
+// digestShown is how much of a digest tells two builds apart, the name of the hash included.
+const digestShown = len("sha256:") + 12
 
 // maxListed is how much of the list of tools goes into one answer, in bytes of JSON.
 const maxListed = 256 << 10

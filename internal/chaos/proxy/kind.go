@@ -43,7 +43,7 @@ var prefixes = func() map[string]Kind {
 		subjects.AuditAll: Audit, subjects.KillWildcard: Control,
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
-		subjects.ServiceWildcard(subjects.OpChunks): Service,
+		subjects.ServiceWildcard(subjects.OpChunks): Service, subjects.ServiceWildcard(subjects.OpInventory): Service,
 	} {
 		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
 	}

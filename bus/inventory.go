@@ -1,0 +1,131 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Inventory is what one dispatcher has loaded. All of them answer this question, so that they can be compared.
+type Inventory struct {
+	Instance string            `json:"instance"`
+	Tools    map[string]string `json:"tools"` // version and digest, by tool id
+	// More says that there are tools behind the last one, by id, for which there was no room.
+	More bool `json:"more,omitzero"`
+}
+
+// How long dispatchers are waited for: the first one, and more after each.
+const (
+	firstInventory = 2 * time.Second
+	nextInventory  = 300 * time.Millisecond
+)
+
+// inventories asks all dispatchers what they have loaded.
+func (c *Client) inventories(ctx context.Context) ([]Inventory, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	inbox := c.inbox + "inventories"
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // gone with the connection otherwise
+	if err := c.nc.PublishRequest(subjects.Service(subjects.OpInventory, c.Tenant, c.Actor), inbox, []byte("{}")); err != nil {
+		return nil, err
+	}
+	var all []Inventory
+	for quiet := firstInventory; ; quiet = nextInventory {
+		one, ok := nextInventoryOf(ctx, sub, quiet)
+		if !ok {
+			return all, ctx.Err()
+		}
+		all = append(all, one)
+	}
+}
+
+// nextInventoryOf returns the next answer that can be read; it reports false where none comes in time.
+func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Duration) (one Inventory, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return one, false
+		}
+		if msg.Header.Get(subjects.HeaderKind) == kindOutcome && json.Unmarshal(msg.Data, &one) == nil {
+			return one, true
+		}
+	}
+}
+
+// diagnoseTools compares what the dispatchers have loaded: a call of a tool in which they differ ends as the one
+// does that it happens to meet.
+func (c *Client) diagnoseTools(ctx context.Context) Check {
+	all, err := c.inventories(ctx)
+	if err != nil || len(all) == 0 {
+		return Check{"tools", CheckWarning, "no dispatcher says which tools it has loaded", "run doctor of the version that the dispatchers are of"}
+	}
+	slices.SortFunc(all, func(a, b Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
+	if differ := differences(all); len(differ) > 0 {
+		return Check{"tools", CheckFailed, fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; ")),
+			"start all dispatchers with the same tools: until then calls of these end now one way and now the other"}
+	}
+	return Check{"tools", CheckOK, fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools)), ""}
+}
+
+// maxDifferences is how many tools doctor names.
+const maxDifferences = 10
+
+// differences says of each tool that is not the same everywhere what it is where.
+func differences(all []Inventory) (says []string) {
+	ids := map[string]bool{}
+	for _, i := range all {
+		for id := range i.Tools {
+			ids[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		has := map[string][]string{} // instances by what they have
+		for _, i := range all {
+			if have := i.of(id); have != "" {
+				has[have] = append(has[have], i.Instance)
+			}
+		}
+		switch {
+		case len(has) < 2:
+		case len(says) == maxDifferences:
+			return append(says, "and more")
+		default:
+			says = append(says, id+" is "+where(has))
+		}
+	}
+	return says
+}
+
+// of is what the dispatcher has of a tool; "" where it had no room to say so.
+func (i Inventory) of(id string) string {
+	if have, ok := i.Tools[id]; ok {
+		return have
+	}
+	if i.More && id > slices.Max(slices.Collect(maps.Keys(i.Tools))) {
+		return ""
+	}
+	return "missing"
+}
+
+func where(has map[string][]string) string {
+	var parts []string
+	for _, have := range slices.Sorted(maps.Keys(has)) {
+		parts = append(parts, have+" at "+strings.Join(has[have], ", "))
+	}
+	return strings.Join(parts, " and ")
+}
