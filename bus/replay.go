@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -23,7 +24,7 @@ type AuditFilter struct {
 	Since, Until time.Time
 	Tenant       string
 	Tool, Actor  string
-	Call         string // reference or call id
+	Call         string // reference, call id, or its first 8 characters or more
 	Event        audit.Event
 	FromNow      bool // only what is put on record after the start
 	Follow       bool // go on with new records until ctx ends, or Until has passed
@@ -34,10 +35,13 @@ func (f AuditFilter) has(r audit.Record) bool {
 		(f.Tool == "" || r.ToolName == f.Tool) &&
 		(f.Actor == "" || r.Actor == f.Actor) &&
 		(f.Event == "" || r.Event == f.Event) &&
-		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call) &&
+		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID && strings.HasPrefix(r.CallID, f.Call)) &&
 		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
 }
+
+// shortID is how much of a call id says which one is meant.
+const shortID = 8
 
 // ahead is how far a record's time may be ahead of the time at which it came into the stream. Events
 // of the log are recorded after they were written; what a dispatcher records of its own bears its

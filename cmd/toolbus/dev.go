@@ -23,7 +23,8 @@ func devCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a whole bus in this process: NATS, a dispatcher, an executor, your tools", GroupID: "run", Args: noArgs,
 		Long: `Runs an embedded NATS server with file storage (synced before every acknowledgement), one dispatcher
-and one executor. All state lives under --state and survives a restart. Stop it with Ctrl-C.`,
+and one executor. All state lives under --state and survives a restart. Stop it with Ctrl-C: calls in
+hand have ten seconds to end, and it says so; a second one ends it at once.`,
 		Example: `  toolbus dev
   toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,6 +72,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 	if err := n.Unready(); err != nil {
 		return err
 	}
+	defer cli.Patience(ctx, g.env.stderr)()
 	n.Fsync = true
 	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
 	if err != nil {

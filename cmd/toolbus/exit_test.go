@@ -171,3 +171,13 @@ func TestNotLetIn(t *testing.T) {
 		}
 	}
 }
+
+// Whoever stops a bus while a call runs is told what it waits for.
+func TestStopOfDevWaits(t *testing.T) {
+	s, stop, said := startDevAt(t, t.TempDir(), "0")
+	_, end := s.begin(t.Context(), `{"say":"hi","work_ms":1500}`)
+	stop()
+	if code := end(); code != 0 || !strings.Contains(said.String(), "calls in hand have ten seconds") {
+		t.Errorf("the call exits with %d, dev says %s", code, said)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ type environment struct {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
+	env.stderr = &shared{w: env.stderr}
 	root := newRoot(&env)
 	root.SetArgs(args)
 	root.SetIn(env.stdin)
@@ -65,6 +67,19 @@ func run(ctx context.Context, env environment, args []string) int {
 	}
 	fmt.Fprintln(env.stderr, "toolbus:", err)
 	return 1
+}
+
+// shared is a writer for several at once, as standard error is.
+type shared struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
 }
 
 // Exit codes besides 0 (success) and 1 (the command itself failed).

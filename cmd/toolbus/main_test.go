@@ -106,10 +106,12 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 // startDev runs `toolbus dev` on the state directory until stop.
 func startDev(t *testing.T, state string) (s shell, stop func()) {
 	t.Helper()
-	return startDevAt(t, state, "0")
+	s, stop, _ = startDevAt(t, state, "0")
+	return s, stop
 }
 
-func startDevAt(t *testing.T, state, port string) (s shell, stop func()) {
+// startDevAt is startDev at a port; what it has said may be read once it is stopped.
+func startDevAt(t *testing.T, state, port string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
 	tools := filepath.Join(t.TempDir(), "tools")
 	self, err := os.Executable()
@@ -154,7 +156,7 @@ func startDevAt(t *testing.T, state, port string) (s shell, stop func()) {
 		t.Fatalf("dev said %q, %v; %s", line[:n], err, &log)
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
-	return shell{t, url}, stop
+	return shell{t, url}, stop, &log
 }
 
 // Every status has its exit code, what a program reads is on standard output, and what a person

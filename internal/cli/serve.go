@@ -52,7 +52,7 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 		return err
 	}
 	defer c.Close()
-	return whileReady(ctx, n, url, func(ctx context.Context, ready func() bool) error {
+	return whileReady(ctx, env, n, url, func(ctx context.Context, ready func() bool) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), bus.Redacted(url))
@@ -63,9 +63,10 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 
 // whileReady runs what calls ready once it serves. It is ended when nobody can be told of that: who
 // waits for the file would wait forever.
-func whileReady(ctx context.Context, n *Node, url string, run func(ctx context.Context, ready func() bool) error) error {
+func whileReady(ctx context.Context, env Env, n *Node, url string, run func(ctx context.Context, ready func() bool) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	defer Patience(ctx, env.Stderr)()
 	var failed error
 	err := run(ctx, func() bool {
 		if failed = n.Ready(url); failed != nil {
@@ -120,7 +121,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 		return err
 	}
 	defer c.Close()
-	return whileReady(ctx, n, url, func(ctx context.Context, ready func() bool) error {
+	return whileReady(ctx, env, n, url, func(ctx context.Context, ready func() bool) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
 			Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
 				if ready() {

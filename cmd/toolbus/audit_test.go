@@ -1,0 +1,114 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// The record is told in the order of time, whatever order it was written in.
+func TestAuditInTimeOrder(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := app.Visit(s.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	ids := []string{"11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"}
+	for _, i := range []int{2, 0, 1} {
+		data, err := json.Marshal(audit.Record{
+			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), Tenant: "default", Actor: "agent://a",
+			ToolName: "play", CallID: ids[i], Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := guest.JS.Publish(t.Context(), subjects.Audit(subjects.AuditFromGate, "default", string(audit.ToolDenied), "play"), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, flag := range []string{"", "--json"} {
+		_, stdout, stderr := s.do(strings.Fields("audit replay " + flag)...)
+		var at []int
+		for _, id := range ids {
+			at = append(at, strings.Index(stdout, id[:8]))
+		}
+		if at[0] < 0 || at[1] < at[0] || at[2] < at[1] {
+			t.Errorf("%s: %s%s", flag, stdout, stderr)
+		}
+	}
+	if _, stdout, _ := s.do("audit", "replay", "--call", ids[1][:8]); strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, "  22222222  ") {
+		t.Errorf("by the beginning of its call id: %s", stdout)
+	}
+}
+
+// Whoever finds nothing is told so, and a program is not.
+func TestAuditWithoutRecords(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	if code, stdout, stderr := s.do("audit", "replay"); code != 0 || stdout != "" || !strings.Contains(stderr, "no record fits") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := s.do("audit", "replay", "--json"); code != 0 || stdout+stderr != "" {
+		t.Errorf("as JSON: exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// A row fits into 120 columns, whatever became of the call.
+func TestAuditRows(t *testing.T) {
+	var out strings.Builder
+	g := &global{env: &environment{stdout: &out, stderr: io.Discard}}
+	for _, row := range envelope.Codes() {
+		for _, event := range audit.Events() {
+			r := audit.Record{
+				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme", ToolName: "transcript.clean",
+				Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000", Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
+			}
+			if err := printRecord(g, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 120 || !strings.HasPrefix(line, "2026-11-22 12:00:00.000  ") {
+			t.Fatalf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// A record that lacks its end is printed as far as it goes, and the exit code tells.
+func TestAuditBehind(t *testing.T) {
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	v := call.Admit(call.State{}, call.Ask{
+		Owner: call.Owner{CallID: "11111111-0000-4000-8000-000000000000", Actor: "agent"}, Fingerprint: "fp", Nonce: "n", Priority: envelope.PriorityNormal,
+		Facts:    call.Facts{Tenant: "default", Tool: "play", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp"},
+		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
+	})
+	if _, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := (shell{t, srv.URL}).do("audit", "replay"); code != 1 || !strings.Contains(stderr, "behind the calls") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
