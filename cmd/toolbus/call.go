@@ -184,9 +184,10 @@ func remaining(timeout, took time.Duration) time.Duration {
 // unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
 // says when the bus is silent.
 func unconnected(call bus.Call, took time.Duration, err error) *envelope.Response {
+	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
-		WithEffect(envelope.EffectNone).WithCause(err.Error())
+		WithEffect(envelope.EffectNone).WithCause(cause)
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, Final: false}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e, p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})

@@ -24,13 +24,17 @@ func deadCmd(g *global) *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: noArgs,
+		Long: `Lists the dead letters, and when each was asked for again, if it was: that is the newest request on record for the
+same tool and input, in the same trace, as "dead replay" makes one.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
 	}, &cobra.Command{
-		Use: "show N", Short: "Show one: what was asked, why it was given up, its history", Args: seqArg,
+		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(_ *app.Guest, d bus.DeadLetter) error { return showDead(g, d) })
+			return withDead(cmd.Context(), g, args[0], func(guest *app.Guest, d bus.DeadLetter) error {
+				return showDead(cmd.Context(), g, guest, d)
+			})
 		},
 	}, &cobra.Command{
 		Use: "replay N", Short: "Ask for it again, as a new request with a new key", Args: seqArg,
@@ -56,24 +60,36 @@ func listDead(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
-	letters = slices.DeleteFunc(letters, func(d bus.DeadLetter) bool { return !g.sees(d.State.Tenant) })
-	if g.json {
-		return printJSON(g.env.stdout, letters)
+	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters, func(d bus.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
+	switch {
+	case err != nil:
+		return err
+	case g.json:
+		return printJSON(g.env.stdout, all)
+	case len(all) == 0:
+		fmt.Fprintln(g.env.stderr, "there are no dead letters")
 	}
 	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tREF\tTENANT")
-	for _, d := range letters {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", d.Seq, d.Time.Format(time.RFC3339), plain(d.State.Tool), d.Attempt, d.Cause.Code,
-			d.Ref, unusual(d.State.Tenant))
+	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
+	for _, d := range all {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain(d.State.Tool), d.Attempt,
+			d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
 }
 
-func showDead(g *global, d bus.DeadLetter) error {
+func showDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLetter) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	return printJSON(g.env.stdout, d)
+	all, err := shown(ctx, g, guest, []bus.DeadLetter{d})
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(g.env.stdout, all[0])
+	}
+	return printLetter(g, all[0])
 }
 
 func withDead(ctx context.Context, g *global, n string, do func(*app.Guest, bus.DeadLetter) error) error {
@@ -111,7 +127,8 @@ func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLett
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
 	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(actor), plain(tenant))
-	return perform(ctx, g, c, anew(req), req.Constraints.PreferStreaming)
+	g.lines = req.Constraints.PreferStreaming
+	return perform(ctx, g, c, anew(req), g.lines)
 }
 
 // fetchTime bounds the wait for a large input.

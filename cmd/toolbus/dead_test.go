@@ -43,11 +43,15 @@ func bury(t *testing.T, guest *app.Guest, r envelope.Request, inputRef string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, args, err := envelope.Hashes(&r, r.Input)
+	if err != nil {
+		t.Fatal(err)
+	}
 	err = bus.Bury(t.Context(), guest.JS, bus.DeadLetter{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
-			Facts:    call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r)},
-			Attempts: []call.Attempt{{N: 1}},
+			Facts:    call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
+			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID, Trace: r.Context.TraceID}}},
 		},
 	})
 	if err != nil {
@@ -157,7 +161,8 @@ func TestDeadOfTenants(t *testing.T) {
 		{"dead list --tenant acme", 0, "acme"},
 		{"dead list --tenant default --json", 0, "[]"},
 		{"dead list --json", 0, `"ref": "play.`},
-		{"dead show 1", 0, `"ref": "play.`},
+		{"dead show 1 --json", 0, `"ref": "play.`},
+		{"dead show 1", 0, "S-TOOL-LOST: The call was lost"},
 		{"dead show 1", 0, "agent://original"},
 		{"dead show 1 --tenant acme", 0, "agent://original"},
 		{"dead show 1 --tenant default", 1, `of "acme"`},
@@ -169,5 +174,40 @@ func TestDeadOfTenants(t *testing.T) {
 		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%s: exit %d, want %d with %q: %s%s", c.args, code, c.code, c.says, stdout, stderr)
 		}
+	}
+}
+
+// A dead letter that was asked for again says so, and others do not.
+func TestDeadAskedAgain(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := app.Visit(s.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	bury(t, guest, deadRequest(`{"say":"again"}`), "")
+	other := deadRequest(`{"say":"never"}`)
+	other.Context.SessionID = "s2" // whose key it is
+	bury(t, guest, other, "")
+	if _, stdout, stderr := s.do("dead", "list", "--json"); strings.Contains(stdout, "asked_again") {
+		t.Errorf("before: %s%s", stdout, stderr)
+	}
+	if code, stdout, stderr := s.do("dead", "replay", "1", "--tenant", "beta"); code != 0 {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	ref := requested(t, s, "beta").Ref
+	_, stdout, stderr := s.do("dead", "list", "--json")
+	var letters []shownLetter
+	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 2 {
+		t.Fatalf("%v: %s%s", err, stdout, stderr)
+	}
+	if again := letters[0].AskedAgain; again == nil || again.Ref != ref || again.Tenant != "beta" || letters[0].Seq != 1 || letters[1].AskedAgain != nil {
+		t.Errorf("%s", stdout)
+	}
+	if _, stdout, _ := s.do("dead", "show", "1"); !strings.Contains(stdout, "asked again  ") || !strings.Contains(stdout, ref+" in tenant beta") {
+		t.Errorf("it does not say so: %s", stdout)
+	}
+	if _, stdout, _ := s.do("dead", "show", "2"); strings.Contains(stdout, "asked again") || !strings.Contains(stdout, `"say": "never"`) {
+		t.Errorf("it says so of another: %s", stdout)
 	}
 }

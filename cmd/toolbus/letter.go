@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+)
+
+// shownLetter is a dead letter as it is shown.
+type shownLetter struct {
+	bus.DeadLetter
+	AskedAgain *askedAgain `json:"asked_again,omitzero"`
+}
+
+// askedAgain is a later request for what a dead letter asked for.
+type askedAgain struct {
+	Time   time.Time `json:"time"`
+	Ref    string    `json:"ref"`
+	Tenant string    `json:"tenant"`
+}
+
+// againTime bounds the search of the record for later requests.
+const againTime = 10 * time.Second
+
+// shown looks up which of the letters were asked for again. It says so where that takes too long to find out.
+func shown(ctx context.Context, g *global, guest *app.Guest, letters []bus.DeadLetter) ([]shownLetter, error) {
+	looking, cancel := context.WithTimeout(ctx, againTime)
+	defer cancel()
+	found, err := bus.AskedAgain(looking, guest.JS, letters)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to look in %s which letters were asked for again\n", againTime)
+		found, err = nil, nil
+	}
+	all := make([]shownLetter, len(letters))
+	for i, d := range letters {
+		all[i].DeadLetter = d
+		if r, ok := found[d.Seq]; ok {
+			all[i].AskedAgain = &askedAgain{r.Timestamp, r.Ref, r.Tenant}
+		}
+	}
+	return all, err
+}
+
+// when says in a table when a letter was asked for again.
+func (d shownLetter) when() string {
+	if d.AskedAgain == nil {
+		return "-"
+	}
+	return d.AskedAgain.Time.UTC().Format(time.RFC3339)
+}
+
+// printLetter prints a dead letter for a person.
+func printLetter(g *global, d shownLetter) error {
+	a, _ := d.State.Attempt(d.Attempt)
+	var text strings.Builder
+	fmt.Fprintf(&text, "dead letter %d of %s\n", d.Seq, d.Time.UTC().Format(time.RFC3339))
+	w := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("cause", "%s: %s", d.Cause.Code, d.Cause.Message)
+	line("effect", "%s", cmp.Or(string(d.Cause.Details.Effect), "-"))
+	line("fix", "%s", d.Cause.Fix)
+	line("tool", "%s %s, function %s", d.State.Tool, d.State.Version, cmp.Or(d.State.Fn, "-"))
+	line("tenant", "%s", d.State.Tenant)
+	line("ref", "%s", d.Ref)
+	line("attempt", "%d, %s", d.Attempt, handed(d, a))
+	if again := d.AskedAgain; again != nil {
+		line("asked again", "%s as %s in tenant %s", d.when(), again.Ref, again.Tenant)
+	}
+	req, err := asked(d)
+	if err == nil {
+		line("actor", "%s", req.Context.ActorID)
+		line("call id", "%s", req.CallID)
+		line("key", "%s", req.Constraints.IdempotencyKey)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&text, "\n%s\n", input(d, req, err))
+	_, err = fmt.Fprint(g.env.stdout, plain(text.String()))
+	return err
+}
+
+// handed says what became of an attempt that was given up.
+func handed(d shownLetter, a call.Attempt) string {
+	says := fmt.Sprintf("handed out %d times", d.Deliveries)
+	if c := a.Claim; c != nil {
+		says += fmt.Sprintf(", claimed %d times, last by %s", c.Count, c.By)
+	}
+	return says
+}
+
+// asked is the request of a dead letter.
+func asked(d shownLetter) (*envelope.Request, error) {
+	body, err := call.DecodeRequestBody(d.Body)
+	if err != nil {
+		return nil, err
+	}
+	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
+	if refusal != nil {
+		return nil, errors.New(refusal.String())
+	}
+	return req, nil
+}
+
+// maxShown is how much of an input is shown, in bytes.
+const maxShown = 4 << 10
+
+// input is the input of a dead letter as text.
+func input(d shownLetter, req *envelope.Request, err error) string {
+	if err != nil {
+		return "what it asked for cannot be read: " + err.Error()
+	}
+	if body, err := call.DecodeRequestBody(d.Body); err == nil && body.InputRef != "" {
+		return "its input is too large for the letter: payload " + body.InputRef
+	}
+	text := req.Input.Clone()
+	if err := text.Indent(jsontext.WithIndent("  ")); err != nil {
+		return "its input cannot be read: " + err.Error()
+	}
+	if len(text) > maxShown {
+		return "input, of which this is the beginning (--json shows all):\n" + strings.ToValidUTF8(string(text[:maxShown]), "")
+	}
+	return "input:\n" + string(text)
+}
