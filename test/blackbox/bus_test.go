@@ -3,6 +3,7 @@
 package blackbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,6 +42,7 @@ type spec struct {
 	class     tool.Determinism
 	streaming bool
 	lookup    bool
+	runs      int // at once in one executor; 64 if 0
 	run       native.Func
 }
 
@@ -63,8 +65,8 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 		manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ntitle: T\ndescription: d\nstatus: active\ndeterminism: %s\n"+
 			"transport: native\nendpoint: {native: %s}\nfunctions:\n  run: {description: d, request: any.json, response: any.json}\n"+
 			"capabilities: {streaming: %t, lookup: %t}\n"+
-			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: 64, output_bytes_max: 8388608}\nretention_s: 1\n",
-			id, s.class, id, s.streaming, s.lookup)
+			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: %d, output_bytes_max: 8388608}\nretention_s: 1\n",
+			id, s.class, id, s.streaming, s.lookup, cmp.Or(s.runs, 64))
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
