@@ -12,7 +12,9 @@ const maxHeld = 1 << 16
 // InTimeOrder yields records by their time, those of one time in the order in which they come. Records of
 // different sources, as partitions of the call log and dispatchers, come mixed. It holds 65,536 records at the
 // most: one that comes further behind a later one than that stays behind it. After an error nothing comes.
-func InTimeOrder(records iter.Seq2[Record, error]) iter.Seq2[Record, error] { return inTimeOrder(records, maxHeld) }
+func InTimeOrder(records iter.Seq2[Record, error]) iter.Seq2[Record, error] {
+	return inTimeOrder(records, maxHeld)
+}
 
 func inTimeOrder(records iter.Seq2[Record, error], most int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {

@@ -4,8 +4,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -35,6 +38,7 @@ const ContractVersion = "v1"
 
 // Record is one entry of the audit stream. Field names are literally those of 003.
 type Record struct {
+	Form          int               `json:"form"` // see internal/form
 	Event         Event             `json:"event"`
 	Name          string            `json:"event_name"` // the name of 002: ToolInvoked, …
 	Timestamp     time.Time         `json:"timestamp_utc"`
@@ -64,6 +68,8 @@ type Record struct {
 	DryRun        bool              `json:"dry_run,omitzero"`
 	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
 	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
+	// Extra are members that a newer build has added.
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Project returns the record of an event of the call log, stored at sequence seq at time at; ok
@@ -117,7 +123,7 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
-		Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role, LaneID: a.Owner.Lane,
+		Form: form.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role, LaneID: a.Owner.Lane,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
 		Contract: ContractVersion, Policies: map[string]string{}, DryRun: s.DryRun,
@@ -143,7 +149,8 @@ func (r Record) ID() string {
 
 // Write writes the record as the JSON library does, or finds it odd. There are two for every call.
 func (r *Record) Write(w *members.Writer) {
-	w.Text(`{"event":`, string(r.Event))
+	w.Int(`{"form":`, int64(r.Form))
+	w.Text(`,"event":`, string(r.Event))
 	w.Text(`,"event_name":`, r.Name)
 	r.writeTime(w)
 	w.Text(`,"tenant":`, r.Tenant)
@@ -164,7 +171,7 @@ func (r *Record) Write(w *members.Writer) {
 	w.TextIf(`,"output_hash_sha256":`, r.OutputHash)
 	w.Text(`,"contract_version":`, r.Contract)
 	w.Raw(`,"policy_versions":{}`)
-	w.Odd = w.Odd || len(r.Policies) > 0
+	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0
 	w.TextIf(`,"status":`, string(r.Status))
 	w.TextIf(`,"error_code":`, string(r.Code))
 	w.TextIf(`,"effect":`, string(r.Effect))

@@ -10,12 +10,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -305,7 +305,7 @@ var errNobody = errors.New("no dispatcher is listening on this bus (start one wi
 
 // ask sends one request to the service and decodes the answer.
 func (c *Client) ask(ctx context.Context, op string, question, answer any) (*envelope.Error, error) {
-	data, err := json.Marshal(question)
+	data, err := Stamp(form.Question, question)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
@@ -326,13 +326,13 @@ func (c *Client) ask(ctx context.Context, op string, question, answer any) (*env
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	if msg.Header.Get(subjects.HeaderKind) == kindRefusal {
-		refusal := new(envelope.Error)
-		if err := json.Unmarshal(msg.Data, refusal); err != nil {
+		refused := Refused{new(envelope.Error)}
+		if err := Unstamp(form.Answer, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
-		return refusal, nil
+		return refused.Refusal, nil
 	}
-	if err := json.Unmarshal(msg.Data, answer); err != nil {
+	if err := Unstamp(form.Answer, msg.Data, answer); err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	return nil, nil

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,7 +43,8 @@ type Client struct {
 	catalog catalog
 
 	mu      sync.Mutex
-	waiting map[string]*exchange // by last token of the inbox
+	waiting map[string]*exchange      // by last token of the inbox
+	asked   map[string]chan *nats.Msg // the same, of questions to the service
 	next    uint64
 	resend  chan struct{} // closed and replaced at every reconnection
 	watch   sync.WaitGroup
@@ -65,7 +67,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{
-		ClientOptions: o, nc: nc, inbox: nc.NewInbox() + ".", waiting: map[string]*exchange{},
+		ClientOptions: o, nc: nc, inbox: subjects.Answers(o.Tenant, o.Actor) + rand.Text() + ".", waiting: map[string]*exchange{}, asked: map[string]chan *nats.Msg{},
 		resend: make(chan struct{}), closed: make(chan struct{}),
 	}
 	c.catalog.clock = reading{c.Now(), c.Now()}

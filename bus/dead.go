@@ -14,12 +14,14 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // DeadLetter is a call that could not be run: what was asked, why it was given up, and its
 // history.
 type DeadLetter struct {
+	Form    int             `json:"form"`         // filled in on writing; see internal/form
 	Seq     uint64          `json:"seq,omitzero"` // in the DEAD stream; filled in on reading
 	Ref     string          `json:"ref,omitzero"` // of the call; filled in on reading
 	Time    time.Time       `json:"time"`
@@ -30,9 +32,12 @@ type DeadLetter struct {
 	Deliveries int            `json:"deliveries,omitzero"`
 	State      call.State     `json:"state"` // when it was given up: attempts, and who claimed them last
 	Body       jsontext.Value `json:"body"`  // call.RequestBody
+	// Extra are members that a newer build has added.
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 func (d DeadLetter) encode() ([]byte, error) {
+	d.Form = form.Letter.Written()
 	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
 		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
 		if err != nil {

@@ -18,7 +18,7 @@ func TestDiagnoseRecord(t *testing.T) {
 		t.Errorf("empty: %+v", c)
 	}
 	key := subjects.Key{Tool: "echo", ID: "id"}
-	for _, subject := range []string{key.Claim(1), key.Request(1, "1.0.0", "normal", "default")} {
+	for _, subject := range []string{key.Claim(1, "e"), key.Request(1, "1.0.0", "normal", "default")} {
 		if _, err := js.Publish(t.Context(), subject, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,11 @@ type exchange struct {
 func (c *Client) receive(msg *nats.Msg) {
 	token := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 	c.mu.Lock()
-	x := c.waiting[token]
+	x, q := c.waiting[token], c.asked[token]
 	c.mu.Unlock()
+	if q != nil {
+		offer(q, msg)
+	}
 	if x == nil {
 		return
 	}
@@ -65,16 +68,22 @@ func (c *Client) open() (token string, x *exchange) {
 	x = &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 8)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.next++
-	token = strconv.FormatUint(c.next, 36)
+	token = c.word()
 	c.waiting[token] = x
 	return token, x
+}
+
+// word returns a new last token of an inbox. Callers hold c.mu.
+func (c *Client) word() string {
+	c.next++
+	return strconv.FormatUint(c.next, 36)
 }
 
 func (c *Client) drop(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, token)
+	delete(c.asked, token)
 }
 
 func (c *Client) reconnected() <-chan struct{} {

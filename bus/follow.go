@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -45,8 +47,9 @@ type Follower struct {
 	still   still                    // Run's own, too
 	retired sync.WaitGroup           // those that brought them before
 
-	seeing sync.Mutex // one event at a time, also while one consumer takes over from another
-	over   bool       // nothing is observed any more
+	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
+	over    bool       // nothing is observed any more
+	refused chan *Unreadable
 
 	mu       sync.Mutex
 	read     uint64  // every event up to here has been observed
@@ -66,11 +69,58 @@ type place struct {
 
 // NewFollower returns a follower of a partition of the call log.
 func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
-	return &Follower{js: js, part: part, doubts: make(chan place, 1)}
+	return &Follower{js: js, part: part, doubts: make(chan place, 1), refused: make(chan *Unreadable, 1)}
 }
 
+// Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
+// stands by behind a build that reads it.
+type Unreadable struct {
+	Part subjects.Part
+	Seq  uint64
+	Err  error // a [form.Error]
+}
+
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("%s at %d: %s", u.Part.Stream(), u.Seq, u.Err)
+}
+
+// Unwrap returns the [form.Error].
+func (u *Unreadable) Unwrap() error { return u.Err }
+
+// unreadable reports whether err says that a build of another age wrote what was read.
+func unreadable(err error) bool {
+	_, ok := errors.AsType[*form.Error](err)
+	return ok
+}
+
+// refuse ends Run with u.
+func (f *Follower) refuse(u *Unreadable) {
+	select {
+	case f.refused <- u:
+	default:
+	}
+}
+
+// Gone waits until the event at which a follower stopped is not there any more, because it has expired, or ctx ends.
+func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
+	for {
+		stream, err := js.Stream(ctx, u.Part.Stream())
+		if err == nil {
+			_, err = messageAt(ctx, stream, u.Seq)
+		}
+		missing := errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+		if missing || !wait.For(ctx, standByTime) {
+			return
+		}
+	}
+}
+
+// standByTime is the rhythm in which a process that stands by looks whether it can go on.
+const standByTime = 5 * time.Second
+
 // Run calls observe for every event from sequence from (1 for all) until ctx ends, which is no
-// error, or the log is found to have lost its end ([ErrLostTail]). observe must not block for
+// error, or the log is found to have lost its end ([ErrLostTail]), or to hold what this build cannot read
+// ([Unreadable]): then it stops there, and skips nothing. observe must not block for
 // long: everything else waits for it.
 func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed)) error {
 	if err := f.begin(ctx, from); err != nil {
@@ -186,6 +236,8 @@ func (f *Follower) watch(ctx context.Context, observe func(Observed)) (err error
 			f.mu.Lock()
 			f.question(f.last)
 			f.mu.Unlock()
+		case u := <-f.refused:
+			return u
 		case p := <-f.doubts:
 			if doubt.seq == 0 { // the older one says more
 				doubt = p
@@ -203,12 +255,17 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 	if err != nil || f.over {
 		return
 	}
+	e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
+	if unreadable(err) { // nothing behind it is observed either
+		f.over = true
+		f.refuse(&Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err})
+		return
+	}
 	known, isNew := f.begun(meta)
 	if !isNew {
 		return
 	}
-	if e, err := kv.DecodeEvent(msg.Headers()); err == nil {
-		e.State.Part = f.part
+	if err == nil {
 		observe(Observed{
 			Kind: e.Kind, Attempt: e.Attempt, State: call.Fold(e, meta.Sequence.Stream),
 			Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,

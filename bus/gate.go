@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -21,6 +22,7 @@ import (
 // encodeRecord encodes a record. What is no text in it is replaced: one record that could not be
 // written would keep all others waiting behind it.
 func encodeRecord(r audit.Record) ([]byte, error) {
+	r.Form = form.Record.Written()
 	w := members.Writer{Bytes: make([]byte, 0, roomForRecord)}
 	if r.Write(&w); !w.Odd {
 		return w.Bytes, nil
@@ -31,11 +33,21 @@ func encodeRecord(r audit.Record) ([]byte, error) {
 // roomForRecord is what most records need.
 const roomForRecord = 1 << 10
 
-// decodeRecord is the inverse of encodeRecord. It is not ok for what is no record: anybody who reaches
-// the server may write to the stream, and nothing can be removed from it.
-func decodeRecord(data []byte) (r audit.Record, ok bool) {
-	err := json.Unmarshal(data, &r)
-	return r, err == nil && r.Event != ""
+// decodeRecord is the inverse of encodeRecord. It is not ok for a message that is not a record: anybody who
+// reaches the server may write to the stream, and nothing can be removed from it. A record of a newer build is
+// a [form.Error].
+func decodeRecord(data []byte) (r audit.Record, ok bool, err error) {
+	var head struct {
+		Form int `json:"form"`
+	}
+	if json.Unmarshal(data, &head) != nil || head.Form == 0 {
+		return r, false, nil
+	}
+	if err := form.Record.Check(head.Form); err != nil {
+		return r, false, err
+	}
+	err = json.Unmarshal(data, &r)
+	return r, err == nil && r.Event != "", nil
 }
 
 // ErrRecordRefused means that the server takes no record: AUDIT has no room, say.

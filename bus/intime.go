@@ -275,21 +275,38 @@ func (s *show) let(f func() error) (err error) {
 	return err
 }
 
-// requestMsg sends a request and returns its answer, or the error of ctx when that ends.
+// requestMsg sends a request and returns its answer, or the error of ctx when that ends. The answer
+// comes below the prefix of this client's actor: responders answer nowhere else.
 func (c *Client) requestMsg(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
-	type answer struct {
-		msg *nats.Msg
-		err error
+	token, answer := c.question()
+	defer c.drop(token)
+	sent := make(chan error, 1)
+	go func() { sent <- c.nc.PublishRequest(subject, c.inbox+token, data) }() // ends when the connection lets go of it
+	for {
+		select {
+		case err := <-sent:
+			if err != nil {
+				return nil, err
+			}
+		case msg := <-answer:
+			if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNobody {
+				return nil, nats.ErrNoResponders
+			}
+			return msg, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	done := make(chan answer, 1)
-	go func() { // ends with ctx, when the connection lets go of it
-		msg, err := c.nc.RequestWithContext(ctx, subject, data)
-		done <- answer{msg, err}
-	}()
-	select {
-	case a := <-done:
-		return a.msg, a.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+}
+
+// statusNobody is the server's word that nobody listens on the subject of a request.
+const statusNobody = "503"
+
+func (c *Client) question() (token string, answer chan *nats.Msg) {
+	answer = make(chan *nats.Msg, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token = c.word()
+	c.asked[token] = answer
+	return token, answer
 }

@@ -109,7 +109,7 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := stream.CachedInfo().Config
-	c.Metadata = nil
+	delete(c.Metadata, subjects.MetaPartitions)
 	if _, err := js.UpdateStream(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestPartitionsThatAreNone(t *testing.T) {
 	}
 	for _, bad := range []string{"", "0", "-2", "9", "many", "1e3"} {
 		c := stream.CachedInfo().Config
-		c.Metadata = map[string]string{subjects.MetaPartitions: bad}
+		c.Metadata[subjects.MetaPartitions] = bad
 		if _, err := js.UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}

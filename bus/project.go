@@ -127,7 +127,7 @@ func (p *Projector) lingers(end time.Time) bool {
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
-// ([ErrLostTail]).
+// ([ErrLostTail]) or to be continued by a newer build (a [form.Error])
 func (p *Projector) Run(ctx context.Context) error {
 	status := p.js.Conn().StatusChanged(nats.CONNECTED)
 	defer p.js.Conn().RemoveStatusListener(status)
@@ -182,7 +182,7 @@ func (p *Projector) findEnd(ctx context.Context) error {
 		once, cancel := context.WithTimeout(ctx, limit)
 		_, err := p.resume(once)
 		cancel()
-		if err == nil || errors.Is(err, ErrLostTail) {
+		if err == nil || errors.Is(err, ErrLostTail) || unreadable(err) {
 			return err
 		}
 		if !wait.For(ctx, standBy) {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -110,7 +111,11 @@ func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerCo
 			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
 		}
 		a.last = meta.Sequence.Stream
-		if r, ok := decodeRecord(msg.Data()); ok && a.filter.has(r) && !a.yield(r, nil) {
+		r, ok, err := decodeRecord(msg.Data())
+		if err != nil {
+			return fmt.Errorf("audit record %d: %w", a.last, err)
+		}
+		if ok && a.filter.has(r) && !a.yield(r, nil) {
 			return errEnough
 		}
 	}
@@ -171,7 +176,8 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 		msg, err := calls.GetLastMsgForSubject(ctx, filter)
 		switch {
 		case err == nil:
-			if _, err := kv.DecodeEvent(msg.Header); err == nil { // what is no event does not come on record
+			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
+			if err == nil || unreadable(err) { // what is no event does not come on record
 				end = max(end, msg.Sequence)
 			}
 		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):
@@ -273,7 +279,11 @@ func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, err
 		if err != nil {
 			return nil, err
 		}
-		if d, err := letter(msg.Data(), meta.Sequence.Stream); err == nil {
+		d, err := letter(msg.Data(), meta.Sequence.Stream)
+		if unreadable(err) {
+			return nil, err
+		}
+		if err == nil {
 			letters = append(letters, d)
 		}
 	}
@@ -304,7 +314,10 @@ func letter(data []byte, seq uint64) (DeadLetter, error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
-	if d.Cause == nil {
+	if err := form.Letter.Check(d.Form); err != nil && d.Form != 0 {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	if d.Cause == nil || d.Form == 0 {
 		return d, fmt.Errorf("dead letter %d is none: it has no cause", seq)
 	}
 	d.Seq, d.Ref = seq, d.State.Ref()

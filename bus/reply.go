@@ -13,7 +13,7 @@ import (
 const (
 	kindAccepted = "accepted"
 	kindOutcome  = "outcome"
-	kindRefusal  = "refusal" // a service could not answer: the body is an envelope.Error
+	kindRefusal  = "refusal" // a service could not answer: the body is a Refused
 )
 
 // Replies delivers answers to the inboxes of callers, in the content type they asked in. It is

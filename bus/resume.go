@@ -82,15 +82,15 @@ type projected struct {
 }
 
 // readProjected reads a record of the projection. It is not ok for what others have put on its
-// subjects, as anybody may who reaches the server.
-func readProjected(header nats.Header, data []byte) (r projected, ok bool) {
-	seq, err := strconv.ParseUint(header.Get(headerLogSeq), 10, 64)
-	record, ok := decodeRecord(data)
-	if err != nil || !ok {
-		return r, false
+// subjects, as anybody may who reaches the server. An error is that a newer build projects: this one stands by.
+func readProjected(header nats.Header, data []byte) (r projected, ok bool, err error) {
+	seq, bad := strconv.ParseUint(header.Get(headerLogSeq), 10, 64)
+	record, ok, err := decodeRecord(data)
+	if bad != nil || !ok || err != nil {
+		return r, false, err
 	}
 	oldest, _ := strconv.ParseUint(header.Get(headerOpen), 10, 64) // absent in all but the last of a batch
-	return projected{seq, record.Timestamp, oldest}, true
+	return projected{seq, record.Timestamp, oldest}, true, nil
 }
 
 // lastProjected returns the position in AUDIT of the last message of the projection's subjects, which is
@@ -107,8 +107,9 @@ func (p *Projector) lastProjected(ctx context.Context) (end uint64, last project
 	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg):
 		return 0, last, fmt.Errorf("audit: %w", err)
 	case err == nil:
-		if last, ok := readProjected(msg.Header, msg.Data); ok {
-			return msg.Sequence, last, nil
+		last, ok, err := readProjected(msg.Header, msg.Data)
+		if ok || err != nil {
+			return msg.Sequence, last, err
 		}
 	}
 	return p.search(ctx, stream.CachedInfo().State.LastSeq)
@@ -132,7 +133,11 @@ func (p *Projector) search(ctx context.Context, newest uint64) (end uint64, last
 				return 0, last, fmt.Errorf("audit: %w", err)
 			}
 			end = meta.Sequence.Stream
-			if r, ok := readProjected(msg.Headers(), msg.Data()); ok {
+			r, ok, err := readProjected(msg.Headers(), msg.Data())
+			if err != nil {
+				return 0, last, err
+			}
+			if ok {
 				last = r
 			}
 		}

@@ -9,9 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -52,8 +51,8 @@ func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Inc
 	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		if !subjects.Inbox(msg.Reply) {
-			return // nobody to answer
+		if !subjects.Inbox(msg.Subject, msg.Reply) {
+			return // nobody to answer, or somebody else than who asks
 		}
 		slots <- struct{}{}
 		taken := in.crew.start(Incoming{
@@ -159,9 +158,14 @@ func (s *Service) Stop() error {
 	return err
 }
 
+// Refused is the body of an answer of kind "refusal": the service could not answer.
+type Refused struct {
+	Refusal *envelope.Error `json:"refusal"`
+}
+
 func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	if !ok || !subjects.Inbox(r.Reply()) {
+	if !ok || !subjects.Inbox(r.Subject(), r.Reply()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
@@ -169,9 +173,9 @@ func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	answer, refusal := e.Handle(ctx, tenant, actor, r.Data())
 	header := nats.Header{subjects.HeaderKind: {kindOutcome}}
 	if refusal != nil {
-		answer, header = refusal, nats.Header{subjects.HeaderKind: {kindRefusal}}
+		answer, header = Refused{refusal}, nats.Header{subjects.HeaderKind: {kindRefusal}}
 	}
-	data, err := json.Marshal(answer)
+	data, err := Stamp(form.Answer, answer)
 	if err != nil {
 		return // all answers are our own types
 	}

@@ -82,19 +82,29 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	return &asked
 }
 
-// Nobody is answered on a subject of ours or of the server: the answer would be taken for a record, an
-// event of the log or an acknowledgement.
+// Nobody is answered anywhere but below the prefix of its own actor. Elsewhere the answer would be taken for a record,
+// an event of the log or an acknowledgement, or for the answer to somebody else.
 func TestAnswersGoToInboxesOnly(t *testing.T) {
 	f := setup(t)
 	f.serve(describing("count"))
 	asked := f.answering(envelope.Response{Status: envelope.Success, Output: []byte(`{}`)})
 	for _, subject := range []string{subjects.Call("t", "a", "count"), subjects.Service(subjects.OpDescribe, "t", "a")} {
-		for _, reply := range []string{"tb.audit.log.t.x.y", "$KV.calls.count.id1.1.x.o", "tb.payload.x.0"} {
+		for _, reply := range []string{
+			"tb.audit.log.t.x.y", "$KV.calls.count.id1.1.x.o", "tb.payload.x.0", "_INBOX.x.y", subjects.Answers("t", "b") + "x",
+		} {
 			if err := f.nc.PublishRequest(subject, reply, []byte(`{"tool":"count"}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := f.nc.Request(subject, []byte(`{"tool":"count"}`), 30*time.Second); err != nil {
+		inbox := subjects.Answers("t", "a") + "word"
+		answers, err := f.nc.SubscribeSync(inbox)
+		if err == nil {
+			err = f.nc.PublishRequest(subject, inbox, []byte(`{"form":2,"tool":"count"}`))
+		}
+		if err == nil {
+			_, err = answers.NextMsg(30 * time.Second)
+		}
+		if err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
@@ -237,7 +247,7 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
 			}
-			return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+			return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 		}},
 	)
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 1), '7'))
@@ -309,7 +319,7 @@ func TestPanicOfCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-				return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+				return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 			}})
 			called := make(chan struct{})
 			f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {

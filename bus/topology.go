@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -80,7 +81,7 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 		DenyPurge:          true,
 		AllowAtomicPublish: true, // events that wait for a sync are stored by one
 		MaxBytes:           o.CallsBytes / int64(o.Partitions),
-		MaxMsgsPerSubject:  64, // the stock KV tools want a history; events repeat a key only when they contain the older one
+		MaxMsgsPerSubject:  32, // the stock KV tools want a history (0.1, which has to keep out, wants one of 64); events repeat a key only when they contain the older one
 		MaxMsgSize:         -1,
 		Duplicates:         dedup,
 		Replicas:           o.Replicas,
@@ -97,7 +98,7 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Part(p), o))
 	}
-	return append(all, []jetstream.StreamConfig{
+	all = append(all, []jetstream.StreamConfig{
 		{
 			Name:               subjects.AuditStream,
 			Description:        "Toolbus audit record",
@@ -162,7 +163,35 @@ func streams(o TopologyOptions) []jetstream.StreamConfig {
 			Replicas:          o.Replicas,
 		},
 	}...)
+	for i := range all {
+		stampStream(&all[i])
+	}
+	return all
 }
+
+// stampStream says in a stream of which form it is.
+func stampStream(c *jetstream.StreamConfig) {
+	if c.Metadata == nil {
+		c.Metadata = map[string]string{}
+	}
+	c.Metadata[subjects.MetaForm] = strconv.Itoa(form.Streams.Written())
+}
+
+// readable refuses a stream that a build of another age made. One that is not of Toolbus at all says so by its
+// settings.
+func readable(have jetstream.StreamConfig) error {
+	if !strings.HasPrefix(have.Description, ours) {
+		return nil
+	}
+	n, _ := strconv.Atoi(have.Metadata[subjects.MetaForm]) // none is one of Toolbus 0.1
+	if err := form.Streams.Check(n); err != nil {
+		return fmt.Errorf("stream %s: %w", have.Name, err)
+	}
+	return nil
+}
+
+// ours is how the descriptions of our streams begin.
+const ours = "Toolbus "
 
 // Ensure creates the streams, or verifies that what exists fits. A difference that Toolbus could not work with is
 // an error which names it; sizes may differ. It waits for servers that have no leader, for electionTime.
@@ -212,7 +241,9 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 		return o, err
 	}
 	o.Partitions = either(want, before)
-	if err := ensureStream(ctx, js, callLog(0, o)); err != nil {
+	first := callLog(0, o)
+	stampStream(&first)
+	if err := ensureStream(ctx, js, first); err != nil {
 		return o, err
 	}
 	have, err := kv.Partitions(ctx, js)
@@ -292,6 +323,9 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	found := have.CachedInfo().Config
+	if err := readable(found); err != nil {
+		return err
+	}
 	older := modernise(&found, want)
 	if err := compatible(found, want); err != nil || !older { // a stream that is not ours is left as it is
 		return err

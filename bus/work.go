@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -45,6 +47,9 @@ func (w Work) Decline(after time.Duration) {
 // to meanwhile, so that there may be one message more in hand than there are slots for each priority of each
 // partition; it waits for a slot, and is handed back when there is none soon.
 type Workers struct {
+	// Log is told of what cannot be read; set it before Run. Nil discards.
+	Log      *slog.Logger
+	notices  form.Notices
 	slots    int
 	patience time.Duration // how long a message in hand waits for a slot
 	declines declines
@@ -197,7 +202,7 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 		w.hear(p, status)
 		return
 	}
-	work, ok := open(msg)
+	work, ok := w.open(msg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	late := p.source == nil
@@ -286,21 +291,27 @@ type pulled struct {
 	meta *nats.MsgMetadata
 }
 
-// open reads a work message. What is none (an operator's delete marker, a foreign write) is
-// acknowledged and forgotten.
-func open(msg *nats.Msg) (pulled, bool) {
+// unreadableDelay is how long a message waits for an executor that can read it.
+const unreadableDelay = time.Second
+
+// open reads a work message. One that is not an event (an operator's delete marker, a foreign write) is
+// acknowledged and forgotten; one that a newer build wrote is handed to an executor that can read it.
+func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return pulled{}, false
 	}
-	e, err := kv.DecodeEvent(msg.Header)
-	part, ours := subjects.ParsePart(msg.Subject)
-	if err != nil || !ours || e.Kind != call.Requested {
+	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
+	switch {
+	case unreadable(err):
+		w.notices.Tell(w.Log, "work handed to other executors", err)
+		_ = msg.NakWithDelay(unreadableDelay) // as [Work.HandBack]
+		return pulled{}, false
+	case err != nil || e.Kind != call.Requested:
 		_ = msg.Ack() // nothing to run; a redelivery would end here again
 		return pulled{}, false
 	}
 	seq := meta.Sequence.Stream
-	e.State.Part = part
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return pulled{Work{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
 }

@@ -17,13 +17,18 @@ import (
 type RequestBody struct {
 	InputRef string         `json:"input_ref,omitzero"` // where a large input lies
 	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Request  jsontext.Value `json:"request"` // last; see Encode
+	Request  jsontext.Value `json:"request"` // last but for what a newer build has added; see Encode
+	Extra    extra          `json:",embed"`
 }
+
+// extra are members that this build does not know. They are kept and written on.
+type extra = map[string]jsontext.Value
 
 // OutcomeBody is the body of a Decided event.
 type OutcomeBody struct {
 	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Response jsontext.Value `json:"response"` // last; see EncodeOutcome
+	Response jsontext.Value `json:"response"` // as in [RequestBody]; see EncodeOutcome
+	Extra    extra          `json:",embed"`
 }
 
 // Bodies that hold one document and nothing else, as nearly all do, begin with its name and end with a
@@ -48,7 +53,7 @@ func inside(start string, body []byte) (document jsontext.Value, ok bool) {
 // Encode returns the body as JSON. The request, which can be large, is taken to be valid: it was
 // decoded before.
 func (b RequestBody) Encode() ([]byte, error) {
-	if b.InputRef == "" && len(b.Earlier) == 0 {
+	if b.InputRef == "" && len(b.Earlier) == 0 && len(b.Extra) == 0 {
 		return bytes.Join([][]byte{[]byte(onlyRequest), b.Request, []byte("}")}, nil), nil
 	}
 	return json.Marshal(b)
@@ -101,6 +106,7 @@ type Outcome struct {
 	Attempt  int            `json:"attempt"`
 	Seq      uint64         `json:"seq"`
 	Response jsontext.Value `json:"response"`
+	Extra    extra          `json:",embed"`
 }
 
 // Entry is an event as it is stored: the folded state, its kind and its body.

@@ -108,7 +108,7 @@ func (g *grower) end(nonce string) {
 		Error: codes[g.rand.IntN(len(codes))], Effect: effects[g.rand.IntN(len(effects))],
 	}
 	if a.Claim != nil && g.rand.IntN(2) == 0 {
-		end.Claim = a.Claim.Nonce
+		end.Claim, end.Nonce = a.Claim.Nonce, call.Instance(a.Claim.Nonce)+"."+nonce // who holds it
 	}
 	if end.Error == "" && end.Cause != call.ToolEnded || end.Error != "" && end.Cause == call.Confirmed {
 		return // no such ending
@@ -119,6 +119,9 @@ func (g *grower) end(nonce string) {
 	}
 	if r.Do {
 		g.add(r.Event)
+		if err := r.Event.Check(); err != nil {
+			g.t.Errorf("%+v of %+v: %v", end, a, err)
+		}
 	}
 }
 
@@ -176,7 +179,7 @@ func (g *grower) replay() call.State {
 			if a.Claim != nil {
 				count += a.Claim.Count
 			}
-			a.Claim = &call.Claim{By: said.Claim.By, Nonce: e.Nonce, Fence: s.Seq, Count: count}
+			a.Claim = &call.Claim{By: said.Claim.By, Nonce: e.Nonce, Fence: s.Seq, Count: count, At: said.Claim.At}
 		case call.Decided:
 			d := *said.Decision
 			d.Seq = s.Seq

@@ -76,6 +76,12 @@ type Facts struct {
 	ArgsHash    string `json:"args"`
 	KeepSeconds int64  `json:"keep"` // retention of outcomes
 	DryRun      bool   `json:"dry,omitzero"`
+	// Reserved, and empty as yet: the environment, and the digests of the tool's artifact and of the policy
+	// that the call was admitted under.
+	Env      string `json:"env,omitzero"`
+	Artifact string `json:"artifact,omitzero"`
+	Policy   string `json:"policy,omitzero"`
+	More     string `json:"more,omitzero"` // members that a newer build added, as they are stored
 }
 
 // Harmless reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
@@ -90,13 +96,14 @@ type Attempt struct {
 	N        int               `json:"n"`
 	Owner    Owner             `json:"owner"`
 	Joined   []string          `json:"joined,omitzero"` // call ids
-	Nonce    string            `json:"q"`               // of the request event's writer
+	Nonce    string            `json:"q"`               // of the request event's writer; see [Instance]
 	Admitted uint64            `json:"seq,omitzero"`    // sequence of the request event
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
 	Claim    *Claim            `json:"claim,omitzero"`
 	Decision *Decision         `json:"end,omitzero"`
+	More     string            `json:"more,omitzero"` // as [Facts.More]
 }
 
 // Owner is the caller whose request opened the attempt. Reply is where it waits.
@@ -118,6 +125,8 @@ type Claim struct {
 	Nonce string `json:"nonce"`
 	Fence uint64 `json:"fence,omitzero"`
 	Count int    `json:"count"` // claims of this attempt so far
+	At    UnixMS `json:"at,omitzero"`
+	More  string `json:"more,omitzero"` // as [Facts.More]
 }
 
 // Decision is the outcome of an attempt, without its body.
@@ -131,6 +140,9 @@ type Decision struct {
 	At         UnixMS          `json:"at"`
 	Fence      uint64          `json:"fence,omitzero"`
 	OutputHash string          `json:"out,omitzero"`
+	// Untaken says that no executor had taken the attempt, or could have: it uses up nothing of the key.
+	Untaken bool   `json:"untaken,omitzero"`
+	More    string `json:"more,omitzero"` // as [Facts.More]
 }
 
 // Decider says which part decided.
@@ -141,6 +153,8 @@ const (
 	ByExecutor  Decider = "executor"
 	ByDeadline  Decider = "deadline"
 	ByCanceller Decider = "canceller"
+	// ByDispatcher is a dispatcher that has seen no executor of the pool live for too long.
+	ByDispatcher Decider = "dispatcher"
 )
 
 // Event is one entry of the log: what happened, who wrote it, and the state after it. It is

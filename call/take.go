@@ -60,7 +60,7 @@ func claim(s State, a Attempt, p Pickup) Event {
 	if a.Claim != nil {
 		count += a.Claim.Count
 	}
-	next := s.with(a.N, func(a *Attempt) { a.Claim = &Claim{By: p.By, Nonce: p.Nonce, Count: count} })
+	next := s.with(a.N, func(a *Attempt) { a.Claim = &Claim{By: p.By, Nonce: p.Nonce, Count: count, At: p.Now} })
 	return Event{Kind: Claimed, Attempt: a.N, Nonce: p.Nonce, State: next}
 }
 

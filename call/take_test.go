@@ -116,7 +116,7 @@ func TestClaimsAndFences(t *testing.T) {
 	for n := 1; n <= call.MaxClaims; n++ {
 		nonce := fmt.Sprint("c", n)
 		j.claim(nonce)
-		want := &call.Claim{By: "default/e-" + nonce, Nonce: nonce, Fence: j.state.Seq, Count: n}
+		want := &call.Claim{By: "default/e-" + nonce, Nonce: nonce, Fence: j.state.Seq, Count: n, At: start + 1}
 		if diff := cmp.Diff(want, j.state.Last().Claim); diff != "" {
 			t.Error(diff)
 		}

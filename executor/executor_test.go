@@ -71,7 +71,7 @@ func (w *world) executor(instance string) *executor.Executor {
 	ex := executor.New(executor.Options{
 		Instance: instance, Catalog: catalog{w}, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: w}, CallLog: w.log,
 		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease,
-		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, "-", w.nonce) },
+		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 	ex.Listening()
 	return ex

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,267 +10,311 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// An event travels in a header as one line of text: its fields in a fixed order, each ended by a
-// bar. It is written and read with every durable write and by every follower, which is why it is
-// no JSON: that took a tenth of all CPU time of a call.
+// An event travels in a header as one line of text: its form, then a record for the facts of the call and one for
+// each attempt, the latter followed by records for its joiners, its claim and its decision if it has them.
 //
-//	1|q|1|<nonce>|<tenant>|<tool>|<id>|…
+//	2;f|<tenant>|<fn>|…;a|<call id>|<actor>|…;c|<nonce>|…;d|<nonce>|…;
 //
-// The first field is the version of the form. Strings are as they are, except for bars, per cent
-// signs and control characters, which are escaped as in URLs. Lists stand behind their length; what
-// may be absent stands behind 0 or 1. [coder.event] lists the fields once, for both directions.
-const eventForm = "1"
+// It is written and read with every durable write and by every follower, which is why it is no JSON: that took a
+// tenth of all CPU time of a call. It holds the whole state after it, so that it folds alone, also when all before
+// it have expired; and nothing that its key says already, which is why both are read together. The methods of
+// [eventCoder] list the fields once, for both directions. docs/compatibility.md says how to add one.
+type eventCoder struct {
+	coder
+	key subjects.Event // of the event that is coded
+	now call.Event     // the same
+}
+
+// The letters of the records.
+const (
+	factsRecord    = 'f'
+	attemptRecord  = 'a'
+	joinersRecord  = 'j'
+	claimRecord    = 'c'
+	decisionRecord = 'd'
+)
+
+var errMalformed = errors.New("malformed event header")
 
 // EncodeEvent returns the header value of an event.
 func EncodeEvent(e call.Event) string {
-	c := coder{}
-	c.out.Grow(512 + 512*len(e.State.Attempts))
-	form := eventForm
-	text(&c, &form)
-	c.event(&e)
-	return c.out.String()
+	c := eventCoder{now: e}
+	c.out = make([]byte, 0, 512+384*len(e.State.Attempts))
+	c.out = append(strconv.AppendInt(c.out, int64(form.Event.Written()), 10), ';')
+	c.facts(&e.State.Facts)
+	for i := range e.State.Attempts {
+		a := e.State.Attempts[i]
+		c.attempt(&a, i+1)
+	}
+	return string(c.out)
 }
 
-// DecodeEvent reads the event of a stored message from its header.
-func DecodeEvent(h nats.Header) (call.Event, error) {
+// DecodeEvent reads the event of a stored message from its subject and its header. The error is a
+// [form.Error] where a build of another age has written it; any other says that it is none of ours.
+func DecodeEvent(subject string, h nats.Header) (call.Event, error) {
 	raw := h.Get(subjects.HeaderEvent)
 	if raw == "" {
 		return call.Event{}, errors.New("no event header")
 	}
-	return ParseEvent(raw)
+	return ParseEvent(subject, raw)
 }
 
-// ParseEvent is the inverse of [EncodeEvent].
-func ParseEvent(raw string) (call.Event, error) {
-	c := coder{in: raw, reading: true, escapes: strings.IndexByte(raw, '%') >= 0}
-	var form string
-	text(&c, &form)
-	if form != eventForm {
-		return call.Event{}, fmt.Errorf("event header of form %.20q, this build reads %s", form, eventForm)
+// ParseEvent reads an event from the subject it is stored under, and its header value.
+func ParseEvent(subject, raw string) (call.Event, error) {
+	number, rest, _ := strings.Cut(raw, ";")
+	n, err := strconv.Atoi(number)
+	if old := strings.HasPrefix(raw, "1|"); old {
+		n, err = 1, nil
 	}
-	var e call.Event
-	c.event(&e)
-	if c.bad || c.in != "" {
-		return call.Event{}, errors.New("malformed event header")
+	if err != nil {
+		return call.Event{}, errMalformed
 	}
-	return e, nil
+	if err := form.Event.Check(n); err != nil {
+		return call.Event{}, err
+	}
+	key, err := subjects.ParseEvent(subject)
+	if err != nil {
+		return call.Event{}, err
+	}
+	return readEvent(key, rest)
 }
 
-// coder writes fields to out, changing nothing, or reads them from in.
-type coder struct {
-	out     strings.Builder
-	in      string
-	reading bool
-	escapes bool // there are some in what is read
-	bad     bool // what was read is malformed
+func readEvent(key subjects.Event, records string) (call.Event, error) {
+	c := eventCoder{key: key, coder: coder{rest: records, reading: true, escapes: strings.IndexByte(records, '%') >= 0}}
+	e := &c.now
+	e.Kind, e.Attempt = call.Kind(key.Kind), key.Attempt
+	e.State.ID, e.State.Part = key.Key.ID, key.Key.Part
+	if c.bad = !c.next(factsRecord); !c.bad {
+		c.facts(&e.State.Facts)
+	}
+	for c.next(attemptRecord) {
+		e.State.Attempts = append(e.State.Attempts, call.Attempt{})
+		c.attempt(&e.State.Attempts[len(e.State.Attempts)-1], len(e.State.Attempts))
+	}
+	switch {
+	case c.unknown != nil:
+		return call.Event{}, c.unknown
+	case c.bad || c.rest != "":
+		return call.Event{}, errMalformed
+	}
+	e.Nonce = written(*e)
+	if err := e.Check(); err != nil {
+		return call.Event{}, fmt.Errorf("%w: %.200q", err, records)
+	}
+	return *e, nil
 }
 
-func (c *coder) event(e *call.Event) {
-	text(c, &e.Kind)
-	number(c, &e.Attempt)
-	text(c, &e.Nonce)
-	c.facts(&e.State.Facts)
-	list(c, &e.State.Attempts, c.attempt)
+// written returns the nonce with which an event was written; those of joins are not kept.
+func written(e call.Event) string {
+	a, _ := e.State.Attempt(e.Attempt)
+	switch {
+	case e.Kind == call.Requested:
+		return a.Nonce
+	case e.Kind == call.Claimed && a.Claim != nil:
+		return a.Claim.Nonce
+	case e.Kind == call.Decided && a.Decision != nil:
+		return a.Decision.Nonce
+	}
+	return ""
 }
 
-func (c *coder) facts(f *call.Facts) {
-	text(c, &f.Tenant)
-	text(c, &f.Tool)
-	text(c, &f.ID)
-	text(c, &f.Fn)
-	text(c, &f.Version)
-	text(c, &f.Digest)
-	text(c, &f.Class)
-	text(c, &f.Pool)
-	text(c, &f.Fingerprint)
-	text(c, &f.ArgsHash)
-	number(c, &f.KeepSeconds)
-	c.flag(&f.DryRun)
+// keyed codes a name that the key of an event of this kind says, or of any kind, unless it is too long for that.
+func keyed[T ~string](c *eventCoder, v *T, kind call.Kind, byKey string) {
+	name, elide := *v, kind == "" || c.now.Kind == kind
+	if !c.reading && elide && subjects.Legible(string(name)) {
+		name = ""
+	}
+	if text(&c.coder, &name); !c.reading {
+		return
+	}
+	if *v = name; elide && name == "" {
+		*v = T(byKey)
+	}
 }
 
-func (c *coder) attempt(a *call.Attempt) {
-	number(c, &a.N)
+func (c *eventCoder) facts(f *call.Facts) {
+	if !c.reading {
+		c.begin(factsRecord)
+	}
+	text(&c.coder, &f.Tenant)
+	text(&c.coder, &f.Fn)
+	keyed(c, &f.Version, call.Requested, c.key.Version)
+	keyed(c, &f.Pool, call.Requested, c.key.Pool)
+	keyed(c, &f.Tool, "", c.key.Key.Tool)
+	enum(&c.coder, &f.Class, classes)
+	number(&c.coder, &f.KeepSeconds)
+	hash(&c.coder, &f.Digest)
+	hash(&c.coder, &f.Fingerprint)
+	hash(&c.coder, &f.ArgsHash)
+	flag(&c.coder, &f.DryRun)
+	text(&c.coder, &f.Env)
+	hash(&c.coder, &f.Artifact)
+	hash(&c.coder, &f.Policy)
+	c.end(&f.More)
+}
+
+// attempt codes the n-th attempt and what belongs to it.
+func (c *eventCoder) attempt(a *call.Attempt, n int) {
+	if !c.reading {
+		c.begin(attemptRecord)
+	}
 	c.owner(&a.Owner)
-	list(c, &a.Joined, func(id *string) { text(c, id) })
-	text(c, &a.Nonce)
-	number(c, &a.Admitted)
-	number(c, &a.At)
-	number(c, &a.Deadline)
-	text(c, &a.Priority)
-	optional(c, &a.Claim, c.claim)
-	optional(c, &a.Decision, c.decision)
-}
-
-func (c *coder) owner(o *call.Owner) {
-	text(c, &o.CallID)
-	text(c, &o.Actor)
-	text(c, &o.Reply)
-	text(c, &o.ContentType)
-	text(c, &o.Trace)
-	text(c, &o.Parent)
-	text(c, &o.Run)
-	text(c, &o.Role)
-	text(c, &o.Lane)
-}
-
-func (c *coder) claim(k *call.Claim) {
-	text(c, &k.By)
-	text(c, &k.Nonce)
-	number(c, &k.Fence)
-	number(c, &k.Count)
-}
-
-func (c *coder) decision(d *call.Decision) {
-	number(c, &d.Seq)
-	text(c, &d.Nonce)
-	text(c, &d.Status)
-	text(c, &d.Code)
-	text(c, &d.Effect)
-	text(c, &d.By)
-	number(c, &d.At)
-	number(c, &d.Fence)
-	text(c, &d.OutputHash)
-}
-
-// next reads one field as it is written.
-func (c *coder) next() string {
-	field := c.in
-	end := strings.IndexByte(field, '|')
-	if end < 0 {
-		c.bad = true
-		c.in = ""
-		return field
+	text(&c.coder, &a.Nonce)
+	number(&c.coder, &a.Admitted)
+	number(&c.coder, &a.At)
+	since(&c.coder, &a.Deadline, a.At)
+	c.priority(a, n)
+	c.counted(&a.N, n)
+	if !c.reading && a.More == "" && form.Member != "" {
+		a.More = "|" + form.Member
 	}
-	c.in = field[end+1:]
-	return field[:end]
-}
-
-func text[T ~string](c *coder, v *T) {
-	if !c.reading {
-		writeEscaped(&c.out, string(*v))
-		c.out.WriteByte('|')
-		return
+	c.end(&a.More)
+	c.joiners(a)
+	if c.has(claimRecord, a.Claim != nil) {
+		c.claim(a)
 	}
-	field := c.next()
-	if !c.escapes {
-		*v = T(field)
-		return
-	}
-	s, ok := unescape(field)
-	*v, c.bad = T(s), c.bad || !ok
-}
-
-func number[T ~int | ~int64 | ~uint64](c *coder, v *T) {
-	var digits [20]byte
-	if !c.reading {
-		c.out.Write(append(appendNumber(digits[:0], *v), '|'))
-		return
-	}
-	field := c.next()
-	if len(field) == 1 && '0' <= field[0] && field[0] <= '9' { // as most are
-		*v = T(field[0] - '0')
-		return
-	}
-	if n, err := strconv.ParseInt(field, 10, 64); err == nil {
-		*v = T(n)
-	} else {
-		n, err := strconv.ParseUint(field, 10, 64)
-		*v, c.bad = T(n), c.bad || err != nil
-	}
-	c.bad = c.bad || string(appendNumber(digits[:0], *v)) != field
-}
-
-func appendNumber[T ~int | ~int64 | ~uint64](b []byte, v T) []byte {
-	if v < 0 {
-		return strconv.AppendInt(b, int64(v), 10)
-	}
-	return strconv.AppendUint(b, uint64(v), 10)
-}
-
-func (c *coder) flag(v *bool) {
-	n := 0
-	if *v {
-		n = 1
-	}
-	if number(c, &n); c.reading {
-		*v, c.bad = n == 1, c.bad || n != 0 && n != 1
+	if c.has(decisionRecord, a.Decision != nil) {
+		c.decision(a)
 	}
 }
 
-// list codes the elements of v with one. What is read ends when the input does, whatever the
-// length says, so that a lie costs no memory.
-func list[T any](c *coder, v *[]T, one func(*T)) {
-	n := len(*v)
-	number(c, &n)
-	for i := 0; i < n && !c.bad; i++ {
-		if c.reading {
-			*v = append(*v, *new(T))
-		}
-		one(&(*v)[i])
-	}
-	c.bad = c.bad || n < 0
-}
-
-func optional[T any](c *coder, v **T, one func(*T)) {
-	there := *v != nil
-	c.flag(&there)
-	if !there || c.bad {
-		return
-	}
+// has reports whether a record follows: read, if it is there; written, if it is to be.
+func (c *eventCoder) has(letter byte, there bool) bool {
 	if c.reading {
-		*v = new(T)
+		return c.next(letter)
 	}
-	one(*v)
+	if there {
+		c.begin(letter)
+	}
+	return there
 }
 
-const hexDigits = "0123456789abcdef"
-
-// special reports whether b is escaped. A header must have no line breaks, and its ends are trimmed.
-func special(b byte) bool { return specials[b] }
-
-var specials = func() (set [256]bool) {
-	for b := range ' ' {
-		set[b] = true
+// counted codes the number of an attempt, which its place says.
+func (c *eventCoder) counted(n *int, place int) {
+	other := *n
+	if other == place {
+		other = 0
 	}
-	set['|'], set['%'], set[0x7f] = true, true, true
-	return set
-}()
-
-func writeEscaped(out *strings.Builder, s string) {
-	plain := 0
-	for i := range len(s) {
-		if b := s[i]; special(b) {
-			out.WriteString(s[plain:i])
-			out.Write([]byte{'%', hexDigits[b>>4], hexDigits[b&15]})
-			plain = i + 1
-		}
+	if number(&c.coder, &other); c.reading {
+		*n = cmp.Or(other, place)
 	}
-	out.WriteString(s[plain:])
 }
 
-// unescape is the inverse of writeEscaped; ok is false for what that does not make.
-func unescape(s string) (plain string, ok bool) {
-	if strings.IndexByte(s, '%') < 0 {
-		return s, true
+// priority codes that of an attempt, which the key of its request says.
+func (c *eventCoder) priority(a *call.Attempt, n int) {
+	p, byKey := a.Priority, c.now.Kind == call.Requested && c.now.Attempt == n
+	if !c.reading && byKey {
+		p = ""
 	}
-	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			out = append(out, s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", false
-		}
-		high, low := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
-		if high < 0 || low < 0 || !special(byte(high<<4|low)) {
-			return "", false
-		}
-		out = append(out, byte(high<<4|low))
-		i += 2
+	if enum(&c.coder, &p, priorities); !c.reading {
+		return
 	}
-	return string(out), true
+	if a.Priority = p; byKey && p == "" {
+		a.Priority = envelope.Priority(c.key.Priority)
+	}
+}
+
+func (c *eventCoder) owner(o *call.Owner) {
+	text(&c.coder, &o.CallID)
+	text(&c.coder, &o.Actor)
+	c.reply(o)
+	enum(&c.coder, &o.ContentType, contents)
+	text(&c.coder, &o.Trace)
+	text(&c.coder, &o.Parent)
+	text(&c.coder, &o.Run)
+	text(&c.coder, &o.Role)
+	text(&c.coder, &o.Lane)
+}
+
+// reply codes where a caller waits: only its word, so that nobody is answered anywhere but below the
+// prefix of its own actor.
+func (c *eventCoder) reply(o *call.Owner) {
+	prefix := subjects.Answers(c.now.State.Tenant, o.Actor)
+	word, ok := strings.CutPrefix(o.Reply, prefix)
+	if !ok {
+		word = ""
+	}
+	if text(&c.coder, &word); c.reading && word != "" {
+		o.Reply = prefix + word
+	}
+}
+
+func (c *eventCoder) joiners(a *call.Attempt) {
+	if !c.has(joinersRecord, len(a.Joined) > 0) {
+		return
+	}
+	for i := 0; i < len(a.Joined) || c.reading && c.in != "" && !c.bad; i++ {
+		if c.reading {
+			a.Joined = append(a.Joined, "")
+		}
+		text(&c.coder, &a.Joined[i])
+	}
+	if !c.reading {
+		c.out = append(c.out, ';')
+	}
+}
+
+func (c *eventCoder) claim(a *call.Attempt) {
+	if c.reading {
+		a.Claim = new(call.Claim)
+	}
+	k := *a.Claim
+	c.nonce(&k.Nonce, call.Claimed, a)
+	usual := c.now.State.Pool + "/" + call.Instance(k.Nonce) // executors claim under the instance of their nonces
+	by := k.By
+	if by == usual && !c.reading {
+		by = ""
+	}
+	text(&c.coder, &by)
+	k.By = cmp.Or(by, usual)
+	number(&c.coder, &k.Fence)
+	number(&c.coder, &k.Count)
+	since(&c.coder, &k.At, a.At)
+	c.end(&k.More)
+	if c.reading {
+		*a.Claim = k
+	}
+}
+
+func (c *eventCoder) decision(a *call.Attempt) {
+	if c.reading {
+		a.Decision = new(call.Decision)
+	}
+	d := *a.Decision
+	c.nonce(&d.Nonce, call.Decided, a)
+	number(&c.coder, &d.Seq)
+	enum(&c.coder, &d.Status, statuses)
+	text(&c.coder, &d.Code)
+	enum(&c.coder, &d.Effect, effects)
+	enum(&c.coder, &d.By, deciders)
+	since(&c.coder, &d.At, a.At)
+	number(&c.coder, &d.Fence)
+	hash(&c.coder, &d.OutputHash)
+	flag(&c.coder, &d.Untaken)
+	c.end(&d.More)
+	if c.reading {
+		*a.Decision = d
+	}
+}
+
+// nonce codes that of a claim or a decision. The key of the event that brings it says whose it is.
+func (c *eventCoder) nonce(v *string, kind call.Kind, a *call.Attempt) {
+	n, byKey := *v, c.now.Kind == kind && a.N == c.now.Attempt
+	instance := call.Instance(n)
+	if !c.reading && byKey && len(n) > len(instance) && subjects.Legible(instance) {
+		n = n[len(instance):]
+	}
+	if text(&c.coder, &n); !c.reading {
+		return
+	}
+	if byKey && strings.HasPrefix(n, ".") {
+		n = c.key.Instance + n
+	}
+	*v = n
+	c.bad = c.bad || byKey && c.key.Instance != "" && call.Instance(n) != c.key.Instance
 }

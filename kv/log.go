@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -80,7 +81,8 @@ func (l *Log) part(id string) (subjects.Part, part) {
 // Write appends e if the log has not moved since the state that e was derived from, and returns
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
 // the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
-// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended first.
+// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended first, or a build
+// of another age has written to the log meanwhile (a [form.Error], too).
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Part, in = l.part(e.State.ID)
@@ -101,6 +103,9 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		state, settled, err := l.resolve(ctx, e)
 		if settled {
 			return state, err
+		}
+		if unreadable(err) { // whoever reads it goes on; it does not get any better here
+			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
 		}
 		silence.looked(err)
 		if !wait.For(ctx, backoff) {
@@ -200,7 +205,8 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 }
 
 // Read returns the last event of the log of (tool, id); the zero Entry when it is empty. An
-// error means that the log could not be read, never that it is empty.
+// error means that the log could not be read, never that it is empty; it is a [form.Error] where a build
+// of another age has written to it.
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
@@ -213,11 +219,21 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("read call log: %w", err)
 	}
-	last, err := entry(p, msg)
+	last, err := entry(msg)
+	if unreadable(err) {
+		return call.Entry{}, err
+	}
 	if err != nil {
 		return in.scan(ctx, key, msg)
 	}
 	return last, nil
+}
+
+// unreadable reports whether err says that a build of another age wrote an event: then nobody here knows
+// what the log says.
+func unreadable(err error) bool {
+	_, ok := errors.AsType[*form.Error](err)
+	return ok
 }
 
 // scan reads a log whose last message is none of ours, such as the marker of an operator's
@@ -232,7 +248,10 @@ func (p part) scan(ctx context.Context, key subjects.Key, intruder *jetstream.Ra
 		if err != nil {
 			return call.Entry{}, fmt.Errorf("read call log: %w", err)
 		}
-		if e, err := entry(key.Part, msg); err == nil {
+		switch e, err := entry(msg); {
+		case unreadable(err):
+			return call.Entry{}, err
+		case err == nil:
 			last = e
 		}
 		seq = msg.Sequence + 1
@@ -255,27 +274,26 @@ func (l *Log) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry,
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("read call log at %d: %w", seq, err)
 	}
-	return entry(p, msg)
+	return entry(msg)
 }
 
-func entry(p subjects.Part, msg *jetstream.RawStreamMsg) (call.Entry, error) {
-	e, err := DecodeEvent(msg.Header)
+func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
+	e, err := DecodeEvent(msg.Subject, msg.Header)
 	if err != nil {
 		return call.Entry{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	}
-	e.State.Part = p
 	return call.Entry{
 		State: call.Fold(e, msg.Sequence), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: msg.Time,
 	}, nil
 }
 
 func (l *Log) message(e call.Event, body []byte) *nats.Msg {
-	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: e.State.Part}
+	key := keyOf(e)
 	values := [...]string{ // one allocation for all headers
 		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
 		strconv.FormatUint(e.State.Seq, 10), key.Filter(),
 	}
-	return &nats.Msg{Subject: eventSubject(key, e), Data: body, Header: nats.Header{
+	return &nats.Msg{Subject: EventSubject(e), Data: body, Header: nats.Header{
 		subjects.HeaderEvent:                    values[0:1:1],
 		jetstream.MsgIDHeader:                   values[1:2:2],
 		jetstream.MsgTTLHeader:                  values[2:3:3],
@@ -284,15 +302,21 @@ func (l *Log) message(e call.Event, body []byte) *nats.Msg {
 	}}
 }
 
-func eventSubject(key subjects.Key, e call.Event) string {
+func keyOf(e call.Event) subjects.Key {
+	return subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: e.State.Part}
+}
+
+// EventSubject returns the subject under which an event is stored.
+func EventSubject(e call.Event) string {
+	key := keyOf(e)
 	switch e.Kind {
 	case call.Requested:
 		a, _ := e.State.Attempt(e.Attempt)
 		return key.Request(e.Attempt, e.State.Version, string(a.Priority), e.State.Pool)
 	case call.Claimed:
-		return key.Claim(e.Attempt)
+		return key.Claim(e.Attempt, call.Instance(e.Nonce))
 	case call.Decided:
-		return key.Outcome(e.Attempt)
+		return key.Outcome(e.Attempt, call.Instance(e.Nonce))
 	}
 	return key.Join(e.Attempt)
 }

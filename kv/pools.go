@@ -64,9 +64,13 @@ func (p *Pools) settled() bool {
 // Beat says that the executor instance of pool lives.
 func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
-	_, err := p.js.PublishMsg(ctx, &nats.Msg{
+	body, err := encodeBeat(pool, instance)
+	if err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	_, err = p.js.PublishMsg(ctx, &nats.Msg{
 		Subject: subjects.PoolSubject(pool, instance),
-		Data:    []byte(instance),
+		Data:    body,
 		Header:  nats.Header{jetstream.MsgTTLHeader: {strconv.Itoa(int(p.ttl / time.Second))}},
 	})
 	if err != nil {

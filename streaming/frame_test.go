@@ -11,7 +11,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-func header(chunks string) map[string][]string { return map[string][]string{HeaderChunks: {chunks}} }
+// form2 is what a frame says of its form.
+var form2 = []string{"2"}
+
+func header(chunks string) map[string][]string {
+	return map[string][]string{HeaderForm: form2, HeaderChunks: {chunks}}
+}
 
 // frameOf encodes the sample chunks [first, end) of firstRun.
 func frameOf(first, end int) Frame { return frameOfRun(firstRun, first, end) }
@@ -46,7 +51,7 @@ func TestFrameGolden(t *testing.T) {
 		t.Fatal(diff)
 	}
 	f := Frame{first: 40, end: 43, after: 12, body: body}
-	wantHeader := map[string][]string{HeaderChunks: {"40-42"}, HeaderAfter: {"12"}}
+	wantHeader := map[string][]string{HeaderForm: form2, HeaderChunks: {"40-42"}, HeaderAfter: {"12"}}
 	if diff := cmp.Diff(wantHeader, f.Header()); diff != "" {
 		t.Fatal(diff)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/form"
 )
 
 // headroom is what a message needs beside its body: headers, and those that a direct get or a
@@ -57,6 +59,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, nonce strin
 	return s.publish(ctx, &nats.Msg{
 		Subject: subject,
 		Header: nats.Header{
+			HeaderForm:     {strconv.Itoa(form.Frame.Written())},
 			HeaderChunks:   {f.indexes()},
 			HeaderNonce:    {nonce},
 			headerExpected: {strconv.FormatUint(prev, 10)},

@@ -40,22 +40,26 @@ func (k Key) Request(n int, version, prio, pool string) string {
 }
 
 // Join returns the subject of the event that binds more callers to attempt n.
-func (k Key) Join(n int) string { return k.event(n, KindJoin) }
+func (k Key) Join(n int) string { return string(k.appendEvent(make([]byte, 0, room), n, KindJoin)) }
 
-// Claim returns the subject of the event by which an executor claims attempt n.
-func (k Key) Claim(n int) string { return k.event(n, KindClaim) }
+// Claim returns the subject of the event by which an instance of an executor claims attempt n. It ends with
+// the writer, so that the server can enforce who writes it.
+func (k Key) Claim(n int, instance string) string { return k.event(n, KindClaim, instance) }
 
-// Outcome returns the subject of the event that decides attempt n. Decisions share the token x,
-// so that one filter republishes them all.
-func (k Key) Outcome(n int) string { return k.event(n, decisions+"."+KindOutcome) }
+// Outcome returns the subject of the event by which an instance decides attempt n. Decisions share the
+// token x, so that one filter finds them all; it ends with the writer, as [Key.Claim].
+func (k Key) Outcome(n int, instance string) string {
+	return k.event(n, decisions+"."+KindOutcome, instance)
+}
 
 const decisions = "x"
 
 // room is what most subjects need: made in so much of the stack, they cost one allocation.
 const room = 160
 
-func (k Key) event(n int, kind string) string {
-	return string(k.appendEvent(make([]byte, 0, room), n, kind))
+func (k Key) event(n int, kind, instance string) string {
+	b := append(k.appendEvent(make([]byte, 0, room), n, kind), '.')
+	return string(appendToken(b, instance))
 }
 
 func (k Key) appendEvent(b []byte, n int, kind string) []byte {
@@ -98,7 +102,8 @@ func parseKey(tool, id string) (key Key, err error) {
 	return key, err
 }
 
-// Event is a parsed subject of the call log. Version, Priority and Pool are set for requests.
+// Event is a parsed subject of the call log. Version, Priority and Pool are set for requests, Instance for
+// claims and decisions.
 type Event struct {
 	Key      Key
 	Attempt  int
@@ -106,6 +111,7 @@ type Event struct {
 	Version  string
 	Priority string
 	Pool     string
+	Instance string // that wrote it
 }
 
 var errSubject = errors.New("not a subject of this kind")
@@ -136,11 +142,15 @@ func parseEvent(subject string) (e Event, err error) {
 	switch {
 	case e.Kind == KindRequest && len(t) == 7:
 		return e, e.parseRoute(t[4], t[5], t[6])
-	case (e.Kind == KindJoin || e.Kind == KindClaim) && len(t) == 4:
+	case e.Kind == KindJoin && len(t) == 4:
 		return e, nil
-	case e.Kind == decisions && len(t) == 5 && t[4] == KindOutcome:
+	case e.Kind == KindClaim && len(t) == 5:
+		e.Instance, err = name(t[4])
+		return e, err
+	case e.Kind == decisions && len(t) == 6 && t[4] == KindOutcome:
 		e.Kind = KindOutcome
-		return e, nil
+		e.Instance, err = name(t[5])
+		return e, err
 	}
 	return e, errSubject
 }

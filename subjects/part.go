@@ -15,6 +15,10 @@ type Part int
 // one has none. It is fixed when the streams are made.
 const MetaPartitions = "toolbus.partitions"
 
+// MetaForm is the entry in the metadata of every stream that says which form of Toolbus's streams it is of; see
+// internal/form. Those of Toolbus 0.1 have none.
+const MetaForm = "toolbus.form"
+
 // MaxPartitions is how many partitions there can be. Every dispatcher follows each of them, and has a batch
 // of records under way for each, of which a server takes 50 for the record at once.
 const MaxPartitions = 8
@@ -46,7 +50,7 @@ func (p Part) AuditLog() string { return auditPrefix + p.AuditSource() + ".>" }
 
 // Recorded are the filters of the events that auditors are told of: admissions and decisions.
 func (p Part) Recorded() []string {
-	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".*"}
+	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}
 }
 
 // WorkFilter returns the filter of the requests that executors of a pool pull at one priority.

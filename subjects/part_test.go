@@ -16,9 +16,9 @@ func TestPartNames(t *testing.T) {
 		if got := [4]string{p.Stream(), p.All(), p.AuditLog(), p.NextWork("p", "low")}; got != want {
 			t.Errorf("partition %d: %q", p, got)
 		}
-		event := Key{Tool: "web.fetch", ID: id, Part: p}.Claim(1)
+		event := Key{Tool: "web.fetch", ID: id, Part: p}.Claim(1, "e")
 		parsed, err := ParseEvent(event)
-		if err != nil || parsed.Key.Part != p || parsed.Key.Claim(1) != event || !strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
+		if err != nil || parsed.Key.Part != p || parsed.Key.Claim(1, "e") != event || !strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
 			t.Errorf("partition %d: %s is read as %+v: %v", p, event, parsed, err)
 		}
 		if got, ok := ParsePart(event); got != p || !ok {

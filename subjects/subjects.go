@@ -14,6 +14,8 @@ const (
 	auditPrefix = "tb.audit."
 	deadPrefix  = "tb.dead."
 	killPrefix  = "tb.ctl.kill."
+
+	answerPrefix = "tb.ans."
 )
 
 // Wildcards that processes subscribe to.
@@ -22,10 +24,19 @@ const (
 	KillWildcard = killPrefix + "*"
 )
 
-// Inbox reports whether subject may be where a caller waits for its answer: none of ours, and none of
-// the server's. Who answers may publish there, but those who ask may not.
-func Inbox(subject string) bool {
-	return subject != "" && !strings.HasPrefix(subject, "tb.") && !strings.HasPrefix(subject, "$")
+// Answers returns the prefix of the subjects on which an actor of a tenant waits for answers. Behind it
+// stands a word that the caller made for one call, and that nobody else can guess.
+func Answers(tenant, actor string) string { return tokens(answerPrefix, tenant, actor) + "." }
+
+// Inbox reports whether the sender of a request on subject, one of [Call] or [Service], may be answered
+// at reply: only below the prefix of that subject's own actor. Permissions do not cover reply subjects, so
+// that whoever answers has to look.
+func Inbox(subject, reply string) bool {
+	tenant, actor, ok := CallerTokens(subject)
+	rest, answers := strings.CutPrefix(reply, answerPrefix)
+	rest, inTenant := strings.CutPrefix(rest, tenant+".")
+	word, own := strings.CutPrefix(rest, actor+".")
+	return ok && answers && inTenant && own && word != ""
 }
 
 // Call returns the subject on which an actor of a tenant asks for a call of a tool.

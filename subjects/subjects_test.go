@@ -13,27 +13,28 @@ const id = "4reidtfrk20p8kjm8sc16d5d1utmc8fr"
 func TestNames(t *testing.T) {
 	k := Key{Tool: "web.fetch", ID: id}
 	for got, want := range map[string]string{
-		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
-		CallWildcard:                             "tb.call.*.*.*",
-		Part(0).Recorded()[0]:                    "$KV.calls.*.*.*.q.>",
-		Part(0).Recorded()[1]:                    "$KV.calls.*.*.*.x.*",
-		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
-		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
-		k.Prefix():                               "web_2efetch." + id,
-		k.Ref():                                  "web_2efetch." + id,
-		k.Filter():                               "$KV.calls.web_2efetch." + id + ".>",
-		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
-		k.Request(2, "1.4.2", "", "gpu pool"):    "$KV.calls.web_2efetch." + id + ".2.q.1_2e4_2e2.normal.gpu_20pool",
-		k.Join(1):                                "$KV.calls.web_2efetch." + id + ".1.j",
-		k.Claim(1):                               "$KV.calls.web_2efetch." + id + ".1.c",
-		k.Outcome(1):                             "$KV.calls.web_2efetch." + id + ".1.x.o",
-		Part(0).WorkFilter("default", "low"):     "$KV.calls.*.*.*.q.*.low.default",
-		Worker("default", ""):                    "exec_default_normal",
-		Worker("gpu pool", "high"):               "exec_gpu_20pool_high",
-		Pool("default", "host-1.x"):              "default.host-1_2ex",
-		PoolSubject("default", "h"):              "$KV.pools.default.h",
-		Chunk("acme", "a", id, 2, 42):            "tb.chunk.acme.a." + id + ".2.42",
-		ChunkLive("acme", "a", id):               "tb.chunk.acme.a." + id + ".>",
+		Call("acme", "agent://a", "web.fetch"):               "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
+		CallWildcard:                                         "tb.call.*.*.*",
+		Part(0).Recorded()[0]:                                "$KV.calls.*.*.*.q.>",
+		Part(0).Recorded()[1]:                                "$KV.calls.*.*.*.x.>",
+		Service(OpResult, "acme", "a.b"):                     "tb.svc.result.acme.a_2eb",
+		ServiceWildcard(OpCancel):                            "tb.svc.cancel.*.*",
+		k.Prefix():                                           "web_2efetch." + id,
+		k.Ref():                                              "web_2efetch." + id,
+		k.Filter():                                           "$KV.calls.web_2efetch." + id + ".>",
+		k.Request(1, "1.4.2", "high", "default"):             "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
+		k.Request(2, "1.4.2", "", "gpu pool"):                "$KV.calls.web_2efetch." + id + ".2.q.1_2e4_2e2.normal.gpu_20pool",
+		k.Join(1):                                            "$KV.calls.web_2efetch." + id + ".1.j",
+		k.Claim(1, "e-1"):                                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
+		k.Outcome(1, "d-2"):                                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
+		Answers("acme", "a.b"):                               "tb.ans.acme.a_2eb.",
+		Part(0).WorkFilter("default", "low"):                 "$KV.calls.*.*.*.q.*.low.default",
+		Worker("default", ""):                                "exec_default_normal",
+		Worker("gpu pool", "high"):                           "exec_gpu_20pool_high",
+		Pool("default", "host-1.x"):                          "default.host-1_2ex",
+		PoolSubject("default", "h"):                          "$KV.pools.default.h",
+		Chunk("acme", "a", id, 2, 42):                        "tb.chunk.acme.a." + id + ".2.42",
+		ChunkLive("acme", "a", id):                           "tb.chunk.acme.a." + id + ".>",
 		Audit(AuditFromGate, "acme", "tool_denied", "web.x"): "tb.audit.gate.acme.tool_denied.web_2ex",
 		Dead("acme", "web.fetch"):                            "tb.dead.acme.web_2efetch",
 		Kill(id):                                             "tb.ctl.kill." + id,
@@ -84,8 +85,8 @@ func TestParseEvent(t *testing.T) {
 		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Priority: "high", Pool: "gpu"},
 		k.Request(7, "", "", ""):             {Key: k, Attempt: 7, Kind: KindRequest, Priority: "normal"},
 		k.Join(2):                            {Key: k, Attempt: 2, Kind: KindJoin},
-		k.Claim(3):                           {Key: k, Attempt: 3, Kind: KindClaim},
-		k.Outcome(4):                         {Key: k, Attempt: 4, Kind: KindOutcome},
+		k.Claim(3, "e-1"):                    {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
+		k.Outcome(4, "d 2"):                  {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
 	} {
 		if got, err := ParseEvent(subject); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", subject, got, err)
@@ -99,12 +100,12 @@ func TestLongNames(t *testing.T) {
 	tenant, actor, tool, err := ParseCall(Call("acme", long, "x"))
 	same(t, err, []any{tenant, actor, tool}, "acme", "", "x")
 	k := Key{Tool: long, ID: id}
-	e, err := ParseEvent(k.Outcome(1))
+	e, err := ParseEvent(k.Outcome(1, "e"))
 	if err != nil || e.Key.Tool != "" || e.Key.Filter() != k.Filter() || e.Key.Ref() != k.Ref() {
 		t.Errorf("%+v, %v", e, err)
 	}
 	back, err := ParseRef(k.Ref())
-	if err != nil || back.Outcome(2) != k.Outcome(2) {
+	if err != nil || back.Outcome(2, "e") != k.Outcome(2, "e") {
 		t.Errorf("%+v, %v", back, err)
 	}
 }
@@ -125,7 +126,7 @@ func TestParsersRefuse(t *testing.T) {
 		"tb.audit.log.a.b", "tb.audit.log", "tb.audit.l=og.a.b.c", "tb.audit.log.a.=.c", "tb.audit.log.a_.b.c",
 		"tb.dead.a", "tb.dead.a.b.c", "tb.ctl.kill", "tb.ctl.kill.a.b", "a.b.c", "a_.b", "a.b_", "a",
 		"$KV.calls.t.i", "$KV.calls.t.i.1", "$KV.calls.t.i.0.j", "$KV.calls.t.i.01.j", "$KV.calls.t.i.+1.j", "$KV.calls.t.i.1.z", "$KV.calls.t.i.1.o",
-		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p", "$KV.calls.t.i.1.q.v_.p.o",
+		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.c", "$KV.calls.t.i.1.c.e.e", "$KV.calls.t.i.1.x.o", "$KV.calls.t.i.1.x.o.e_", "$KV.calls.t.i.1.x.o.e.e", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p", "$KV.calls.t.i.1.q.v_.p.o",
 		"$KV.calls.t.i.1.q.v.=.o", "$KV.calls.t.i.1.q.v.p.o_", "$KV.calls.t_.i.1.j", "$KV.calls.t.i_.1.j", "KV.calls.t.i.1.j",
 	} {
 		for name, parse := range map[string]func(string) error{
@@ -149,7 +150,7 @@ func TestParsersRefuse(t *testing.T) {
 // FuzzParseEvent: whatever parses is what the key builds.
 func FuzzParseEvent(f *testing.F) {
 	k := Key{Tool: "web.fetch", ID: id}
-	for _, s := range []string{k.Request(1, "1.0.0", "high", "gpu"), k.Join(2), k.Claim(3), k.Outcome(4), Key{Tool: strings.Repeat(".", 99), ID: id}.Join(1)} {
+	for _, s := range []string{k.Request(1, "1.0.0", "high", "gpu"), k.Join(2), k.Claim(3, "e-1"), k.Outcome(4, "d-1"), Key{Tool: strings.Repeat(".", 99), ID: id}.Join(1)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -164,9 +165,9 @@ func FuzzParseEvent(f *testing.F) {
 		case KindJoin:
 			built = e.Key.Join(e.Attempt)
 		case KindClaim:
-			built = e.Key.Claim(e.Attempt)
+			built = e.Key.Claim(e.Attempt, e.Instance)
 		case KindOutcome:
-			built = e.Key.Outcome(e.Attempt)
+			built = e.Key.Outcome(e.Attempt, e.Instance)
 		}
 		if built != s && !strings.Contains(s, digestMark) && !strings.Contains(s, "=e") {
 			t.Errorf("%q was parsed as %+v, which builds %q", s, e, built)
@@ -177,14 +178,20 @@ func FuzzParseEvent(f *testing.F) {
 	})
 }
 
+// Nobody is answered but below the prefix of its own actor, whatever it names.
 func TestInbox(t *testing.T) {
-	for subject, want := range map[string]bool{
-		"_INBOX.x.1": true, "replies.agent.7": true, "": false, "$JS.ACK.x": false, "$KV.calls.x": false,
-		Call("t", "a", "x"): false, Audit(auditFromLog, "t", "e", "x"): false,
+	asked := Call("t", "agent://a", "x")
+	for reply, want := range map[string]bool{
+		Answers("t", "agent://a") + "word.1": true, Answers("t", "agent://a"): false, Answers("t", "b") + "word": false,
+		Answers("u", "agent://a") + "word": false, Answers("t", "agent://a")[:10]: false, "_INBOX.x.1": false, "replies.agent.7": false, "": false,
+		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Audit(auditFromLog, "t", "e", "x"): false,
 	} {
-		if Inbox(subject) != want {
-			t.Errorf("%q: %t", subject, !want)
+		if Inbox(asked, reply) != want || Inbox(Service(OpWhy, "t", "agent://a"), reply) != want {
+			t.Errorf("%q: %t", reply, !want)
 		}
+	}
+	if reply := Answers("t", "a") + "word"; Inbox("tb.chunk.t.a.id.1.1", reply) || Inbox("x", reply) {
+		t.Error("what is no request is answered")
 	}
 }
 
@@ -193,7 +200,7 @@ func BenchmarkSubjects(b *testing.B) {
 	for name, of := range map[string]func() string{
 		"Ref": k.Ref, "Filter": k.Filter,
 		"Request": func() string { return k.Request(1, "1.0.0", "normal", "default") },
-		"Outcome": func() string { return k.Outcome(1) },
+		"Outcome": func() string { return k.Outcome(1, "e-448a8c3") },
 		"Call":    func() string { return Call("default", "agent://local", k.Tool) },
 		"Audit":   func() string { return Audit("log", "default", "tool_requested", k.Tool) },
 	} {

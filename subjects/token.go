@@ -34,6 +34,17 @@ func Token(s string) string {
 	return t[:boundary(t)] + digestMark + hex.EncodeToString(sum[:digestLen/2])
 }
 
+// Legible reports whether a name can be read back from its token: it is short enough.
+func Legible(name string) bool {
+	n := len(name)
+	for i := range len(name) {
+		if !kept(name[i], '_') {
+			n += 2
+		}
+	}
+	return n <= maxToken
+}
+
 // appendToken appends Token(s), mostly without making it first.
 func appendToken(b []byte, s string) []byte {
 	if s == "" || len(s) > maxToken {

@@ -30,6 +30,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 	ids := []string{"11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"}
 	for _, i := range []int{2, 0, 1} {
 		data, err := json.Marshal(audit.Record{
+			Form:  2,
 			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), Tenant: "default", Actor: "agent://a",
 			ToolName: "play", CallID: ids[i], Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
 		})
@@ -73,6 +74,7 @@ func TestAuditRows(t *testing.T) {
 	for _, row := range envelope.Codes() {
 		for _, event := range audit.Events() {
 			r := audit.Record{
+				Form:  2,
 				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme", ToolName: "transcript.clean",
 				Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000", Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}

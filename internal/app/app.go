@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -42,6 +43,7 @@ type Conn struct {
 	Payloads *streaming.Payloads
 	Instance string
 	nonces   atomic.Uint64
+	notices  form.Notices
 }
 
 // Connect dials the bus, creates or verifies the topology, and measures the bus clock.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -18,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -59,6 +59,11 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 			c.Logger.Error("stopped while the server was in trouble", "err", err)
 			return nil
 		}
+		if u, ok := errors.AsType[*bus.Unreadable](err); ok {
+			c.Logger.Error("standing by behind dispatchers of a newer build: nothing is admitted or decided here", "err", err)
+			u.Gone(ctx, c.JS)
+			continue
+		}
 		c.Logger.Error("starting over", "err", err)
 		if !lost {
 			wait.For(ctx, restartDelay)
@@ -99,6 +104,9 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
+	if err := pools.Old(ctx); err != nil {
+		return err
+	}
 	store := &storeGauge{full: make([]atomic.Bool, c.Log.Partitions())}
 	killer := &killer{nc: c.NC}
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
@@ -130,6 +138,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
 	g.Go(func() error { store.run(background, c.JS); return nil })
+	g.Go(func() error { watchOld(background, c, pools); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
@@ -140,6 +149,19 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	return nil
+}
+
+// oldInterval is the rhythm in which executors of Toolbus 0.1 are looked for: one that lives through the exchange
+// of its server's streams joins in without a start.
+const oldInterval = 10 * time.Second
+
+// watchOld says which executors of Toolbus 0.1 have to be stopped, until ctx ends.
+func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
+	for wait.For(ctx, oldInterval) {
+		if err := pools.Old(ctx); err != nil {
+			c.notices.Tell(c.Logger, "an executor that cannot share this bus takes calls away", err)
+		}
+	}
 }
 
 // reader follows one partition of the call log and puts it on record.
@@ -204,8 +226,10 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	}
 	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
 		var l dispatcher.Leave
-		if json.Unmarshal(msg.Data, &l, json.RejectUnknownMembers(true)) == nil {
+		if err := bus.Unstamp(form.Control, msg.Data, &l); err == nil {
 			d.Forget(l)
+		} else {
+			c.notices.Tell(c.Logger, "a joiner waits on", err)
 		}
 	})
 	if err != nil {
@@ -365,7 +389,7 @@ func argumentsHash(in *dispatcher.Incoming, req *envelope.Request) string {
 type peers struct{ c *Conn }
 
 func (p peers) Left(l dispatcher.Leave) {
-	data, err := json.Marshal(l)
+	data, err := bus.Stamp(form.Control, l)
 	if err == nil {
 		err = p.c.NC.Publish(subjects.Left, data)
 	}
@@ -391,7 +415,7 @@ const (
 )
 
 func (k *killer) Kill(ctx context.Context, id string, attempt int, due time.Time) bool {
-	data, err := json.Marshal(kill{ID: id, Attempt: attempt, Due: call.At(due)})
+	data, err := bus.Stamp(form.Control, kill{ID: id, Attempt: attempt, Due: call.At(due)})
 	if err != nil {
 		return false
 	}

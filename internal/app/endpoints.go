@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -48,11 +49,16 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 	}
 }
 
-// endpoint decodes the question, which is as untrusted as any other message.
+// endpoint decodes the question, which is as untrusted as any other message. Members that this build does not
+// know are those of a newer client, which does without an answer to them.
 func endpoint[Q any](op string, handle func(ctx context.Context, tenant, actor string, q Q) (any, *envelope.Error)) bus.Endpoint {
 	return bus.Endpoint{Op: op, Handle: func(ctx context.Context, tenant, actor string, body []byte) (any, *envelope.Error) {
 		var q Q
-		if err := json.Unmarshal(body, &q, json.RejectUnknownMembers(true)); err != nil {
+		err := bus.Unstamp(form.Question, body, &q)
+		if _, ok := errors.AsType[*form.Error](err); ok {
+			return nil, envelope.NewError(envelope.CodeMalformed, "this dispatcher does not read the question").WithCause(err.Error())
+		}
+		if err != nil {
 			return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		}
 		return handle(ctx, tenant, actor, q)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
@@ -17,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -53,6 +53,9 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := pools.Old(ctx); err != nil {
+		return err
+	}
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: owners{bus.NewReplies(c.NC, c.Logger)}, Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
@@ -67,6 +70,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err != nil {
 		return err
 	}
+	workers.Log = c.Logger
 	return run(ctx, c, o, e, workers, pools, line)
 }
 
@@ -105,7 +109,7 @@ func (l *line) check() {
 }
 
 func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *bus.Workers, pools *kv.Pools, line *line) error {
-	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { killed(e, msg) })
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { killed(c, e, msg) })
 	if err != nil {
 		return fmt.Errorf("listen for kills: %w", err)
 	}
@@ -169,10 +173,14 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 	}
 }
 
-func killed(e *executor.Executor, msg *nats.Msg) {
+func killed(c *Conn, e *executor.Executor, msg *nats.Msg) {
 	var k kill
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
-	if err != nil || json.Unmarshal(msg.Data, &k) != nil || k.ID != id {
+	if err == nil {
+		err = bus.Unstamp(form.Control, msg.Data, &k)
+	}
+	if err != nil || k.ID != id {
+		c.notices.Tell(c.Logger, "a cancel is left to other executors", err)
 		return
 	}
 	if e.Kill(k.ID, k.Attempt, k.Due.Time()) {

@@ -100,11 +100,10 @@ func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, f
 	var entries []call.Entry
 	open := map[string]bool{}
 	err := read(ctx, js, part.Stream(), from, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		e, err := kv.DecodeEvent(msg.Headers())
+		e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
 		if err != nil {
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
-		e.State.Part = part
 		s := call.Fold(e, meta.Sequence.Stream)
 		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(), Time: meta.Timestamp})
 		if id := fmt.Sprint(s.Ref(), e.Attempt); e.Kind == call.Decided {

@@ -73,12 +73,11 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Service(subjects.OpResult, "default", "a"), subjects.Service(subjects.OpCancel, "default", "a"),
 		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
 		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
-		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1), subjects.Chunk("default", "a", "b", 1, 1),
+		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1, "e"), subjects.Chunk("default", "a", "b", 1, 1),
 		subjects.Audit(subjects.Part(0).AuditSource(), "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
 		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0", subjects.Left,
 	}
-	inbox := nc.NewInbox()
-	answers, err := nc.SubscribeSync(inbox)
+	answers, err := nc.SubscribeSync("tb.ans.>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +86,7 @@ func TestMalformedFlood(t *testing.T) {
 		msg := nats.NewMsg(targets[i%len(targets)])
 		msg.Data, msg.Reply = garbage(r), nc.NewInbox()
 		if strings.HasPrefix(msg.Subject, "tb.call.") {
-			msg.Reply = inbox
+			msg.Reply = replyTo(msg.Subject)
 			asked++
 		}
 		if i%3 == 0 {

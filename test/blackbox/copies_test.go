@@ -42,14 +42,15 @@ type copied struct {
 // copies sends so many copies of a request and returns all answers to them.
 func copies(t *testing.T, nc *nats.Conn, n int, body []byte) (c copied) {
 	t.Helper()
-	inbox := nc.NewInbox()
+	subject := subjects.Call("default", "agent://local", "echo")
+	inbox := replyTo(subject)
 	answers, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)
 	}
 	header := nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}
 	for range n {
-		if err := nc.PublishMsg(&nats.Msg{Subject: subjects.Call("default", "agent://local", "echo"), Reply: inbox, Data: body, Header: header}); err != nil {
+		if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Data: body, Header: header}); err != nil {
 			t.Fatal(err)
 		}
 	}

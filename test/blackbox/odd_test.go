@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -26,10 +27,17 @@ func written(key string, edit ...string) (callID string, body []byte) {
 		"constraints":{"timeout_ms":30000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)))
 }
 
+// replyTo returns a subject on which the sender of a request on subject may be answered, also where its tokens are
+// none that Toolbus would write.
+func replyTo(subject string) string {
+	tokens := strings.Split(subject, ".")
+	return strings.Join([]string{"tb.ans", tokens[2], tokens[3], rand.Text()}, ".")
+}
+
 // sent sends a request by hand and returns the outcome that comes back.
 func sent(t *testing.T, nc *nats.Conn, subject, contentType string, body []byte) *envelope.Response {
 	t.Helper()
-	inbox := nc.NewInbox()
+	inbox := replyTo(subject)
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		t.Fatal(err)

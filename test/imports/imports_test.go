@@ -32,19 +32,20 @@ var layers = []layer{
 	{"subjects", ""},
 	{"internal/wait", ""},
 	{"internal/stalls", ""},
+	{"internal/form", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
 	{"settle", "call envelope subjects"},
 	{"tool", "envelope internal/nearest subjects"},
-	{"audit", "call envelope internal/members subjects"},
+	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "call envelope internal/wait settle subjects tool"},
 	{"executor", "call envelope internal/wait settle subjects tool"},
 	// NATS.
-	{"kv", "call envelope internal/wait subjects"},
-	{"streaming", "envelope subjects"},
-	{"bus", "audit call envelope internal/members internal/wait kv streaming subjects"},
+	{"kv", "call envelope internal/form internal/wait subjects"},
+	{"streaming", "envelope internal/form subjects"},
+	{"bus", "audit call envelope internal/form internal/members internal/wait kv streaming subjects"},
 	// What runs tools.
 	{"tool/process/supervisor", ""},
 	{"tool/process", "envelope tool tool/process/supervisor"},

@@ -85,7 +85,7 @@ func (t *table) view(s call.State) viewID {
 	if s.Empty() {
 		return 0
 	}
-	key := kv.EncodeEvent(call.Event{State: s}) + "@" + strconv.FormatUint(s.Seq, 10)
+	key := s.ID + kv.EncodeEvent(call.Event{State: s}) + "@" + strconv.FormatUint(s.Seq, 10)
 	return intern(t.viewOf, key, &t.views, s)
 }
 
@@ -108,7 +108,7 @@ func (t *table) store(d draftID, seq uint8) entryID {
 	if id, ok := t.entryOf[at]; ok {
 		return id
 	}
-	e, err := kv.ParseEvent(t.drafts[d].raw)
+	e, err := kv.ParseEvent(kv.EventSubject(t.drafts[d].Event), t.drafts[d].raw)
 	if err != nil {
 		panic(err)
 	}

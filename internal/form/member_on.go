@@ -1,0 +1,6 @@
+//go:build formmember
+
+package form
+
+// Member is one more member of every attempt in an event, as a later release may add.
+const Member = "added"

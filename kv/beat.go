@@ -1,0 +1,79 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Beat is a heartbeat of an executor, as it is stored.
+type Beat struct {
+	Form     int    `json:"form"`
+	Pool     string `json:"pool"`
+	Instance string `json:"instance"`
+}
+
+// encodeBeat returns the body of a heartbeat.
+func encodeBeat(pool, instance string) ([]byte, error) {
+	return json.Marshal(Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance})
+}
+
+// decodeBeat is the inverse of encodeBeat. The error is a [form.Error] where an executor of another age beats;
+// any other says that nobody does: whoever reaches the server may write to the bucket.
+func decodeBeat(subject string, data []byte) (b Beat, err error) {
+	_, instance, err := subjects.ParsePool(subject)
+	switch {
+	case err != nil:
+		return b, err
+	case string(data) == instance: // the plain name is how Toolbus 0.1 beats
+		return b, form.Beat.Check(0)
+	}
+	if err := json.Unmarshal(data, &b); err != nil {
+		return b, err
+	}
+	return b, form.Beat.Check(b.Form)
+}
+
+// maxOld bounds how many executors are looked at by Old.
+const maxOld = 1000
+
+// Old returns a [form.Error] for the executors of Toolbus 0.1 that beat on this bus. They would acknowledge
+// away what they cannot read.
+func (p *Pools) Old(ctx context.Context) error {
+	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolsAll))
+	if err != nil {
+		return fmt.Errorf("pools: %w", err)
+	}
+	var all error
+	looked := 0
+	for subject := range info.State.Subjects {
+		if looked++; looked > maxOld {
+			break
+		}
+		all = errors.Join(all, p.old(ctx, subject, info.TimeStamp))
+	}
+	return all
+}
+
+// old is Old for the heartbeat on a subject. One that was not renewed for long is of an executor that is gone.
+func (p *Pools) old(ctx context.Context, subject string, now time.Time) error {
+	msg, err := p.stream.GetLastMsgForSubject(ctx, subject)
+	if err != nil || now.Sub(msg.Time) > oldLease {
+		return nil
+	}
+	_, err = decodeBeat(subject, msg.Data)
+	if e, ok := errors.AsType[*form.Error](err); ok && e.Form == 0 {
+		return fmt.Errorf("executor %s: %w", subject, err)
+	}
+	return nil
+}
+
+// oldLease is longer than any lease that makes sense.
+const oldLease = time.Minute

@@ -1,0 +1,106 @@
+package kv
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+)
+
+// The enumerations of an event. They are written by number, counted from 1 in this order: a value may be added at
+// an end, in the next form, and none may ever move.
+var (
+	classes    = []call.Class{call.Pure, call.Idempotent, call.SideEffectful}
+	priorities = []envelope.Priority{envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityLow}
+	contents   = []string{envelope.ContentJSON, envelope.ContentMsgpack}
+	statuses   = []envelope.Status{envelope.Success, envelope.RetryableError, envelope.TerminalError, envelope.InvalidRequest}
+	effects    = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
+	deciders   = []call.Decider{call.ByExecutor, call.ByDeadline, call.ByCanceller, call.ByDispatcher}
+)
+
+// enum codes a value of an enumeration. One that is not in the table is written as text; a number that is
+// not there was written by a newer build.
+func enum[T ~string](c *coder, v *T, table []T) {
+	if !c.reading {
+		n := slices.Index(table, *v) + 1
+		if n > 0 || *v == "" {
+			number(c, &n)
+			return
+		}
+		c.out = appendEscaped(append(c.out, '|', '='), string(*v))
+		return
+	}
+	field := c.field()
+	if said, isText := strings.CutPrefix(field, "="); isText {
+		*v = T(c.plain(said))
+		c.bad = c.bad || *v == "" || slices.Contains(table, *v)
+		return
+	}
+	if field == "" {
+		*v = ""
+		return
+	}
+	n, err := strconv.Atoi(field)
+	switch {
+	case err != nil || n < 1 || strconv.Itoa(n) != field:
+		c.bad = true
+	case n > len(table):
+		c.unknown = &form.Error{Kind: form.Event, Form: form.Event.Written(), Says: fmt.Sprintf("%T %d", *v, n)}
+	default:
+		*v = table[n-1]
+	}
+}
+
+// How a hash is written, by its first byte.
+const (
+	bareHash   = '.' // of 64 hex digits
+	namedHash  = ':' // the same behind hashName
+	otherHash  = '=' // as it is
+	hashName   = "sha256:"
+	hashDigits = 64
+)
+
+// hash codes a SHA-256 in hex, as base64. The name of the algorithm may stand before it.
+func hash(c *coder, v *string) {
+	if !c.reading {
+		c.out = appendHash(append(c.out, '|'), *v)
+		return
+	}
+	field := c.field()
+	if field == "" {
+		*v = ""
+		return
+	}
+	kind, said := field[0], field[1:]
+	if kind == otherHash {
+		*v = c.plain(said)
+	} else if sum, err := base64.RawStdEncoding.DecodeString(said); err == nil && kind == namedHash {
+		*v = hashName + hex.EncodeToString(sum)
+	} else {
+		*v, c.bad = hex.EncodeToString(sum), c.bad || err != nil || kind != bareHash
+	}
+	c.bad = c.bad || string(appendHash(nil, *v)) != field
+}
+
+func appendHash(b []byte, v string) []byte {
+	if v == "" {
+		return b
+	}
+	digits, named := strings.CutPrefix(v, hashName)
+	var sum [hashDigits / 2]byte
+	_, err := hex.Decode(sum[:], []byte(digits[:min(len(digits), hashDigits)]))
+	if len(digits) != hashDigits || err != nil || strings.ToLower(digits) != digits {
+		return appendEscaped(append(b, otherHash), v)
+	}
+	kind := byte(bareHash)
+	if named {
+		kind = namedHash
+	}
+	return base64.RawStdEncoding.AppendEncode(append(b, kind), sum[:])
+}
