@@ -324,6 +324,7 @@ func (e *Executor) confirm(j *job) error {
 		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
 	}
 	end, draft := e.outcome(ctx, j, m, res, nil)
+	draft.Timed = false // what is known of the run is in the log
 	if end.Error == "" {
 		end.Cause = call.Confirmed
 	}

@@ -163,6 +163,7 @@ func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res to
 	}
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
+	d.Timed = true
 	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
 	if fault == nil {
 		fault = e.checkOutput(ctx, j, m, res, &d)

@@ -42,7 +42,10 @@ type Draft struct {
 	Warnings      []string
 	PolicyApplied []string
 	Metrics       envelope.Metrics
-	Chunks        *envelope.Chunks
+	// Timed says that Metrics tells when the tool began and ended. Where nobody tells, the times are those of the log,
+	// see [Decide].
+	Timed  bool
+	Chunks *envelope.Chunks
 }
 
 // Outcome is the outcome of one attempt as it stands in the log. Won reports whether this
@@ -60,6 +63,12 @@ type Outcome struct {
 // large together with these is replaced by an error that says so. Errors: ErrGone; call.ErrFull and
 // call.ErrUnsure as the log gave them, and outcomes that cannot be read; nothing is known then, and
 // the caller tries again later.
+//
+// The metrics of an ending that no run tells of, by a deadline or a cancel for one, say what the log
+// knows. Of a claimed attempt queue_ms is the time from its admission to its (last) claim, and
+// duration_ms that from there to the decision; of one that is known not to have been started queue_ms
+// is all of its time, and duration_ms 0. A pure or idempotent call starts without a claim, so of one
+// without nobody knows when or whether it was started: duration_ms is all of its time, and queue_ms 0.
 func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome) (Outcome, error) {
 	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
@@ -75,7 +84,7 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 				return Outcome{}, err
 			}
 		}
-		response := respond(ruling, d)
+		response := respond(ruling, d.timed(ruling, end.Cause))
 		body, err := call.EncodeOutcome(response, earlier)
 		if err != nil {
 			return Outcome{}, fmt.Errorf("outcome body: %w", err)
@@ -98,10 +107,33 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 	}
 }
 
+// timed returns the draft with what is known of when the attempt waited and ran.
+func (d Draft) timed(r call.Ruling, cause call.Cause) Draft {
+	if d.Timed {
+		return d
+	}
+	s := r.Event.State
+	a, _ := s.Attempt(r.Event.Attempt)
+	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable ||
+		!s.Harmless() && r.Effect == envelope.EffectNone
+	switch m := &d.Metrics; {
+	case unstarted:
+		m.QueueMS, m.DurationMS = between(a.At, a.Decision.At), 0
+	case a.Claim != nil && a.Claim.At > 0:
+		m.QueueMS, m.DurationMS = between(a.At, a.Claim.At), between(a.Claim.At, a.Decision.At)
+	default:
+		m.QueueMS, m.DurationMS = 0, between(a.At, a.Decision.At)
+	}
+	return d
+}
+
+// between is in milliseconds, and never less than nothing: clocks differ.
+func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
+
 // shrink makes the least of an ending: otherwise it could never be written, and the tool would run
 // again and again.
 func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
-	small := Draft{Metrics: d.Metrics, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
+	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
 	switch {
 	case d.Error != nil:
 		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)

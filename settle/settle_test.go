@@ -112,6 +112,57 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 	}
 }
 
+// What an outcome says of its times, when no run tells: only what the log knows.
+func TestTimesOfTheLog(t *testing.T) {
+	timedOut := call.Ending{Cause: call.TimedOut, By: call.ByDeadline}
+	cancelled := call.Ending{Cause: call.Cancelled, By: call.ByCanceller}
+	unrunnable := call.Ending{Cause: call.Unrunnable, By: call.ByExecutor, Error: envelope.CodeUnavailable, Effect: envelope.EffectNone}
+	ran := settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true, Metrics: envelope.Metrics{QueueMS: 1, DurationMS: 0}}
+	for name, c := range map[string]struct {
+		class     call.Class
+		claimed   bool
+		end       call.Ending
+		draft     settle.Draft
+		queue, ms int64
+	}{
+		"claimed":                      {call.SideEffectful, true, timedOut, settle.Draft{}, 300, 700},
+		"claimed and cancelled":        {call.SideEffectful, true, cancelled, settle.Draft{}, 300, 700},
+		"claimed again":                {call.Pure, true, timedOut, settle.Draft{}, 300, 700},
+		"never claimed, and needs to":  {call.SideEffectful, false, timedOut, settle.Draft{}, 1000, 0},
+		"claimed, and cannot start":    {call.SideEffectful, true, unrunnable, settle.Draft{}, 1000, 0},
+		"nobody knows":                 {call.Pure, false, timedOut, settle.Draft{}, 0, 1000},
+		"nobody knows of a cancel":     {call.Idempotent, false, cancelled, settle.Draft{}, 0, 1000},
+		"could not be started":         {call.Pure, false, unrunnable, settle.Draft{}, 1000, 0},
+		"its executor knows better":    {call.Pure, true, call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}, ran, 1, 0},
+		"confirmed after its executor": {call.SideEffectful, true, call.Ending{Cause: call.Confirmed, By: call.ByExecutor}, settle.Draft{Output: []byte(`1`)}, 300, 700},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &calltest.Log{}
+			s := admit(t, log, "id1", "A").State
+			at := s.Last().At
+			s.Class = c.class
+			if c.claimed {
+				step, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"})
+				if step != call.TakeClaim {
+					t.Fatalf("step %v", step)
+				}
+				var err error
+				if s, err = log.Write(t.Context(), claim, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.end.Nonce, c.end.Now = "o", at+1000
+			o, err := settle.Decide(t.Context(), log, s, 1, s.Last().Admitted, c.end, c.draft, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := o.Response.Metrics; m.QueueMS != c.queue || m.DurationMS != c.ms || m.Attempts != 1 {
+				t.Errorf("%+v, want %d ms in the queue and then %d ms", m, c.queue, c.ms)
+			}
+		})
+	}
+}
+
 // emptied is a log of which nothing is left but a foreign message at position 7.
 type emptied struct {
 	*calltest.Log
