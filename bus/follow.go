@@ -109,14 +109,14 @@ func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 			_, err = messageAt(ctx, stream, u.Seq)
 		}
 		missing := errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-		if missing || !wait.For(ctx, standByTime) {
+		if missing || !wait.For(ctx, StandBy) {
 			return
 		}
 	}
 }
 
-// standByTime is the rhythm in which a process that stands by looks whether it can go on.
-const standByTime = 5 * time.Second
+// StandBy is the rhythm in which a process that stands by looks whether it can go on.
+const StandBy = 5 * time.Second
 
 // Run calls observe for every event from sequence from (1 for all) until ctx ends, which is no
 // error, or the log is found to have lost its end ([ErrLostTail]), or to hold what this build cannot read

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -121,9 +122,10 @@ type Options struct {
 // Dispatcher admits calls. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
-	mu     sync.Mutex
-	lines  map[lineKey]*line
-	guards []*guard // by partition
+	notices form.Notices
+	mu      sync.Mutex
+	lines   map[lineKey]*line
+	guards  []*guard // by partition
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	sharings    chan sharing // on their way to the record

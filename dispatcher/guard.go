@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -274,6 +275,10 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 	case errors.Is(err, settle.ErrGone):
 		g.close(job.id, job.attempt, job.admitted)
 		d.dismiss(job)
+		return
+	case form.Newer(err):
+		d.notices.Tell(d.Logger, "a deadline is left to dispatchers of a newer build", err)
+		g.close(job.id, job.attempt, job.admitted)
 		return
 	case errors.Is(err, settle.ErrUnreadable): // it is decided; whoever asks is told that much
 		d.Logger.Warn("outcome not read", "call", job.id, "err", err)

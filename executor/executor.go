@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -94,6 +95,7 @@ type Options struct {
 // bounds how many run at once.
 type Executor struct {
 	Options
+	notices form.Notices
 	mu      sync.Mutex
 	running map[attemptKey]*job
 	loads   map[string]*load         // of the tools that run, or are waited for
@@ -150,6 +152,9 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 		m.Lease.Ack()
 	case errors.Is(err, errWait):
 		m.Lease.HandBack(e.Lease / 4)
+	case form.Newer(err):
+		e.notices.Tell(e.Logger, "work handed to executors of a newer build", err)
+		m.Lease.HandBack(missingDelay)
 	default:
 		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
 		m.Lease.HandBack(retryDelay)

@@ -51,6 +51,10 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	}
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
+		if form.Newer(err) && ctx.Err() == nil {
+			standBy(ctx, c, err)
+			continue
+		}
 		lost := errors.Is(err, bus.ErrLostTail)
 		if err == nil || !lost && !again && !serves {
 			return err
@@ -59,16 +63,21 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 			c.Logger.Error("stopped while the server was in trouble", "err", err)
 			return nil
 		}
-		if u, ok := errors.AsType[*bus.Unreadable](err); ok {
-			c.Logger.Error("standing by behind dispatchers of a newer build: nothing is admitted or decided here", "err", err)
-			u.Gone(ctx, c.JS)
-			continue
-		}
 		c.Logger.Error("starting over", "err", err)
 		if !lost {
 			wait.For(ctx, restartDelay)
 		}
 	}
+}
+
+// standBy leaves the work to dispatchers of a newer build, as long as there is something that this one cannot read.
+func standBy(ctx context.Context, c *Conn, err error) {
+	c.notices.Tell(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
+	if u, ok := errors.AsType[*bus.Unreadable](err); ok {
+		u.Gone(ctx, c.JS)
+		return
+	}
+	wait.For(ctx, bus.StandBy)
 }
 
 // warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large

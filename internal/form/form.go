@@ -68,6 +68,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process", e.Kind.Name, e.Form, e.Kind.reads)
 }
 
+// Newer reports whether err says that a newer build than this one wrote something.
+func Newer(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Form >= first
+}
+
 // Notices tells of each form that cannot be read once. The zero value is ready; it is safe for concurrent use.
 type Notices struct {
 	mu   sync.Mutex

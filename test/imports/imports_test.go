@@ -40,8 +40,8 @@ var layers = []layer{
 	{"tool", "envelope internal/nearest subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope internal/wait settle subjects tool"},
-	{"executor", "call envelope internal/wait settle subjects tool"},
+	{"dispatcher", "call envelope internal/form internal/wait settle subjects tool"},
+	{"executor", "call envelope internal/form internal/wait settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/wait subjects"},
 	{"streaming", "envelope internal/form subjects"},
