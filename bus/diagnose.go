@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -119,11 +120,24 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 	switch {
 	case err != nil:
 		c.Status, c.Says, c.Fix = CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
-	case waiting != nil && now.Sub(waiting.Time) > recordLate:
+	case waiting != nil && now.Sub(waiting.Time) > recordLate && !movesOn(ctx, js, waiting):
 		c.Status, c.Says = CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted", now.Sub(waiting.Time).Round(time.Second))
 		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
 	}
 	return c
+}
+
+// recordMoves is how long a record that moves on may stand still: after an absence of the server, or of all
+// dispatchers, old events are put on record by and by, and nobody is refused for that.
+const recordMoves = 3 * time.Second
+
+// movesOn reports whether the event that is the oldest without a record gets one soon.
+func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.RawStreamMsg) bool {
+	if !wait.For(ctx, recordMoves) {
+		return false
+	}
+	oldest, err := unrecorded(ctx, js)
+	return err == nil && (oldest == nil || oldest.Subject != waiting.Subject || oldest.Sequence != waiting.Sequence)
 }
 
 // unrecorded returns the oldest event that is not on record yet; nil when all are.

@@ -1,8 +1,11 @@
 package bus
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -53,5 +56,45 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	}
 	if idle := diagnosePools(t.Context(), js, []ToolInfo{{ToolID: "echo", Pool: "gpu"}}); len(idle) != 1 {
 		t.Errorf("pool without executors: %+v", idle)
+	}
+}
+
+// gaining is a JetStream in which something has been done when AUDIT is asked for the second time.
+type gaining struct {
+	jetstream.JetStream
+	asked int
+	do    func()
+}
+
+func (g *gaining) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if name == subjects.AuditStream {
+		if g.asked++; g.asked == 2 {
+			g.do()
+		}
+	}
+	return g.JetStream.Stream(ctx, name)
+}
+
+// An old event that is put on record only now, because nobody was there before, keeps nobody from calling.
+func TestDiagnoseRecordThatMovesOn(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), subjects.Key{Tool: "echo", ID: "id"}.Request(1, "1.0.0", "normal", "default"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moves := &gaining{JetStream: js, do: func() {
+		stream, err := js.Stream(t.Context(), ack.Stream)
+		if err == nil {
+			err = stream.DeleteMsg(t.Context(), ack.Sequence) // that it has expired comes to the same
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	if c := diagnoseRecord(t.Context(), moves, time.Now().Add(time.Minute)); c.Status != CheckOK {
+		t.Errorf("%+v", c)
 	}
 }
