@@ -58,12 +58,16 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 		"ended":           {func(w *world, _ func()) { w.payloads[strings.Repeat("b", 64)] = []byte(`{"n":1}`) }, ""},
 		"no input":        {func(*world, func()) {}, envelope.CodePayloadMissing},
 		"another version": {func(w *world, _ func()) { w.manifest.Semver = "2.0.0" }, envelope.CodeVersion},
-		"drained":         {func(w *world, stop func()) { w.silent = true; go func() { pass(time.Second); stop() }() }, envelope.CodeUnavailable},
+		"drained": {func(w *world, stop func()) {
+			w.silent = true
+			go func() { pass(time.Second); stop() }()
+		}, envelope.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, w *world) {
 				var ends []*envelope.Response
-				w.ex.Hooks.Run = func(ctx context.Context, _ call.State, _ int, _ *envelope.Request) (context.Context, func(*envelope.Response)) {
+				type told = func(*envelope.Response)
+				w.ex.Hooks.Run = func(ctx context.Context, _ call.State, _ int, _ *envelope.Request) (context.Context, told) {
 					return ctx, func(r *envelope.Response) { ends = append(ends, r) }
 				}
 				ctx, stop := context.WithCancel(t.Context())

@@ -93,7 +93,10 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 		body    string // of the second attempt's request; "" is as it should be
 		earlier []call.Outcome
 	}{
-		"nil": {}, "empty": {earlier: []call.Outcome{}}, "unreadable": {body: `{"request":`}, "unreadable, empty": {"no JSON", []call.Outcome{}},
+		"nil":               {},
+		"empty":             {earlier: []call.Outcome{}},
+		"unreadable":        {body: `{"request":`},
+		"unreadable, empty": {"no JSON", []call.Outcome{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &calltest.Log{}
@@ -116,8 +119,12 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 func TestTimesOfTheLog(t *testing.T) {
 	timedOut := call.Ending{Cause: call.TimedOut, By: call.ByDeadline}
 	cancelled := call.Ending{Cause: call.Cancelled, By: call.ByCanceller}
-	unrunnable := call.Ending{Cause: call.Unrunnable, By: call.ByExecutor, Error: envelope.CodeUnavailable, Effect: envelope.EffectNone}
-	ran := settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true, Metrics: envelope.Metrics{QueueMS: 1, DurationMS: 0}}
+	unrunnable := call.Ending{
+		Cause: call.Unrunnable, By: call.ByExecutor, Error: envelope.CodeUnavailable, Effect: envelope.EffectNone,
+	}
+	failed := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}
+	ran := settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true, Metrics: envelope.Metrics{QueueMS: 1}}
+	confirmed, found := call.Ending{Cause: call.Confirmed, By: call.ByExecutor}, settle.Draft{Output: []byte(`1`)}
 	for name, c := range map[string]struct {
 		class     call.Class
 		claimed   bool
@@ -133,8 +140,8 @@ func TestTimesOfTheLog(t *testing.T) {
 		"nobody knows":                 {call.Pure, false, timedOut, settle.Draft{}, 0, 1000},
 		"nobody knows of a cancel":     {call.Idempotent, false, cancelled, settle.Draft{}, 0, 1000},
 		"could not be started":         {call.Pure, false, unrunnable, settle.Draft{}, 1000, 0},
-		"its executor knows better":    {call.Pure, true, call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}, ran, 1, 0},
-		"confirmed after its executor": {call.SideEffectful, true, call.Ending{Cause: call.Confirmed, By: call.ByExecutor}, settle.Draft{Output: []byte(`1`)}, 300, 700},
+		"its executor knows better":    {call.Pure, true, failed, ran, 1, 0},
+		"confirmed after its executor": {call.SideEffectful, true, confirmed, found, 300, 700},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &calltest.Log{}
@@ -142,7 +149,8 @@ func TestTimesOfTheLog(t *testing.T) {
 			at := s.Last().At
 			s.Class = c.class
 			if c.claimed {
-				step, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"})
+				pickup := call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"}
+				step, claim := call.Take(s, pickup)
 				if step != call.TakeClaim {
 					t.Fatalf("step %v", step)
 				}

@@ -89,14 +89,16 @@ func TestAdmittedOrNot(t *testing.T) {
 	tr.Refuse(t.Context(), "web.fetch", nil, envelope.NewError(envelope.CodeSchema, ""))
 
 	got := spans.GetSpans()
-	if len(got) != 3 || got[0].Name != "admit web.fetch" || got[1].Name != "refuse web.fetch" || got[2].Name != "refuse web.fetch" {
+	const refuse = "refuse web.fetch"
+	if len(got) != 3 || got[0].Name != "admit web.fetch" || got[1].Name != refuse || got[2].Name != refuse {
 		t.Fatalf("spans %v", got)
 	}
 	if ref := attribute(got[0], "call.ref"); ref != (subjects.Key{Tool: "web.fetch", ID: "id"}).Ref() {
 		t.Errorf("the admitted call is %s", ref)
 	}
 	refused := got[1]
-	if refused.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || attribute(refused, "error.type") != string(envelope.CodeSchema) ||
+	if refused.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		attribute(refused, "error.type") != string(envelope.CodeSchema) ||
 		attribute(refused, "call.id") != "c" || refused.Status.Description != envelope.Lookup(envelope.CodeSchema).Message {
 		t.Errorf("refused: %+v", refused)
 	}

@@ -172,7 +172,8 @@ func (p *Pool) Check() error {
 	case !tool.ValidPool(p.Name):
 		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes", p.Name)
 	case p.Slots < bus.MinSlots:
-		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max", bus.MinSlots, p.Slots)
+		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
+			bus.MinSlots, p.Slots)
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func TestWaitingForABusyTool(t *testing.T) {
 	c := d.client()
 	before := d.events()
 	for n, took := 0, uint64(0); took != 2; n++ { // what was admitted when the executor began is claimed in any case
-		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}), envelope.Success, "")
+		early := bus.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}
+		wantStatus(t, mustCall(t, c, early), envelope.Success, "")
 		took, before = d.events()-before, d.events()
 	}
 	const calls = 8

@@ -76,7 +76,7 @@ func TestLookupKeepsActorsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := <-second
-	if r.Status == envelope.Success || r.Error.Code != envelope.CodeToolUnknownState || r.Error.Details.Effect != envelope.EffectUnknown {
+	if e := r.Error; e == nil || e.Code != envelope.CodeToolUnknownState || e.Details.Effect != envelope.EffectUnknown {
 		t.Errorf("the second actor is told %s, %v, with the output %s", r.Status, r.Error, r.Output)
 	}
 	lines, err := ledger.Read(book)
@@ -106,7 +106,8 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done, ready := make(chan error, 1), make(chan struct{})
 	go func() { // ends with ctx
-		done <- app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: func() { close(ready) }})
+		o := app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: func() { close(ready) }}
+		done <- app.RunDispatcher(ctx, c, o)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -134,7 +135,8 @@ func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in ledg
 		return &envelope.Response{}
 	}
 	defer c.Close()
-	r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute})
+	asked := bus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute}
+	r, err := c.Call(context.WithoutCancel(t.Context()), asked)
 	if err != nil {
 		t.Error(err)
 		return &envelope.Response{}
