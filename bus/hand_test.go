@@ -95,6 +95,28 @@ func TestNoSlotSoon(t *testing.T) {
 	}
 }
 
+// However much there is of all priorities, one message of each is all that an executor takes beyond its slots.
+func TestMessagesBeyondTheSlots(t *testing.T) {
+	f := setup(t)
+	priorities := []envelope.Priority{envelope.PriorityHigh, envelope.PriorityNormal, envelope.PriorityLow}
+	const slots = 2
+	for n := range 30 {
+		f.admit(n, priorities[n%3])
+	}
+	h := f.hold(slots)
+	for range slots {
+		h.next(t)
+	}
+	<-time.After(time.Second) // of which a message waits a quarter for a slot
+	var out uint64
+	for _, p := range priorities {
+		out += f.handedOut(p)
+	}
+	if most := uint64(slots + len(priorities)); out > most || len(h.begun) > 0 {
+		t.Errorf("%d messages were handed out for %d slots, want no more than %d; %d more have begun", out, slots, most, len(h.begun))
+	}
+}
+
 // handedOut is how many messages of a priority were handed to somebody.
 func (f *fixture) handedOut(prio envelope.Priority) uint64 {
 	f.t.Helper()
