@@ -35,6 +35,9 @@ type Description struct {
 	More      bool       `json:"more,omitzero"`
 	// SilentMS is for how long the server has taken no write of this dispatcher, while it could be read.
 	SilentMS int64 `json:"silent_ms,omitzero"`
+	// Waiting says how many open attempts nobody has claimed, by pool, where there are any and no tool was named. Pure
+	// and idempotent ones among them may run.
+	Waiting map[string]int `json:"waiting,omitzero"`
 }
 
 // ToolInfo is what callers may know of a tool.

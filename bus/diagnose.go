@@ -182,24 +182,41 @@ func unrecordedIn(ctx context.Context, js jetstream.JetStream, part subjects.Par
 	return oldest, nil
 }
 
-// diagnosePools looks for tools that nobody could run.
-func diagnosePools(ctx context.Context, js jetstream.JetStream, tools []ToolInfo) (checks []Check) {
+// diagnosePools looks for tools that nobody could run, and for calls that wait for nobody.
+func diagnosePools(ctx context.Context, js jetstream.JetStream, d Description) (checks []Check) {
 	pools, err := kv.OpenPools(ctx, js, DefaultLease)
 	if err != nil {
 		return nil // said of the stream already
 	}
 	idle := map[string][]string{}
-	for _, t := range tools {
+	for pool := range d.Waiting {
+		idle[pool] = nil // also of tools that this dispatcher does not have any more
+	}
+	for _, t := range d.Tools {
 		idle[t.Pool] = append(idle[t.Pool], t.ToolID)
 	}
 	for _, pool := range slices.Sorted(maps.Keys(idle)) {
 		if alive, err := pools.Alive(ctx, pool); err != nil || alive > 0 {
 			continue
 		}
-		checks = append(checks, Check{"pool " + pool, CheckWarning,
-			fmt.Sprintf("no executor is alive for %s", strings.Join(idle[pool], ", ")), "start one with `toolbus executor --pool " + pool + "`"})
+		checks = append(checks, emptyPool(pool, idle[pool], d.Waiting[pool]))
 	}
 	return checks
+}
+
+// emptyPool is said of a pool that has tools, or calls that wait, and no executor.
+func emptyPool(pool string, tools []string, waiting int) Check {
+	c := Check{"pool " + pool, CheckWarning, "no executor is alive", "start one with `toolbus executor --pool " + pool + "`"}
+	if len(tools) > 0 {
+		c.Says += " for " + strings.Join(tools, ", ")
+	}
+	switch {
+	case waiting == 1:
+		c.Status, c.Says = CheckFailed, c.Says+", and 1 call waits"
+	case waiting > 1:
+		c.Status, c.Says = CheckFailed, fmt.Sprintf("%s, and %d calls wait", c.Says, waiting)
+	}
+	return c
 }
 
 func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
@@ -243,7 +260,7 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *Client)
 	if js == nil {
 		return checks
 	}
-	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, tools)...)
+	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, d)...)
 }
 
 // diagnoseSilence is said of a server that answers reads and no writes: it does so when it could not

@@ -32,7 +32,7 @@ func TestDiagnoseRecord(t *testing.T) {
 	if c := diagnoseRecord(t.Context(), js, time.Now().Add(time.Minute)); c.Status != CheckFailed || c.Fix == "" {
 		t.Errorf("a minute ago: %+v", c)
 	}
-	idle := diagnosePools(t.Context(), js, []ToolInfo{{ToolID: "echo", Pool: "gpu"}})
+	idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}})
 	if len(idle) != 1 || idle[0].Status != CheckWarning {
 		t.Errorf("pool without executors: %+v", idle)
 	}
@@ -54,7 +54,7 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if c := diagnoseExecutors(t.Context(), js); c.Status != CheckFailed || c.Fix == "" {
 		t.Errorf("long ago: %+v", c)
 	}
-	if idle := diagnosePools(t.Context(), js, []ToolInfo{{ToolID: "echo", Pool: "gpu"}}); len(idle) != 1 {
+	if idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}}); len(idle) != 1 {
 		t.Errorf("pool without executors: %+v", idle)
 	}
 }

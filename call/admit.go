@@ -62,7 +62,7 @@ func Admit(s State, ask Ask) Verdict {
 		return Verdict{Do: Join, Attempt: last.N}
 	case s.Final():
 		return Verdict{Do: Replay, Attempt: last.N}
-	case last.N >= MaxAttempts:
+	case s.taken() >= MaxAttempts:
 		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
 	}
 	v := open(s, ask, s.Facts)
@@ -70,6 +70,17 @@ func Admit(s State, ask Ask) Verdict {
 		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
 	}
 	return v
+}
+
+// taken returns how many attempts an executor may have taken. One that nobody can have taken uses up nothing of
+// the key: callers would lose it by asking again while the deployment could not serve them.
+func (s State) taken() (n int) {
+	for _, a := range s.Attempts {
+		if a.Open() || !a.Decision.Untaken {
+			n++
+		}
+	}
+	return n
 }
 
 func open(s State, ask Ask, facts Facts) Verdict {

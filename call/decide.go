@@ -13,6 +13,12 @@ type Ending struct {
 	Error  envelope.Code   // with ToolEnded: "" means success
 	Effect envelope.Effect // with ToolEnded: what the tool said of its effect
 	Output string          // with success: SHA-256 of the output, hex
+	// Untaken, with TimedOut and Deserted: the decider is certain that no executor has started the attempt, and that
+	// none will without a claim.
+	Untaken bool
+	// Stored is when the server stored the request event; 0 where that is not known. Nobody starts what was stored
+	// at its deadline or later.
+	Stored UnixMS
 }
 
 // Cause is the reason of an Ending.
@@ -27,14 +33,17 @@ const (
 	ClaimLost                   // the claimer is gone and the tool could not confirm its effect
 	Poisoned                    // claimed too often without an outcome
 	Unrunnable                  // it could not be started: nothing ran; Error says why
+	Deserted                    // nobody of its pool has lived for long: there is nobody to wait for
 )
 
 // Ruling is the answer of Decide.
 type Ruling struct {
 	// Do is true when Event is to be written. Otherwise the attempt has its outcome already
-	// (adopt the one in the state), or it does not exist in this log any more (Gone).
+	// (adopt the one in the state), or it does not exist in this log any more (Gone), or it is not
+	// deserted, because somebody may have taken it (Taken).
 	Do    bool
 	Gone  bool
+	Taken bool
 	Event Event
 	// Code and Effect are what the decision says; "" is success.
 	Code   envelope.Code
@@ -53,10 +62,14 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 	if !a.Open() {
 		return Ruling{}
 	}
+	untaken := untaken(s, a, end)
+	if end.Cause == Deserted && !untaken && (a.Claim != nil || !s.Harmless()) {
+		return Ruling{Taken: true}
+	}
 	code, effect := judge(s, a, end)
 	d := Decision{
 		Nonce: end.Nonce, Code: code, Effect: effect, By: end.By, At: end.Now, Fence: end.Fence,
-		Status: envelope.Success, OutputHash: end.Output,
+		Status: envelope.Success, OutputHash: end.Output, Untaken: untaken,
 	}
 	if code != "" {
 		d.Status, d.OutputHash = code.Status(), ""
@@ -68,13 +81,31 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 	}
 }
 
+// untaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
+// otherwise end has to know.
+func untaken(s State, a Attempt, end Ending) bool {
+	if a.Claim != nil || end.Cause != TimedOut && end.Cause != Deserted {
+		return false
+	}
+	return !s.Repeatable() || end.Untaken || a.storedLate(end)
+}
+
+// storedLate reports whether the request event came into the log too late for anybody to start it: the server
+// may have kept it waiting.
+func (a Attempt) storedLate(end Ending) bool { return end.Stored != 0 && end.Stored >= a.Deadline }
+
 func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	effect := phaseEffect(s, a, end)
 	safe := s.Repeatable() || effect == envelope.EffectNone
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
+	case Deserted:
+		return envelope.CodeUnavailable, effect
 	case TimedOut:
+		if untaken(s, a, end) && !a.storedLate(end) { // the executors are to blame, and not the server
+			return envelope.CodeUnavailable, effect
+		}
 		return pick(safe, envelope.CodeTimeout, envelope.CodeTimeoutUnknown), effect
 	case Cancelled:
 		return pick(safe, envelope.CodeCancelled, envelope.CodeCancelledUnknown), effect
@@ -94,7 +125,7 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
 	said := end.Cause == ToolEnded || end.Cause == Unrunnable
 	switch {
-	case s.Harmless():
+	case s.Harmless(), untaken(s, a, end):
 		return envelope.EffectNone
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
@@ -122,9 +153,17 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 	return code
 }
 
+// faultedBefore looks at the last attempt before n that somebody took.
 func faultedBefore(s State, n int) bool {
-	before, ok := s.Attempt(n - 1)
-	return ok && before.Decision != nil && toolFault(before.Decision.Code)
+	for n--; ; n-- {
+		before, ok := s.Attempt(n)
+		if !ok || before.Decision == nil {
+			return false
+		}
+		if !before.Decision.Untaken {
+			return toolFault(before.Decision.Code)
+		}
+	}
 }
 
 // toolFault reports whether code is a fault of the tool's own, by whatever name the tool gives it;

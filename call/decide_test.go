@@ -63,7 +63,7 @@ func TestDecideJudges(t *testing.T) {
 		"side-effectful, retryable, effect applied":      {side, mine, tool(envelope.CodeUpstream, applied), envelope.CodeToolUnknownState, applied},
 		"side-effectful, retryable, without the claim":   {side, "other", tool(envelope.CodeUpstream, none), envelope.CodeToolUnknownState, unknown},
 		"side-effectful, terminal":                       {side, mine, tool(envelope.CodeOutput, applied), envelope.CodeOutput, applied},
-		"side-effectful, timed out in the queue":         {side, open, cause(call.TimedOut), envelope.CodeTimeout, none},
+		"side-effectful, timed out in the queue":         {side, open, cause(call.TimedOut), envelope.CodeUnavailable, none},
 		"side-effectful, timed out, claimed":             {side, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
 		"side-effectful, timed out in its own run":       {side, mine, cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
 		"side-effectful, cancelled in the queue":         {side, open, cause(call.Cancelled), envelope.CodeCancelled, none},
@@ -81,7 +81,7 @@ func TestDecideJudges(t *testing.T) {
 		"dry run, retryable, effect unknown": {dry, mine, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, none},
 
 		"unknown class, timed out, claimed":        {future, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
-		"unknown class, timed out in the queue":    {future, open, cause(call.TimedOut), envelope.CodeTimeout, none},
+		"unknown class, timed out in the queue":    {future, open, cause(call.TimedOut), envelope.CodeUnavailable, none},
 		"unknown class, success without the claim": {future, open, tool("", applied), envelope.CodeToolUnknownState, unknown},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,19 +2,19 @@ package call
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Explain says in one sentence what attempt n of s waits for, or why it ended as it did.
+// Explain says in one sentence what attempt n of s waits for, or why it ended as it did: all that the log knows.
 func Explain(s State, n int, now time.Time) string {
 	a, ok := s.Attempt(n)
 	if !ok {
 		return "No such attempt is known."
 	}
-	who := fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)
-	left := a.Due().Sub(now).Round(time.Millisecond)
+	who, left := name(s, a), left(a, now)
 	switch {
 	case a.Open() && left <= 0:
 		return fmt.Sprintf("%s is past its deadline by %s and waits for a guardian to time it out.", who, -left)
@@ -28,6 +28,12 @@ func Explain(s State, n int, now time.Time) string {
 	}
 	return explainEnd(who, s, a)
 }
+
+func name(s State, a Attempt) string {
+	return fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)
+}
+
+func left(a Attempt, now time.Time) time.Duration { return a.Due().Sub(now).Round(time.Millisecond) }
 
 func explainEnd(who string, s State, a Attempt) string {
 	d := a.Decision
@@ -43,5 +49,71 @@ func explainEnd(who string, s State, a Attempt) string {
 		}
 	}
 	return fmt.Sprintf("%s ended after %s with %s (%s), decided by the %s, effect %s: %s; %s.",
-		who, after, d.Status, d.Code, d.By, d.Effect, envelope.Lookup(d.Code).LikelyCause, next)
+		who, after, d.Status, d.Code, d.By, d.Effect, cause(s, a), next)
+}
+
+// cause says why attempt a ended: what its code means, or what is known beyond that.
+func cause(s State, a Attempt) string {
+	message, _ := Unserved(s, a)
+	switch {
+	case message != "":
+		return message
+	case a.Decision.Untaken:
+		return "its request was stored too late for any executor to take it"
+	}
+	return envelope.Lookup(a.Decision.Code).LikelyCause
+}
+
+// Unserved says that nobody of its pool took the decided attempt a, and what helps; both are "" where that is not why
+// it ended.
+func Unserved(s State, a Attempt) (message, fix string) {
+	const again = "; then call again with the same key"
+	switch d := a.Decision; {
+	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
+		return fmt.Sprintf("no executor of pool %s is alive, and none has been for a while", s.Pool),
+			fmt.Sprintf("start one with `toolbus executor --pool %s`", s.Pool) + again
+	case d.Code == envelope.CodeUnavailable && d.Untaken:
+		return fmt.Sprintf("no executor of pool %s took the call by its deadline", s.Pool),
+			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give calls a larger timeout_ms", s.Pool) + again
+	}
+	return "", ""
+}
+
+// Sighting is what the executors of a pool say of an attempt when they are asked.
+type Sighting struct {
+	Alive int       // how many live; negative where that is not known
+	By    string    // the one that runs the attempt; "" when none says that it does
+	Since time.Time // in bus time, with By
+}
+
+// Explain is as [Explain], and tells a call that waits from one that runs, where the log alone does not.
+func (v Sighting) Explain(s State, n int, now time.Time) string {
+	a, ok := s.Attempt(n)
+	switch {
+	case !ok || !a.Open() || left(a, now) <= 0:
+		return Explain(s, n, now)
+	case a.Claim != nil && v.Alive == 0:
+		return fmt.Sprintf("%s, but no executor of pool %s is alive.", strings.TrimSuffix(Explain(s, n, now), "."), s.Pool)
+	case a.Claim != nil:
+		return Explain(s, n, now)
+	}
+	who, rest := name(s, a), fmt.Sprintf("and has %s until its deadline", left(a, now))
+	switch {
+	case v.By != "":
+		return fmt.Sprintf("%s runs at executor %s since %s (%s ago) %s.",
+			who, v.By, v.Since.UTC().Format("15:04:05.000Z"), now.Sub(v.Since).Round(time.Millisecond), rest)
+	case v.Alive > 0:
+		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s priority %s.", who, s.Pool, executors(v.Alive), a.Priority, rest)
+	case v.Alive == 0:
+		return fmt.Sprintf("%s waits in the queue of pool %s with %s priority %s, but no executor of pool %s is alive.",
+			who, s.Pool, a.Priority, rest, s.Pool)
+	}
+	return Explain(s, n, now)
+}
+
+func executors(n int) string {
+	if n == 1 {
+		return "1 executor"
+	}
+	return fmt.Sprintf("%d executors", n)
 }

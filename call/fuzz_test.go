@@ -50,7 +50,7 @@ func interrogate(s call.State, e call.Event) {
 		p := call.Pickup{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c", Gone: func(string) bool { return true }}
 		call.Take(s, p)
 		call.Fence(s, p)
-		for c := call.ToolEnded; c <= call.Unrunnable; c++ {
+		for c := call.ToolEnded; c <= call.Deserted; c++ {
 			call.Decide(s, n, at.Admitted, call.Ending{Cause: c, Claim: "c", Error: envelope.CodeToolFault})
 		}
 		call.Explain(s, n, start.Time())

@@ -16,7 +16,7 @@ const (
 func (s State) size() int {
 	n := 512 // names of the members, numbers
 	for _, v := range []string{
-		s.Tenant, s.Tool, s.ID, s.Fn, s.Version, s.Digest, string(s.Class), s.Pool, s.Fingerprint, s.ArgsHash,
+		s.Tenant, s.Tool, s.ID, s.Fn, s.Version, s.Digest, string(s.Class), s.Pool, s.Fingerprint, s.ArgsHash, s.More,
 	} {
 		n += quoted(v)
 	}
@@ -26,19 +26,37 @@ func (s State) size() int {
 	return n
 }
 
+// What an attempt takes besides its texts: names of the members and numbers. An open one needs room for the claim
+// and the decision that are still to come.
+const (
+	openBytes    = 1024
+	settledBytes = 400
+	claimBytes   = 100
+)
+
 func (a Attempt) size() int {
-	n := 1024 // names of the members, numbers, and room for the claim and the decision
+	n := openBytes
+	if !a.Open() {
+		n = settledBytes + a.Decision.size()
+	}
 	o := a.Owner
 	for _, v := range []string{
-		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, a.Nonce, string(a.Priority),
+		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, a.Nonce, string(a.Priority), a.More,
 	} {
 		n += quoted(v)
 	}
 	if a.Claim != nil {
-		n += quoted(a.Claim.By) + quoted(a.Claim.Nonce)
+		n += claimBytes + quoted(a.Claim.By) + quoted(a.Claim.Nonce) + quoted(a.Claim.More)
 	}
 	for _, id := range a.Joined {
 		n += joinSize(id)
+	}
+	return n
+}
+
+func (d Decision) size() (n int) {
+	for _, v := range []string{d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.More} {
+		n += quoted(v)
 	}
 	return n
 }

@@ -47,7 +47,7 @@ const (
 // bounded in bytes too; see size.go.
 const (
 	MaxJoined   = 1024 // callers joined to one attempt
-	MaxAttempts = 5    // attempts of one key
+	MaxAttempts = 5    // attempts of one key; those that nobody took do not count
 	MaxClaims   = 5    // claims of one attempt without an outcome: then it is a poison call
 )
 

@@ -83,6 +83,11 @@ type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
+// Finder asks the executors who of them runs an attempt; ok is false where none says in time that it does.
+type Finder interface {
+	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
+}
+
 // Hooks observe; any may be nil.
 type Hooks struct {
 	// Admit is told when an attempt is about to be written, and returns the traceparent that
@@ -94,7 +99,7 @@ type Hooks struct {
 	Pause func(point string, s call.State)
 }
 
-// Options are what a Dispatcher is made of; all but Hooks, Logger and the bounds are required.
+// Options are what a Dispatcher is made of; all but Evidence, Finder, Hooks, Logger and the bounds are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -105,6 +110,8 @@ type Options struct {
 	Killer   Killer
 	Peers    Peers
 	Pools    Pools
+	Evidence Evidence         // nil: nothing is known, and nothing ended early for want of executors
+	Finder   Finder           // nil: nobody is asked
 	Now      func() time.Time // bus time
 	Instance string           // unique per start of a process; every nonce begins with it
 	NewNonce func() string
@@ -113,6 +120,9 @@ type Options struct {
 	Fsync    bool
 	AuditLag time.Duration // admission stops when the projection is further behind; default 10 s
 	Backup   time.Duration // how long a guardian leaves others' deadlines to them; default 20 ms
+	// PoolAbsence is how long nobody of a pool must have lived before its calls are ended for want of executors;
+	// default 10 s. It should be longer than a restart of the executors takes, and be no less than the lease.
+	PoolAbsence time.Duration
 	// Partitions is how many the call log has; default 1.
 	Partitions int
 	Hooks      Hooks
@@ -145,6 +155,9 @@ func New(o Options) *Dispatcher {
 	}
 	if o.Backup <= 0 {
 		o.Backup = 20 * time.Millisecond
+	}
+	if o.PoolAbsence <= 0 {
+		o.PoolAbsence = 10 * time.Second
 	}
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),

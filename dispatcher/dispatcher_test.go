@@ -36,6 +36,8 @@ type world struct {
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
+	evidence  dispatcher.Evidence // of dispatchers that start now
+	finder    dispatcher.Finder
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
@@ -93,7 +95,7 @@ func (w *world) serve(instance string) context.Context {
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Hooks: dispatcher.Hooks{Pause: w.pause},
+		Instance: instance, Fsync: fsync, Hooks: dispatcher.Hooks{Pause: w.pause}, Evidence: w.evidence, Finder: w.finder,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 }

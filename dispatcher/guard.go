@@ -29,7 +29,9 @@ type guard struct {
 	order []*due              // the same as the log has them, and decided ones behind the first
 	over  int                 // how many in order are decided
 	armed time.Time           // until then nobody looks for what is due
-	seen  uint64              // position in the log up to which they are known
+	// queued are the attempts that nobody has claimed, by pool.
+	queued map[string]*poolQueue
+	seen   uint64 // position in the log up to which they are known
 }
 
 // due is an open attempt and when to end it.
@@ -40,6 +42,8 @@ type due struct {
 	admitted uint64
 	index    int  // in the heap; -1 while it is worked on
 	done     bool // decided
+	claimed  bool
+	queued   *queueing // nil where it is claimed, or where that is not known
 }
 
 type dues []*due
@@ -65,7 +69,7 @@ func (h *dues) Pop() any {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}}
+	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}, queued: map[string]*poolQueue{}}
 }
 
 // attemptKey names an attempt.
@@ -118,6 +122,7 @@ func (g *guard) close(id string, attempt int, admitted uint64) {
 // remove forgets d. Callers hold g.mu.
 func (g *guard) remove(d *due) {
 	d.done = true
+	g.unqueue(d)
 	delete(g.byKey, attemptKey{d.id, d.attempt})
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
@@ -227,6 +232,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		wg.Go(func() { d.keepDeadlines(ctx, g) })
 	}
 	wg.Go(func() { d.keepPartings(ctx) })
+	wg.Go(func() { d.endDeserted(ctx) })
 	d.acceptLate(ctx)
 	return nil
 }
@@ -291,6 +297,11 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 		}
 		return
 	}
+	d.ended(g, job, o)
+}
+
+// ended forgets an attempt that is decided, and tells its owner.
+func (d *Dispatcher) ended(g *guard, job *due, o settle.Outcome) {
 	g.close(job.id, job.attempt, job.admitted)
 	owner := o.Attempt.Owner
 	if owner.Reply != "" {
@@ -321,9 +332,9 @@ func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, err
 		return settle.Outcome{}, err
 	}
 	d.pause("before-timeout", last.State)
-	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, call.Ending{
-		Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, draft(last, job.attempt), nil)
+	end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now())}
+	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
+	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)
 }
 
 // How long after a failed try a deadline is worked on again; one that panicked is logged at length every time.

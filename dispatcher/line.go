@@ -335,7 +335,7 @@ func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Atte
 // the log, unless the log has shown it the outcome already.
 func (d *Dispatcher) keep(s call.State, a call.Attempt) {
 	if a.Open() && !d.guard(s.Part).decided(s.ID, a.N, a.Admitted) {
-		d.guard(s.Part).open(s.Tool, s.ID, a, d.backup(s.ID, a))
+		d.watch(s, a)
 	}
 }
 

@@ -177,9 +177,20 @@ func (d *Dispatcher) Why(ctx context.Context, tenant, actor string, q Query) (st
 	if refusal != nil {
 		return "", refusal
 	}
-	sentence := call.Explain(s, a.N, d.Now())
-	if alive, err := d.Pools.Alive(ctx, s.Pool); a.Open() && err == nil && alive == 0 {
-		sentence = strings.TrimSuffix(sentence, ".") + fmt.Sprintf(", but no executor of pool %s is alive.", s.Pool)
+	if !a.Open() {
+		return call.Explain(s, a.N, d.Now()), nil
 	}
-	return sentence, nil
+	return d.sighting(ctx, s, a).Explain(s, a.N, d.Now()), nil
+}
+
+// sighting asks the executors of the pool about an attempt.
+func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.Sighting) {
+	var err error
+	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {
+		v.Alive = -1
+	}
+	if d.Finder != nil && a.Claim == nil {
+		v.By, v.Since, _ = d.Finder.Find(ctx, s.ID, a.N)
+	}
+	return v
 }

@@ -34,7 +34,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 		d.replay(ctx, l, s, n, a)
 		return
 	}
-	d.guard(s.Part).open(s.Tool, s.ID, attempt, d.backup(s.ID, attempt))
+	d.watch(s, attempt)
 	if w.due != 0 && d.late(a) {
 		d.part(Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
@@ -247,7 +247,7 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 		d.guard(s.Part).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
 	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
-		d.guard(s.Part).open(s.Tool, s.ID, a, d.backup(s.ID, a))
+		d.watch(s, a)
 	}
 }
 

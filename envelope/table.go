@@ -80,7 +80,7 @@ func table() []Row {
 			CodeAttempts, TerminalError, false, 0, EffectNone,
 			"The call has used up its attempts",
 			"look into the earlier outcomes, then call with a new key",
-			"every attempt so far ended in a retryable error",
+			"five attempts that executors took ended in retryable errors, or the outcomes of many more leave no room",
 			409, 0, GatewayDependencyDown, CategoryPolicy, SeverityError,
 		}, {
 			CodeToolDisabled, TerminalError, false, 0, EffectNone,
@@ -158,7 +158,7 @@ func table() []Row {
 			CodeUnavailable, RetryableError, true, 1000, EffectNone,
 			"The tool is not available now",
 			"call again with the same key later, or start executors for its pool",
-			"no healthy executor offers the tool",
+			"no healthy executor offers the tool, or none was free in time",
 			503, 0, GatewayDependencyDown, CategorySystem, SeverityError,
 		}, {
 			CodeLost, TerminalError, false, 0, EffectUnknown,

@@ -101,6 +101,7 @@ type Executor struct {
 	loads   map[string]*load         // of the tools that run, or are waited for
 	killed  map[attemptKey]time.Time // kills heard since listening, until their deadline
 	since   time.Time                // no kill was missed since then; zero: all may have been
+	beaten  time.Time                // when the newest heartbeat was sent; zero: none is told of
 }
 
 // New returns an Executor.
@@ -176,7 +177,8 @@ func (e *Executor) follow(j *job, step call.Step) error {
 	case call.Adopt:
 		return e.deliver(j)
 	case call.Expire:
-		return e.finish(j, call.Ending{Cause: call.TimedOut}, settle.Draft{})
+		// Handed to nobody before, it was started by nobody; what comes later finds it past its deadline, too.
+		return e.finish(j, call.Ending{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}, settle.Draft{})
 	case call.WaitClaim:
 		return errWait
 	case call.AskTool:
@@ -199,7 +201,8 @@ func (e *Executor) take(j *job) (call.Step, error) {
 		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
 	}
 	for {
-		j.pickup.Now = call.At(e.Now())
+		// The clocks differ a little: nobody may start what the server stored after its deadline.
+		j.pickup.Now = max(call.At(e.Now()), call.At(j.enqueued))
 		step, claim := call.Take(j.state, j.pickup)
 		if step != call.TakeClaim {
 			return step, nil

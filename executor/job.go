@@ -29,6 +29,7 @@ type job struct {
 	mu      sync.Mutex
 	kill    context.CancelCauseFunc
 	running bool
+	since   time.Time // as started, for those who ask
 }
 
 func (j *job) setKill(kill context.CancelCauseFunc) {
@@ -40,7 +41,7 @@ func (j *job) setKill(kill context.CancelCauseFunc) {
 func (j *job) setRunning() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.running = true
+	j.running, j.since = true, j.started
 }
 
 // attemptKey names an attempt.
@@ -199,10 +200,11 @@ func (e *Executor) heard(j *job) bool {
 // executor listened without interruption, may have been cancelled or delivered before: a server that
 // has crashed meanwhile may have forgotten its last deliveries.
 func (e *Executor) inDoubt(j *job) bool {
+	now := e.Now()
 	e.mu.Lock()
-	since := e.since
+	since, silent := e.since, e.silent(now)
 	e.mu.Unlock()
-	return e.heard(j) || j.enqueued.Before(since.Add(killSlack))
+	return silent || e.heard(j) || j.enqueued.Before(since.Add(killSlack))
 }
 
 // killSlack covers the difference between the server's clock, which dates admissions, and ours.

@@ -48,7 +48,7 @@ func TestDecidedBeforeTheClaim(t *testing.T) {
 		w.timeOut()
 		w.ex.Handle(t.Context(), m)
 		w.wantAcked(m, true)
-		if len(w.runs) != 0 || len(w.replies) != 1 || w.replies[0].Error.Code != envelope.CodeTimeout {
+		if len(w.runs) != 0 || len(w.replies) != 1 || w.replies[0].Error.Code != envelope.CodeUnavailable {
 			t.Errorf("%d runs, replies %+v", len(w.runs), w.replies)
 		}
 	})

@@ -32,6 +32,9 @@ var ErrGone = errors.New("the attempt is not in the log")
 // no use; another build may be able to.
 var ErrUnreadable = errors.New("the stored outcome cannot be read")
 
+// ErrTaken means that an attempt is not deserted, because an executor may have taken it: nothing is decided.
+var ErrTaken = errors.New("an executor may have taken the attempt")
+
 // Draft is what a decider knows of the response besides the code: a tool's result or error. The output
 // has been checked.
 type Draft struct {
@@ -60,8 +63,8 @@ type Outcome struct {
 // Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
 // that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
 // them at hand; where there are none of a later attempt, Decide reads them. A response that is too
-// large together with these is replaced by an error that says so. Errors: ErrGone; call.ErrFull and
-// call.ErrUnsure as the log gave them, and outcomes that cannot be read; nothing is known then, and
+// large together with these is replaced by an error that says so. Errors: ErrGone; ErrTaken, of call.Deserted only;
+// call.ErrFull and call.ErrUnsure as the log gave them, and outcomes that cannot be read; nothing is known then, and
 // the caller tries again later.
 //
 // The metrics of an ending that no run tells of, by a deadline or a cancel for one, say what the log
@@ -74,6 +77,9 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 		ruling := call.Decide(s, n, admitted, end)
 		if ruling.Gone {
 			return Outcome{}, ErrGone
+		}
+		if ruling.Taken {
+			return Outcome{}, ErrTaken
 		}
 		if !ruling.Do {
 			return Load(ctx, log, s, n)
@@ -114,7 +120,7 @@ func (d Draft) timed(r call.Ruling, cause call.Cause) Draft {
 	}
 	s := r.Event.State
 	a, _ := s.Attempt(r.Event.Attempt)
-	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable ||
+	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.Untaken ||
 		!s.Harmless() && r.Effect == envelope.EffectNone
 	switch m := &d.Metrics; {
 	case unstarted:
@@ -273,7 +279,7 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 	}
 	e := envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect)
 	if said == nil {
-		return e
+		return unserved(ruling, e)
 	}
 	e.Details.ToolCode, e.Details.Stderr, e.Details.Extra = said.Details.ToolCode, said.Details.Stderr, said.Details.Extra
 	cause := string(said.Code) + ": " + said.Message
@@ -281,6 +287,16 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 		cause += ": " + said.Cause
 	}
 	return e.WithCause(cause)
+}
+
+// unserved says in e which pool did not serve the attempt, where that is why it ended.
+func unserved(ruling call.Ruling, e *envelope.Error) *envelope.Error {
+	s := ruling.Event.State
+	a, _ := s.Attempt(ruling.Event.Attempt)
+	if message, fix := call.Unserved(s, a); message != "" {
+		e = envelope.NewError(ruling.Code, message).WithFix(fix).WithEffect(ruling.Effect)
+	}
+	return e
 }
 
 // For returns the outcome as callID is told it: under its own call id. Replayed marks an answer

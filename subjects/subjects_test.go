@@ -38,6 +38,7 @@ func TestNames(t *testing.T) {
 		Audit(AuditFromGate, "acme", "tool_denied", "web.x"): "tb.audit.gate.acme.tool_denied.web_2ex",
 		Dead("acme", "web.fetch"):                            "tb.dead.acme.web_2efetch",
 		Kill(id):                                             "tb.ctl.kill." + id,
+		Seek(id):                                             "tb.ctl.seek." + id,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -63,6 +64,8 @@ func TestRoundTrips(t *testing.T) {
 			same(t, err, []any{tenant, tool}, a, b)
 			killed, err := ParseKill(Kill(a))
 			same(t, err, []any{killed}, a)
+			sought, err := ParseSeek(Seek(a))
+			same(t, err, []any{sought}, a)
 			pool, executor, err := ParsePool(PoolSubject(a, b))
 			same(t, err, []any{pool, executor}, a, b)
 			k := Key{Tool: a, ID: b}
@@ -124,7 +127,7 @@ func TestParsersRefuse(t *testing.T) {
 		"tb.svc.result.a", "tb.svc.result", "tb.svc.re*sult.a.b", "tb.svc..a.b", "tb.svc.result.a.b_",
 		"tb.chunk.a.b.c.1", "tb.chunk.a.b.c.01.2", "tb.chunk.a.b.c.1.02", "tb.chunk.a.b.c.0.1", "tb.chunk.a.b.c.1.-2", "tb.chunk.a.b.c.x.1", "tb.chunk.a.b_.c.1.1",
 		"tb.audit.log.a.b", "tb.audit.log", "tb.audit.l=og.a.b.c", "tb.audit.log.a.=.c", "tb.audit.log.a_.b.c",
-		"tb.dead.a", "tb.dead.a.b.c", "tb.ctl.kill", "tb.ctl.kill.a.b", "a.b.c", "a_.b", "a.b_", "a",
+		"tb.dead.a", "tb.dead.a.b.c", "tb.ctl.kill", "tb.ctl.kill.a.b", "tb.ctl.seek", "tb.ctl.seek.a.b", "a.b.c", "a_.b", "a.b_", "a",
 		"$KV.calls.t.i", "$KV.calls.t.i.1", "$KV.calls.t.i.0.j", "$KV.calls.t.i.01.j", "$KV.calls.t.i.+1.j", "$KV.calls.t.i.1.z", "$KV.calls.t.i.1.o",
 		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.c", "$KV.calls.t.i.1.c.e.e", "$KV.calls.t.i.1.x.o", "$KV.calls.t.i.1.x.o.e_", "$KV.calls.t.i.1.x.o.e.e", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p", "$KV.calls.t.i.1.q.v_.p.o",
 		"$KV.calls.t.i.1.q.v.=.o", "$KV.calls.t.i.1.q.v.p.o_", "$KV.calls.t_.i.1.j", "$KV.calls.t.i_.1.j", "KV.calls.t.i.1.j",
@@ -136,6 +139,7 @@ func TestParsersRefuse(t *testing.T) {
 			"ParseAudit":   func(s string) error { _, _, _, _, err := ParseAudit(s); return err },
 			"ParseDead":    func(s string) error { _, _, err := ParseDead(s); return err },
 			"ParseKill":    func(s string) error { _, err := ParseKill(s); return err },
+			"ParseSeek":    func(s string) error { _, err := ParseSeek(s); return err },
 			"ParseRef":     func(s string) error { _, err := ParseRef(s); return err },
 			"ParsePool":    func(s string) error { _, _, err := ParsePool(s); return err },
 			"ParseEvent":   func(s string) error { _, err := ParseEvent(s); return err },

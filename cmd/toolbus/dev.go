@@ -17,7 +17,7 @@ import (
 )
 
 func devCmd(g *global) *cobra.Command {
-	n, p := &cli.Node{}, &cli.Pool{}
+	n, p, a := &cli.Node{}, &cli.Pool{}, &cli.Absence{}
 	var state string
 	var port int
 	cmd := &cobra.Command{
@@ -28,16 +28,17 @@ hand have ten seconds to end, and it says so; a second one ends it at once.`,
 		Example: `  toolbus dev
   toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(g.isServer(cmd), n.Check(), p.Check(), checkState(state)); err != nil {
+			if err := cmp.Or(g.isServer(cmd), n.Check(), p.Check(), a.Check(n), checkState(state)); err != nil {
 				return err
 			}
-			return cli.Stopped(cmd.Context(), dev(cmd.Context(), g, n, p, state, port))
+			return cli.Stopped(cmd.Context(), dev(cmd.Context(), g, n, p, a, state, port))
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", defaultState(g.env), "directory for everything that is kept")
 	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
 	n.Flags(cmd)
 	p.Flags(cmd)
+	a.Flags(cmd)
 	return cmd
 }
 
@@ -55,7 +56,7 @@ func defaultState(env *environment) string {
 	return filepath.Join(env.home, ".local", "state", "toolbus")
 }
 
-func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string, port int) error {
+func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absence, state string, port int) error {
 	registry, err := tool.Load(n.Tools)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, state string,
 	defer end()
 	o.Connect = append(o.Connect, srv.InProcess())
 	return serveBoth(ctx, o,
-		app.DispatcherOptions{Registry: registry, Version: cli.Release},
+		app.DispatcherOptions{Registry: registry, Version: cli.Release, PoolAbsence: a.Long},
 		app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots},
 		func() error { return announce(g, n, srv.URL(), registry.Len()) })
 }

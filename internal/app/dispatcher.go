@@ -29,9 +29,11 @@ import (
 type DispatcherOptions struct {
 	Registry *tool.Registry
 	AuditLag time.Duration // see dispatcher.Options
-	Version  string        // of the product, for service discovery
-	Ready    func()        // called once it serves; may be nil
-	Pause    func(point string, s call.State)
+	// PoolAbsence is that of dispatcher.Options.
+	PoolAbsence time.Duration
+	Version     string // of the product, for service discovery
+	Ready       func() // called once it serves; may be nil
+	Pause       func(point string, s call.State)
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -125,7 +127,9 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	health := &health{readers: readers, store: store}
+	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
+		Evidence: evidence, Finder: finder{c.NC}, PoolAbsence: o.PoolAbsence,
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Refuse: c.Trace.Refuse, Pause: o.Pause}, Logger: c.Logger,
@@ -148,6 +152,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
 	g.Go(func() error { store.run(background, c.JS); return nil })
 	g.Go(func() error { watchOld(background, c, pools); return nil })
+	g.Go(func() error { evidence.Run(background); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())

@@ -36,9 +36,13 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}),
 		endpoint(subjects.OpDescribe, func(_ context.Context, _, _ string, q bus.Describe) (any, *envelope.Error) {
 			tools, more := describe(o.Registry, q)
-			return bus.Description{
+			answer := bus.Description{
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
-			}, nil
+			}
+			if q.Tool == "" {
+				answer.Waiting = d.Waiting()
+			}
+			return answer, nil
 		}),
 		toAll(endpoint(subjects.OpInventory, func(context.Context, string, string, struct{}) (any, *envelope.Error) {
 			return inventory(c.Instance, o.Registry), nil

@@ -113,13 +113,19 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	if err != nil {
 		return fmt.Errorf("listen for kills: %w", err)
 	}
+	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) { sought(e, msg) })
+	if err != nil {
+		return fmt.Errorf("listen for who asks what runs: %w", err)
+	}
 	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
 	e.Listening()
+	sent := c.Clock.Now()
 	if err := pools.Beat(ctx, o.Pool, c.Instance); err != nil {
 		return err
 	}
+	e.Beaten(sent)
 	// Calls in hand outlive the intake by at most Drain.
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -146,7 +152,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	}
 	workers.Run(hand, ctx, c.NC)
 	stop()
-	_ = kills.Unsubscribe() // gone with the connection otherwise
+	_, _ = kills.Unsubscribe(), seeks.Unsubscribe() // gone with the connection otherwise
 	return g.Wait()
 }
 
@@ -166,7 +172,12 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		line.check()
 		e.Extend()
 		once, cancel := context.WithTimeout(ctx, c.Lease/3)
-		if err := pools.Beat(once, o.Pool, c.Instance); err != nil && ctx.Err() == nil {
+		sent := c.Clock.Now()
+		err := pools.Beat(once, o.Pool, c.Instance)
+		switch {
+		case err == nil:
+			e.Beaten(sent)
+		case ctx.Err() == nil:
 			c.Logger.Warn("heartbeat", "err", err)
 		}
 		cancel()

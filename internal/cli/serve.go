@@ -15,7 +15,7 @@ import (
 
 // Dispatcher returns the command that runs a dispatcher against the bus at url().
 func Dispatcher(env Env, url func() string) *cobra.Command {
-	n := &Node{}
+	n, a := &Node{}, &Absence{}
 	cmd := &cobra.Command{
 		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: noArgs,
 		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
@@ -23,16 +23,17 @@ projects the audit record. Any number may run side by side. SIGTERM stops the in
 is in hand and ends.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, url()))
+			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, url()))
 		},
 	}
 	n.Flags(cmd)
 	n.ServerFlags(cmd)
+	a.Flags(cmd)
 	return cmd
 }
 
-func dispatch(ctx context.Context, env Env, n *Node, url string) error {
-	if err := n.Check(); err != nil {
+func dispatch(ctx context.Context, env Env, n *Node, a *Absence, url string) error {
+	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
 	registry, err := tool.Load(n.Tools)
@@ -53,7 +54,7 @@ func dispatch(ctx context.Context, env Env, n *Node, url string) error {
 	}
 	defer c.Close()
 	return whileReady(ctx, env, n, url, func(ctx context.Context, ready func() bool) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, Ready: func() {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, PoolAbsence: a.Long, Ready: func() {
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), bus.Redacted(url))
 			}

@@ -25,6 +25,10 @@ type Config struct {
 	Recreates int // consumers made anew: everything is delivered again, counted from one
 	Expiries  int // logs that expire after their retention, while processes still hold on to them
 
+	Silences int  // the executors' heartbeats begin or end, which dispatchers are told
+	Absent   bool // at first nobody of the pool beats
+	Lags     int  // a dispatcher that lags refuses a request that opens an attempt
+
 	Dedup   bool // the store looks for repeated message ids before it compares sequences (R3)
 	Suspect bool // heartbeats get lost: a live executor may be called gone
 	Poison  bool // count the runs of an attempt exactly; they are not interesting otherwise
@@ -60,6 +64,10 @@ const (
 	OutliveRequest                  // outcomes are kept for the retention only, however long requests live
 	OutliveEarlier                  // events are kept by their own attempt's deadline only
 	CarryOutcomes                   // later attempts do not carry earlier outcomes
+	BeatFirst                       // what came before an executor's heartbeats counts as delivered for the first time
+	LagNotFinal                     // a refusal by lag says that it is final
+	UntakenFree                     // attempts that nobody can have taken count
+	OwnKey                          // tools are given the key as the caller wrote it
 )
 
 func (c Config) without(r Rule) bool { return c.Off&r != 0 }
@@ -78,6 +86,7 @@ const (
 	claimLost        // not confirmed by it
 	poisoned
 	timedOut  // by a guardian
+	deserted  // by a guardian that finds nobody alive
 	cancelled // by the owner
 )
 

@@ -28,9 +28,31 @@ func (m *machine) desk(w *world, i int) {
 		}
 		draft = m.admit(d.view, d.ask, d.since, last).draft
 	}
+	if w.lags > 0 && m.drafts[draft].Kind == call.Requested {
+		next := *w
+		next.lags--
+		m.turnDown(&next, i, n)
+	}
 	m.write(w, draft, n,
 		func(next *world) { next.desks[i].draft = draft },
 		func(next *world, v viewID, _ bool) { m.place(next, i, v) })
+}
+
+// turnDown lets a dispatcher that lags refuse a request, once it has found that the log has not moved. Another one
+// may have admitted a copy of it already, or may do so yet.
+func (m *machine) turnDown(w *world, i int, n note) {
+	d := w.desks[i]
+	if v := m.read(w); v != d.view {
+		m.place(w, i, v)
+		m.emit(w, n.but("the log has moved"))
+		return
+	}
+	w.desks[i] = desk{}
+	if m.without(LagNotFinal) {
+		m.tell(w, caller(m.Asks[d.ask:d.ask+1]), m.refusal())
+	}
+	n.verb = "a dispatcher that lags refuses"
+	m.emit(w, n)
 }
 
 // place follows call.Admit as far as nothing has to be written.

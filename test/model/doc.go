@@ -32,13 +32,19 @@
 // Three requests (A twice and B, or with another input X), so two attempts; two executors; two or
 // three deliveries of a message; one or two tries to time out or cancel, one of them a cancel;
 // one or two crashes, lost answers and late writes; one new consumer or one expired log. The small
-// configurations of model_test.go have 3.8 million states and take about 13 seconds of one core;
+// configurations of model_test.go have 4.1 million states and take about 13 seconds of one core;
 // the huge ones (-args -large, for make check-long) have 91 million, of which 24 million in one
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
+// Heartbeats begin and end, of all executors at once. One without fresh ones may still be handed messages, and run
+// what it has in hand: it is frozen, or cannot reach the server. A guardian knows of a message that nobody has beaten
+// since it was stored, as it was when the guardian looked.
+//
 // retention.go is a second, smaller model, without races but with real times: callers ask with
 // short and long timeouts, and events expire as call.Expiry says. It takes for granted that an open
-// attempt is decided before the event that opened it expires.
+// attempt is decided before the event that opened it expires. repeats.go is one of a key that is asked for again and
+// again, while requests are stored too late and executors come too late: it is used up by attempts that ran, and by
+// nothing else. keys.go is one of two calls whose callers use the same key.
 //
 // # Rules that are needed
 //
@@ -64,6 +70,10 @@
 //	"none" speaks for one run only             9  told "effect none", but there was one
 //	final outcomes stay                       12  a second effect
 //	losers adopt their attempt's outcome       9  told two outcomes
+//	heartbeats come before first deliveries    6  told "effect none", but there was one
+//	a refusal by lag is not final              4  told two outcomes
+//	attempts that nobody took do not count    22  a key used up by a tool that never ran
+//	tools get a key of their own call's        7  told the effect of another's call
 //	outcomes outlive requests (H12)            3  a decided call is open again
 //	events outlive earlier ones                7  a decided attempt is as if it had never been
 //	earlier outcomes are carried               6  an outcome that is bound to cannot be found

@@ -34,10 +34,14 @@ func newMachine(c Config) *machine {
 }
 
 func (m *machine) start() world {
-	return world{
-		crashes: uint8(m.Crashes), lost: uint8(m.Lost), lates: uint8(m.Late),
+	w := world{
+		crashes: uint8(m.Crashes), lost: uint8(m.Lost), lates: uint8(m.Late), silences: uint8(m.Silences), lags: uint8(m.Lags),
 		recreates: uint8(m.Recreates), expiries: uint8(m.Expiries), cancels: uint8(m.Cancels),
 	}
+	if !m.Absent {
+		w.epoch = 1
+	}
+	return w
 }
 
 // next returns every step from w. The result is valid until the next call.
@@ -75,6 +79,12 @@ func (m *machine) environment(w *world) {
 		next := *w
 		next.now++
 		m.emit(&next, note{verb: "time passes"})
+	}
+	if w.silences > 0 {
+		next := *w
+		next.silences--
+		next.epoch++
+		m.emit(&next, note{verb: [2]string{"the heartbeats end", "heartbeats begin"}[next.epoch%2]})
 	}
 	m.arrivals(w)
 	m.deliveries(w)
@@ -183,6 +193,11 @@ func (m *machine) watch(w *world) {
 			next := *w
 			m.guard(&next, uint8(i), timedOut)
 			m.emit(&next, note{verb: "a guardian times out", subject: "watch", number: next.watches})
+		}
+		if w.epoch%2 == 0 {
+			next := *w
+			m.guard(&next, uint8(i), deserted)
+			m.emit(&next, note{verb: "a guardian finds nobody alive for", subject: "watch", number: next.watches})
 		}
 		if w.cancels > 0 {
 			next := *w

@@ -52,6 +52,7 @@ func (m *machine) ask(w *world, i int, gone bool) {
 		m.claim(w, i, j.draft, n)
 		return
 	}
+	j.first = j.first && (w.beaten(w.msgs[j.msg]) || m.without(BeatFirst))
 	a := m.take(j, w.msgs[j.msg], w.now, gone)
 	if a.step == call.TakeClaim {
 		n.verb = "the executor claims"
@@ -157,7 +158,10 @@ func (m *machine) deciding(w *world, i int) {
 	n := note{verb: "the executor decides", subject: "delivery", number: j.name()}
 	draft := j.draft
 	if draft == 0 {
-		a := m.decide(decideAsk{j.view, msg, j.end, decider(j.name()), j.mine, msg})
+		a := m.decide(decideAsk{
+			view: j.view, msg: msg, end: j.end, nonce: decider(j.name()), mine: j.mine, earlier: msg,
+			sure: j.end == expired && j.first, late: w.msgs[j.msg].late,
+		})
 		if !a.do {
 			next := *w
 			m.adopt(&next, &next.jobs[i], a.gone)

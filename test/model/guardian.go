@@ -2,7 +2,7 @@ package model
 
 func (m *machine) guard(w *world, msg uint8, end Ending) {
 	w.watches++
-	w.guards[0] = guard{busy: true, view: m.read(w), msg: msg, end: end, nth: w.watches}
+	w.guards[0] = guard{busy: true, view: m.read(w), msg: msg, end: end, nth: w.watches, sure: !w.manned(w.msgs[msg])}
 }
 
 // guardian is the next step of guard i.
@@ -24,7 +24,7 @@ func (m *machine) guarding(w *world, i int) {
 		a := m.decide(m.guardAsk(w, g))
 		if !a.do {
 			next := *w
-			if !a.gone {
+			if !a.gone && !a.taken {
 				m.notOwn(&next, g.view, number, guardians+decider(g.nth))
 				m.tellOwner(&next, msg, m.load(&next, g.view, number))
 			}
@@ -51,5 +51,8 @@ func (m *machine) guardAsk(w *world, g guard) decideAsk {
 	if a, ok := m.views[g.view].Attempt(m.entries[w.msgs[g.msg].entry].Attempt); ok && a.N > 1 {
 		earlier = w.events[a.Admitted-1]
 	}
-	return decideAsk{g.view, w.msgs[g.msg].entry, g.end, guardians + decider(g.nth), false, earlier}
+	return decideAsk{
+		view: g.view, msg: w.msgs[g.msg].entry, end: g.end, nonce: guardians + decider(g.nth), earlier: earlier,
+		sure: g.sure, late: w.msgs[g.msg].late,
+	}
 }

@@ -42,6 +42,10 @@ var small = []bounded{
 	{"idempotent, expired log", Config{Class: call.Idempotent, Asks: "AX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Expiries: 1}},
 	{"idempotent, poison", Config{Class: call.Idempotent, Asks: "A", Endings: []Ending{Success}, Deliveries: 7, Crashes: 7, Poison: true}},
 	{"pure, a crash", Config{Class: call.Pure, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
+	{"side-effectful, lagging dispatchers", Config{Class: call.SideEffectful, Asks: "AAB", Endings: both, Deliveries: 1, Watches: 1, Lags: 2}},
+	{"idempotent, an empty pool", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 2, Watches: 2, Ticks: 1, Silences: 2, Crashes: 1, Absent: true}},
+	{"idempotent, frozen executors", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 2, Watches: 2, Ticks: 1, Silences: 2, Crashes: 1}},
+	{"side-effectful, an empty pool", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 1, Watches: 1, Ticks: 1, Silences: 2, Absent: true}},
 }
 
 // huge configurations are explored by make check-long, instead.
@@ -61,6 +65,8 @@ var huge = []bounded{
 	{"idempotent, lost heartbeats", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 3, Watches: 1, Cancels: 1, Crashes: 1, Suspect: true}},
 	{"idempotent, a new consumer", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 3, Watches: 1, Ticks: 1, Due: 2, Recreates: 1, Crashes: 1}},
 	{"idempotent, expired log", Config{Class: call.Idempotent, Asks: "AX", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Ticks: 1, Expiries: 1, Crashes: 1}},
+	{"idempotent, an empty pool", Config{Class: call.Idempotent, Asks: "AB", Endings: both, Deliveries: 2, Watches: 1, Ticks: 1, Silences: 2, Absent: true}},
+	{"side-effectful, lagging dispatchers", Config{Class: call.SideEffectful, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Crashes: 1, Lags: 2}},
 	{"pure, a deadline", Config{Class: call.Pure, Asks: "AAB", Endings: both, Deliveries: 2, Watches: 1, Cancels: 1, Crashes: 1}},
 }
 
@@ -79,6 +85,26 @@ func TestProtocol(t *testing.T) {
 				t.Errorf("%s:\n%s", r.Bad, strings.Join(r.Trace, "\n"))
 			}
 		})
+	}
+}
+
+// TestRepeats explores a key that is asked for again and again.
+func TestRepeats(t *testing.T) {
+	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+		r := ExploreRepeats(Repeats{Class: class, Times: call.MaxAttempts + 1})
+		t.Logf("%s: %d states, %d steps deep", class, r.States, r.Depth)
+		if r.Bad != "" {
+			t.Errorf("%s, %s:\n%s", class, r.Bad, strings.Join(r.Trace, "\n"))
+		}
+	}
+}
+
+// TestKeys explores two calls under one key.
+func TestKeys(t *testing.T) {
+	r := ExploreKeys(0)
+	t.Logf("%d states, %d steps deep", r.States, r.Depth)
+	if r.Bad != "" {
+		t.Errorf("%s:\n%s", r.Bad, strings.Join(r.Trace, "\n"))
 	}
 }
 

@@ -142,6 +142,7 @@ func (k *keeper) decide(w shelf, s call.State, code string) {
 	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprintf("o%d%s", a.N, code), Effect: "none"}
 	if a.Claim != nil {
 		end.Claim = a.Claim.Nonce
+		end.Nonce = a.Claim.Nonce + "." + end.Nonce // it is the claimer's
 	} else if !k.Class.Repeatable() {
 		end.Cause, code = call.Cancelled, ""
 	}

@@ -211,6 +211,8 @@ type decideAsk struct {
 	nonce   decider
 	mine    bool
 	earlier entryID
+	sure    bool // nobody has taken it
+	late    bool // it was stored at its deadline or later
 }
 
 // decider is an executor (below 100) or a guardian.
@@ -220,14 +222,14 @@ const guardians decider = 100
 
 func (d decider) String() string {
 	if d < guardians {
-		return claimant(uint8(d)) + "!"
+		return claimant(uint8(d)) + ".o" // a nonce begins with its instance
 	}
 	return fmt.Sprint("g", uint8(d-guardians))
 }
 
 type decideAnswer struct {
-	gone, do bool
-	draft    draftID
+	gone, do, taken bool
+	draft           draftID
 }
 
 // decide asks call.Decide.
@@ -243,7 +245,10 @@ func (r *rules) decide(q decideAsk) decideAnswer {
 func (r *rules) askDecide(q decideAsk) decideAnswer {
 	s, m := r.views[q.view], r.entries[q.msg]
 	end, ran := ending(q.end)
-	end.Nonce = q.nonce.String()
+	end.Nonce, end.Untaken = q.nonce.String(), q.sure
+	if a, ok := s.Attempt(m.Attempt); ok && q.late {
+		end.Stored = a.Deadline
+	}
 	if q.mine {
 		end.Claim = claimant(uint8(q.nonce))
 	}
@@ -253,7 +258,7 @@ func (r *rules) askDecide(q decideAsk) decideAnswer {
 	}
 	ruling := call.Decide(r.bendDecide(s, m.Attempt), m.Attempt, admitted, end)
 	if !ruling.Do {
-		return decideAnswer{gone: ruling.Gone}
+		return decideAnswer{gone: ruling.Gone, taken: ruling.Taken}
 	}
 	e := ruling.Event
 	e.State.Facts = s.Facts
@@ -300,6 +305,8 @@ func ending(e Ending) (end call.Ending, ran bool) {
 		end.Cause = call.Poisoned
 	case timedOut:
 		end.By = call.ByDeadline
+	case deserted:
+		end.By, end.Cause = call.ByDispatcher, call.Deserted
 	case cancelled:
 		end.By, end.Cause = call.ByCanceller, call.Cancelled
 	}

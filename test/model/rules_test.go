@@ -43,6 +43,8 @@ var rulesOfCall = []removed{
 	{PhaseEffect, "retry only after effect none", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12, "a second effect"},
 	{JointEffect, "none speaks for one run only", idempotent, 9, "ended with effect none, but it had one"},
 	{FinalStays, "final outcomes stay", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12, "a second effect"},
+	{BeatFirst, "heartbeats come before first deliveries", with(idempotent, func(c *Config) { c.Silences, c.Absent, c.Cancels, c.Ticks = 1, true, 0, 0 }), 6, "ended with effect none, but it had one"},
+	{LagNotFinal, "a refusal by lag is not final", with(sideEffectful, func(c *Config) { c.Asks, c.Lags, c.Ticks = "AA", 1, 0 }), 4, "told R-CAP-AUDIT"},
 	{OwnAttempt, "losers adopt their attempt's outcome", sideEffectful, 9, "of attempt 1"},
 }
 
@@ -72,6 +74,17 @@ func TestRetentionRulesAreNeeded(t *testing.T) {
 			broken(t, ExploreRetention(in), c)
 		})
 	}
+}
+
+// TestRuleOfRepeatsIsNeeded lets attempts count that nobody can have taken.
+func TestRuleOfRepeatsIsNeeded(t *testing.T) {
+	want := removed{steps: 22, bad: "used up, and the tool ran 0 times"}
+	broken(t, ExploreRepeats(Repeats{Class: call.SideEffectful, Times: call.MaxAttempts + 1, Nobody: true, Off: UntakenFree}), want)
+}
+
+// TestRuleOfKeysIsNeeded lets tools have the key as its caller wrote it.
+func TestRuleOfKeysIsNeeded(t *testing.T) {
+	broken(t, ExploreKeys(OwnKey), removed{steps: 7, bad: "succeeded by the effect of another"})
 }
 
 func broken(t *testing.T, r Result, want removed) {

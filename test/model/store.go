@@ -104,7 +104,8 @@ func (m *machine) append(w *world, d draftID) viewID {
 func (m *machine) enqueue(w *world, id entryID) {
 	for i := range w.msgs {
 		if w.msgs[i].entry == 0 {
-			w.msgs[i] = message{entry: id, life: w.life}
+			a := m.entries[id].State.Last()
+			w.msgs[i] = message{entry: id, life: w.life, epoch: w.epoch, late: at(w.now) >= a.Deadline}
 			return
 		}
 	}

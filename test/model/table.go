@@ -137,6 +137,11 @@ func (t *table) outcomeIn(id entryID, n int) outcomeID {
 	return held
 }
 
+// refusal returns the answer of a dispatcher that lags.
+func (t *table) refusal() outcomeID {
+	return intern(t.outcomeOf, "refusal", &t.outcomes, verdict{Code: envelope.CodeAuditLag, Effect: envelope.EffectNone, By: "a dispatcher"})
+}
+
 func intern[K comparable, I ~uint16, V any](ids map[K]I, key K, values *[]V, v V) I {
 	id, ok := ids[key]
 	if !ok {

@@ -39,9 +39,10 @@ type world struct {
 	life    uint8              // how often the log has expired
 	now     uint8              // bus time in ticks
 	watches uint8              // guardians started
+	epoch   uint8              // of heartbeats: odd while the executors beat
 	success bool               // an attempt has succeeded
 
-	crashes, lost, lates, recreates, expiries, cancels uint8 // left to happen
+	crashes, lost, lates, recreates, expiries, cancels, silences, lags uint8 // left to happen
 }
 
 // message is a work message: the request event, as the consumer holds it.
@@ -50,8 +51,17 @@ type message struct {
 	total uint8 // deliveries
 	seen  uint8 // deliveries, as the consumer counts them
 	acked bool
+	late  bool  // stored at its deadline or later
 	life  uint8 // of the log it belongs to
+	epoch uint8 // of heartbeats, when it was stored
 }
+
+// manned reports whether an executor has beaten since the message was stored, or just before.
+func (w *world) manned(m message) bool { return m.epoch%2 == 1 || m.epoch != w.epoch }
+
+// beaten reports whether the executors have beaten ever since the message was stored: only then may one of them
+// take its first delivery for the first.
+func (w *world) beaten(m message) bool { return m.epoch%2 == 1 && m.epoch == w.epoch }
 
 // job is an executor with a work message in hand.
 type job struct {
@@ -84,6 +94,7 @@ type guard struct {
 	end   Ending
 	nth   uint8 // which watch
 	busy  bool
+	sure  bool // that nobody has taken the attempt
 }
 
 // place is where an executor stands.

@@ -40,7 +40,7 @@ var prefixes = func() map[string]Kind {
 	m := map[string]Kind{jetstream.DefaultAPIPrefix: API, "$JS.ACK.": WorkAck}
 	for wildcard, kind := range map[string]Kind{
 		subjects.CallWildcard: Request, subjects.PoolsAll: Beat, subjects.ChunksAll: Chunk,
-		subjects.AuditAll: Audit, subjects.KillWildcard: Control,
+		subjects.AuditAll: Audit, subjects.KillWildcard: Control, subjects.SeekWildcard: Control,
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
 		subjects.ServiceWildcard(subjects.OpChunks): Service, subjects.ServiceWildcard(subjects.OpInventory): Service,

@@ -1,0 +1,80 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Delivered knows how far executors have been handed the work of their pools. Its methods are safe for concurrent use.
+type Delivered struct {
+	js jetstream.JetStream
+
+	mu    sync.Mutex
+	known map[queue]*position
+}
+
+// queue is the work of one pool and priority in one partition.
+type queue struct {
+	part       subjects.Part
+	pool, prio string
+}
+
+// position is how far a queue was handed out when it was last looked at.
+type position struct {
+	mu  sync.Mutex // one look at a time, for all who want to know
+	seq uint64
+	err error
+	at  time.Time
+}
+
+// NewDelivered returns one that has not looked yet.
+func NewDelivered(js jetstream.JetStream) *Delivered {
+	return &Delivered{js: js, known: map[queue]*position{}}
+}
+
+// freshPosition is how long a position is used again, or that there was no answer: many calls of a queue may be timed
+// out at once.
+const freshPosition = 20 * time.Millisecond
+
+// Position returns the position in a partition up to which the work of a pool and a priority was handed to executors;
+// 0 where there have been none.
+func (d *Delivered) Position(ctx context.Context, part subjects.Part, pool, prio string) (uint64, error) {
+	q := queue{part, pool, prio}
+	p := d.position(q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) >= freshPosition {
+		p.seq, p.err = d.read(ctx, q)
+		p.at = time.Now()
+	}
+	return p.seq, p.err
+}
+
+func (d *Delivered) read(ctx context.Context, q queue) (uint64, error) {
+	cons, err := d.js.Consumer(ctx, q.part.Stream(), subjects.Worker(q.pool, q.prio))
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("work of pool %s: %w", q.pool, err)
+	}
+	return cons.CachedInfo().Delivered.Stream, nil
+}
+
+func (d *Delivered) position(q queue) *position {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.known[q]
+	if p == nil {
+		p = &position{}
+		d.known[q] = p
+	}
+	return p
+}

@@ -1,0 +1,199 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/settle"
+)
+
+// Bounds of ending early what nobody is there to take.
+const (
+	desertedLook = 250 * time.Millisecond // how often pools are looked at
+	deserters    = 8                      // attempts worked on at once: deadlines have their own
+	// How old an attempt is at least, so that it is certain what its pool was like when it was stored; and how
+	// much longer one of another dispatcher is left to that.
+	leastAge   = 300 * time.Millisecond
+	othersWait = 500 * time.Millisecond
+)
+
+// queueing says where an attempt waits that nobody has claimed.
+type queueing struct {
+	pool  string
+	early time.Time // not before this time is it ended for want of executors, in bus time
+	tried bool      // to end it: not again
+}
+
+// watch keeps the deadline of an open attempt, and counts it among those that wait in its pool until it is claimed.
+func (d *Dispatcher) watch(s call.State, a call.Attempt) {
+	g := d.guard(s.Part)
+	g.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	early := a.At.Time().Add(leastAge)
+	if !strings.HasPrefix(a.Nonce, d.Instance) {
+		early = early.Add(othersWait)
+	}
+	g.queue(s, a, early)
+}
+
+// queue notes that a watched attempt waits in a pool, or that it was claimed.
+func (g *guard) queue(s call.State, a call.Attempt, early time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d := g.byKey[attemptKey{s.ID, a.N}]
+	switch {
+	case d == nil || d.admitted != a.Admitted:
+	case a.Claim != nil:
+		g.unqueue(d)
+		d.claimed = true
+	case d.queued == nil && !d.claimed:
+		pool := g.queued[s.Pool]
+		if pool == nil {
+			pool = &poolQueue{name: strings.Clone(s.Pool)}
+			g.queued[pool.name] = pool
+		}
+		pool.waiting++
+		d.queued = &queueing{pool: pool.name, early: early}
+	}
+}
+
+// poolQueue counts the attempts that wait in a pool.
+type poolQueue struct {
+	name    string
+	waiting int
+}
+
+// unqueue notes that d does not wait any more. Callers hold g.mu.
+func (g *guard) unqueue(d *due) {
+	if d.queued == nil {
+		return
+	}
+	if q := g.queued[d.queued.pool]; q != nil {
+		if q.waiting--; q.waiting == 0 {
+			delete(g.queued, q.name)
+		}
+	}
+	d.queued = nil
+}
+
+// waiting adds to counts how many attempts wait, by pool.
+func (g *guard) waiting(counts map[string]int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for pool, q := range g.queued {
+		counts[pool] += q.waiting
+	}
+}
+
+// Waiting returns how many open attempts nobody has claimed, by pool. Pure and idempotent ones among them may run.
+func (d *Dispatcher) Waiting() map[string]int {
+	counts := map[string]int{}
+	for _, g := range d.guards {
+		g.waiting(counts)
+	}
+	return counts
+}
+
+// deserted returns the attempts that wait in one of the pools and are old enough, each of them once.
+func (g *guard) deserted(pools map[string]bool, now time.Time) (found []*due) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range g.byKey {
+		if q := d.queued; q != nil && !q.tried && pools[q.pool] && !now.Before(q.early) {
+			q.tried = true
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// again lets d be tried once more.
+func (g *guard) again(d *due) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d.queued != nil {
+		d.queued.tried = false
+	}
+}
+
+// endDeserted ends attempts before their deadlines that nobody is there to take, until ctx ends.
+func (d *Dispatcher) endDeserted(ctx context.Context) {
+	if d.Evidence == nil {
+		return
+	}
+	tick := time.NewTicker(desertedLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if pools := d.empty(); len(pools) > 0 {
+			for _, g := range d.guards {
+				d.endAll(ctx, g, g.deserted(pools, d.Now()))
+			}
+		}
+	}
+}
+
+// empty returns the pools with waiting calls of which nobody has lived for long enough.
+func (d *Dispatcher) empty() map[string]bool {
+	empty := map[string]bool{}
+	for pool := range d.Waiting() {
+		if since := d.Evidence.Absent(pool); !since.IsZero() && d.Now().Sub(since) >= d.PoolAbsence {
+			empty[pool] = true
+		}
+	}
+	return empty
+}
+
+func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	jobs := make(chan *due)
+	defer close(jobs)
+	for range min(deserters, len(found)) {
+		wg.Go(func() {
+			for job := range jobs {
+				d.safely("a call without executors", func() { d.endOne(ctx, g, job) })
+			}
+		})
+	}
+	for _, job := range found {
+		select {
+		case jobs <- job:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endOne ends an attempt that nobody is there to take, unless somebody may have taken it, and tells its owner.
+func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
+	o, err := d.desert(ctx, job)
+	switch {
+	case errors.Is(err, settle.ErrTaken), errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable): // its deadline stands
+	case err != nil:
+		if ctx.Err() == nil {
+			d.Logger.Warn("not ended for want of executors yet", "call", job.id, "err", err)
+			g.again(job)
+		}
+	default:
+		d.ended(g, job, o)
+	}
+}
+
+func (d *Dispatcher) desert(ctx context.Context, job *due) (settle.Outcome, error) {
+	last, err := d.CallLog.Read(ctx, job.tool, job.id)
+	if err != nil {
+		return settle.Outcome{}, err
+	}
+	d.pause("before-desert", last.State)
+	end := call.Ending{Cause: call.Deserted, By: call.ByDispatcher, Nonce: d.NewNonce(), Now: call.At(d.Now())}
+	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
+	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)
+}

@@ -1,0 +1,86 @@
+package kv_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// Who watches knows since when nobody has lived, however long heartbeats are gone; and is certain only of times since
+// it watches, after an executor may have believed to live, and before it looked.
+func TestAttendance(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	pools := open(t, js, lease)
+	a := kv.NewAttendance(pools, time.Now, "default")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+
+	if since := a.Absent("other"); !since.IsZero() {
+		t.Errorf("of a pool that nobody watched it is known that it is empty since %s", since)
+	}
+	waitFor(t, "the pools to be watched", func() bool { return !a.Absent("default").IsZero() && !a.Absent("other").IsZero() })
+	waitFor(t, "certainty that nobody has lived", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease)) })
+	if a.Deserted(t.Context(), "default", began) {
+		t.Error("it is certain of a time before it watched")
+	}
+	if a.Deserted(t.Context(), "default", time.Now()) {
+		t.Error("it is certain of what executors that start now take for new")
+	}
+	if since := a.Absent("default"); since.Before(began.Add(-100*time.Millisecond)) || since.After(time.Now().Add(-lease)) {
+		t.Errorf("nobody has lived since %s, and it watches since %s", since, began)
+	}
+
+	sent := time.Now()
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the heartbeat to be seen", func() bool { return a.Absent("default").After(sent.Add(-100 * time.Millisecond)) })
+	if a.Deserted(t.Context(), "default", sent.Add(lease/2)) {
+		t.Error("it is certain that nobody lives who has just beaten")
+	}
+	waitFor(t, "certainty that the executor is gone", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease/2)) })
+	if since := a.Absent("default"); since.Before(sent.Add(-100*time.Millisecond)) || since.After(sent.Add(lease)) {
+		t.Errorf("nobody has lived since %s, and the last heartbeat was at %s", since, sent)
+	}
+	if a.Deserted(t.Context(), "default", sent) {
+		t.Error("it forgets who has lived")
+	}
+}
+
+// After an interruption, in which nobody could beat, absence counts from its end.
+func TestAttendanceAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a := kv.NewAttendance(open(t, js, lease), time.Now, "default")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	waitFor(t, "certainty", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease)) })
+	certain := time.Now().Add(-lease)
+	srv.Stop()
+	srv.Restart()
+	back := time.Now()
+	waitFor(t, "the pool to be looked at again", func() bool { return a.Absent("default").After(back.Add(-lease)) })
+	if a.Deserted(t.Context(), "default", certain) {
+		t.Error("it is certain of what was before the interruption")
+	}
+}

@@ -1,0 +1,307 @@
+package blackbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// impatient is a dispatcher that ends calls whose pool is empty for so long.
+func (d *deployment) impatient(absence time.Duration) *process {
+	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence})
+	})
+}
+
+// once is a call that the library does not repeat by itself.
+func once(toolID, key string, timeout time.Duration) bus.Call {
+	return bus.Call{
+		Tool: toolID, Fn: "run", Input: []byte(`{}`), Key: key, Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+	}
+}
+
+// wantUnserved wants an outcome that says that nobody of the pool took the call.
+func wantUnserved(t *testing.T, r *envelope.Response, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := r.Error
+	if e == nil || e.Code != envelope.CodeUnavailable || e.Details.Effect != envelope.EffectNone || !r.Provenance.Final ||
+		r.Status != envelope.RetryableError || !strings.Contains(e.Message, "pool default") || !strings.Contains(e.Fix, "--pool default") {
+		t.Fatalf("%s: %+v", r.Status, e)
+	}
+}
+
+// A key that is asked for again and again, while nobody is there to take its calls and while the server stores
+// them too late, is still usable afterwards.
+func TestKeyOutlivesUntakenAttempts(t *testing.T) {
+	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+		t.Run(string(class), func(t *testing.T) {
+			t.Parallel()
+			var runs atomic.Int64
+			d := deploy(t, map[string]spec{"t": {class: class, run: echo(&runs)}})
+			d.dispatcher()
+			client := d.client()
+			eventually(t, "it is certain that nobody is there", func() bool {
+				r, err := client.Call(t.Context(), once("t", uuid.NewString(), time.Second))
+				return err == nil && r.Error.Code == envelope.CodeUnavailable
+			})
+			key := uuid.NewString()
+			var ref string
+			for n := range call.MaxAttempts + 1 {
+				c := once("t", key, time.Second)
+				c.Accepted = func(a envelope.Accepted) { ref = a.Ref }
+				r, err := client.Call(t.Context(), c)
+				wantUnserved(t, r, err)
+				if r.Provenance.Attempt != n+1 {
+					t.Errorf("attempt %d, want %d", r.Provenance.Attempt, n+1)
+				}
+			}
+			for n := range call.MaxAttempts + 1 {
+				d.storeLate(client, ref, n)
+			}
+			d.executor(8)
+			r, err := client.Call(t.Context(), once("t", key, 20*time.Second))
+			if err != nil || r.Status != envelope.Success || runs.Load() != 1 {
+				t.Fatalf("%+v, %v, %d runs", r, err, runs.Load())
+			}
+		})
+	}
+}
+
+// storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
+func (d *deployment) storeLate(client *bus.Client, ref string, n int) {
+	d.t.Helper()
+	c := d.connect("late")
+	defer c.Close()
+	key, err := subjects.ParseRef(ref)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	last, err := c.Log.Read(d.t.Context(), key.Tool, key.ID)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	earlier, err := last.Outcomes()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	first, err := c.Log.Get(d.t.Context(), last.State.Part, last.State.Attempts[0].Admitted)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	request, err := call.DecodeRequestBody(first.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	now := call.At(c.Clock.Now())
+	owner := call.Owner{CallID: uuid.NewString(), Actor: last.State.Attempts[0].Owner.Actor}
+	v := call.Admit(last.State, call.Ask{
+		Owner: owner, Fingerprint: last.State.Fingerprint, Now: now - 2000, Deadline: now - 1000, Priority: envelope.PriorityNormal, Nonce: c.NewNonce(),
+	})
+	if v.Do != call.Write {
+		d.t.Fatalf("late request %d: %+v", n, v)
+	}
+	request.Earlier = earlier
+	body, err := request.Encode()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := c.Log.Write(d.t.Context(), v.Event, body); err != nil {
+		d.t.Fatal(err)
+	}
+	eventually(d.t, "the late attempt ends", func() bool {
+		a, err := client.Result(d.t.Context(), bus.CallQuery{Ref: ref, CallID: owner.CallID})
+		if err != nil || a.Response == nil {
+			return false
+		}
+		if r := a.Response; r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone {
+			d.t.Fatalf("stored late: %+v", a.Response.Error)
+		}
+		return true
+	})
+}
+
+// A call to a pool without executors ends early and says why; why and doctor name the pool meanwhile.
+func TestPoolWithoutExecutors(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, map[string]spec{"t": {class: tool.SideEffectful, run: echo(new(atomic.Int64))}})
+	d.lease = time.Second
+	d.impatient(4 * time.Second)
+	client := d.client()
+	began := time.Now()
+	c := once("t", uuid.NewString(), time.Minute)
+	c.Accepted = func(a envelope.Accepted) {
+		why, err := client.Why(t.Context(), bus.CallQuery{Ref: a.Ref})
+		if err != nil || !strings.Contains(why, "no executor of pool default is alive") {
+			t.Errorf("%s, %v", why, err)
+		}
+		d.wantWaiting("pool default", "1 call waits")
+	}
+	r, err := client.Call(t.Context(), c)
+	wantUnserved(t, r, err)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	began = time.Now()
+	r, err = client.Call(t.Context(), once("t", uuid.NewString(), time.Minute))
+	wantUnserved(t, r, err)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the next one took %s", took)
+	}
+}
+
+// wantWaiting wants doctor to say something of a pool.
+func (d *deployment) wantWaiting(name, says string) {
+	d.t.Helper()
+	checks := bus.Diagnose(d.t.Context(), d.srv.URL, bus.ClientOptions{})
+	for _, c := range checks {
+		if c.Name == name && strings.Contains(c.Says, says) {
+			return
+		}
+	}
+	d.t.Errorf("doctor says %+v", checks)
+}
+
+// A restart of all executors that is shorter than the setting ends no call.
+func TestRestartOfExecutors(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"t": {class: tool.SideEffectful, run: echo(&runs)}})
+	d.lease = time.Second
+	d.impatient(8 * time.Second)
+	client := d.client()
+	first := d.executor(8)
+	if r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second)); err != nil || r.Status != envelope.Success {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	first.stop()
+	done := make(chan error, 1)
+	go func() {
+		r, err := client.Call(t.Context(), once("t", uuid.NewString(), time.Minute))
+		if err == nil && r.Status != envelope.Success {
+			err = fmt.Errorf("%+v", r.Error)
+		}
+		done <- err
+	}()
+	timer := time.NewTimer(3 * time.Second) // as long as they are down
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		t.Fatalf("ended while the executors were down: %v", err)
+	case <-timer.C:
+	}
+	d.executor(8)
+	if err := <-done; err != nil || runs.Load() != 2 {
+		t.Errorf("%v, %d runs", err, runs.Load())
+	}
+}
+
+// why tells a call that waits from one that runs, also where it needs no claim.
+func TestWhyTellsQueuedFromRunning(t *testing.T) {
+	t.Parallel()
+	started, end := make(chan struct{}, 64), make(chan struct{})
+	d := deploy(t, map[string]spec{"t": {class: tool.Idempotent, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		started <- struct{}{}
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return tool.Result{Output: inv.Input}, nil
+	}}})
+	d.dispatcher()
+	client := d.client()
+	refs := make(chan string, 1)
+	var asked sync.WaitGroup
+	ask := func() (ref string) {
+		asked.Go(func() {
+			c := once("t", uuid.NewString(), time.Minute)
+			c.Accepted = func(a envelope.Accepted) { refs <- a.Ref }
+			if _, err := client.Call(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+		return <-refs
+	}
+	why := func(ref string) string {
+		t.Helper()
+		sentence, err := client.Why(t.Context(), bus.CallQuery{Ref: ref})
+		if err != nil {
+			t.Error(err)
+		}
+		return sentence
+	}
+	says := func(ref, want string) {
+		t.Helper()
+		if got := why(ref); !strings.Contains(got, want) {
+			t.Errorf("%s: want %s", got, want)
+		}
+	}
+	first := ask()
+	says(first, "waits in the queue of pool default")
+	d.executor(64)
+	<-started
+	says(first, "was claimed by executor default/") // it is older than its executor
+	eventually(t, "a call runs that is clearly newer", func() bool {
+		newer := ask()
+		<-started
+		return strings.Contains(why(newer), "runs at executor default/")
+	})
+	close(end)
+	asked.Wait()
+}
+
+// A key that is asked for six times with deadlines of a second, while the log has no leader, is still usable
+// when it has one.
+func TestKeyDuringALeadersLoss(t *testing.T) {
+	servers := natstest.StartCluster(t, 3)
+	var runs atomic.Int64
+	d := deployOn(t, servers[0], map[string]spec{"t": {class: tool.Idempotent, run: echo(&runs)}})
+	d.topology = bus.TopologyOptions{Partitions: 1, Replicas: 3}
+	c := &cluster{deployment: d, servers: servers}
+	for range 2 {
+		d.dispatcher()
+		d.executor(8)
+	}
+	client := d.client()
+	if r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second)); err != nil || r.Status != envelope.Success {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	js := servers[0].JetStream(t)
+	eventually(t, "the log is whole", func() bool { return c.whole(js) })
+	lost := c.leader(js)
+	if lost == nil {
+		t.Fatal("the log has no leader")
+	}
+	lost.Stop()
+	key := uuid.NewString()
+	for n := range call.MaxAttempts + 1 {
+		if r, err := client.Call(t.Context(), once("t", key, time.Second)); err != nil {
+			t.Fatalf("asking %d: %v", n+1, err)
+		} else if r.Error != nil {
+			t.Logf("asking %d: %s, final %t", n+1, r.Error.Code, r.Provenance.Final)
+		}
+	}
+	eventually(t, "the key is usable", func() bool {
+		r, err := client.Call(t.Context(), once("t", key, 10*time.Second))
+		if err == nil && r.Error != nil && r.Error.Code == envelope.CodeAttempts {
+			t.Fatal("the key is used up")
+		}
+		return err == nil && r.Status == envelope.Success
+	})
+}
