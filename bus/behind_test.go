@@ -80,9 +80,8 @@ func TestDeafFollowerListensAgain(t *testing.T) {
 	f.next(seen, 5)
 }
 
-// While the server is away, nobody falls behind: nothing can be admitted, but for the moment until that is noticed. What
-// is not read when it is back counts
-// from then on.
+// While the server is away, nobody falls behind: nothing can be admitted, but for the moment until that is noticed.
+// What is not read when it is back counts from then on.
 func TestNotBehindAServerThatIsAway(t *testing.T) {
 	f := setup(t)
 	observed, release := make(chan struct{}), make(chan struct{})

@@ -49,7 +49,8 @@ func noJetStream(err, denied error) error {
 	case denied != nil:
 		return denied
 	case passing(err):
-		return fmt.Errorf("JetStream has no leader: %w: start the other servers of the cluster, more than half of them have to be up", err)
+		return fmt.Errorf("JetStream has no leader: %w: start the other servers of the cluster, "+
+			"more than half of them have to be up", err)
 	}
 	return fmt.Errorf("JetStream: %w", err)
 }
@@ -63,7 +64,8 @@ func denied(nc *nats.Conn) error {
 	}
 	for _, subject := range []string{jetstream.DefaultAPIPrefix, cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix)} {
 		if strings.Contains(err.Error(), `"`+subject) {
-			return fmt.Errorf("the user may not use JetStream: %w: give it the permissions of its role, see docs/operations.md", err)
+			return fmt.Errorf("the user may not use JetStream: %w: give it the permissions of its role, "+
+				"see docs/operations.md", err)
 		}
 	}
 	return nil
