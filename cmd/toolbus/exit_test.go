@@ -152,7 +152,11 @@ func TestServerComes(t *testing.T) {
 		env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: said, url: url, home: t.TempDir()}
 		code <- run(t.Context(), env, []string{"call", "play", "--input", `{"say":"late"}`, "--timeout", "50s"})
 	}()
-	<-waiting
+	select {
+	case <-waiting:
+	case got := <-code:
+		t.Fatalf("it does not wait: exit %d", got)
+	}
 	startDevAt(t, t.TempDir(), url[strings.LastIndexByte(url, ':')+1:])
 	if got := <-code; got != 0 || !strings.Contains(out.String(), "late") {
 		t.Errorf("exit %d: %s%s", got, &out, said)
