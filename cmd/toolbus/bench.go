@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,10 +52,7 @@ missed. Needs no running bus.`,
 				} else {
 					err = report.Write(g.env.stdout)
 				}
-				if n := report.Missed(); err == nil && n > 0 {
-					return fmt.Errorf("%d of the targets were missed", n)
-				}
-				return err
+				return cmp.Or(err, met(report))
 			})
 		},
 	}
@@ -64,6 +62,14 @@ missed. Needs no running bus.`,
 	f.StringVar(&mem, "memprofile", "", "write an allocation profile of this process to a file")
 	cmd.AddCommand(benchNodeCmd(g))
 	return cmd
+}
+
+// met is an error if a target was missed.
+func met(r *bench.Report) error {
+	if n := r.Missed(); n > 0 {
+		return fmt.Errorf("%d of the targets were missed", n)
+	}
+	return nil
 }
 
 func benchFlags(cmd *cobra.Command, o *bench.Options) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bench"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 )
@@ -160,6 +161,15 @@ func TestServerComes(t *testing.T) {
 	startDevAt(t, t.TempDir(), url[strings.LastIndexByte(url, ':')+1:])
 	if got := <-code; got != 0 || !strings.Contains(out.String(), "late") {
 		t.Errorf("exit %d: %s%s", got, &out, said)
+	}
+}
+
+// A benchmark that misses a target fails.
+func TestBenchTargets(t *testing.T) {
+	for ok, want := range map[bool]bool{true: false, false: true} {
+		if err := met(&bench.Report{Rows: []bench.Row{{Checks: []bench.Check{{Met: ok}}}}}); (err != nil) != want {
+			t.Errorf("met %t: %v", ok, err)
+		}
 	}
 }
 
