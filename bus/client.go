@@ -214,8 +214,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 func (c *Client) notAllowed(err error) *envelope.Error {
 	if noEar(err) {
 		return envelope.NewError(envelope.CodeForbidden, "the server does not let this connection receive answers: it may not subscribe to its inbox").
-			WithFix("let the user subscribe to the subject in the cause, or give the connection a prefix of inboxes that it may " +
-				"subscribe to (nats.CustomInboxPrefix)").WithCause(err.Error())
+			WithFix("let the user of the server subscribe to " + subjects.Answers(c.Tenant, c.Actor) + ">").WithCause(err.Error())
 	}
 	return envelope.NewError(envelope.CodeForbidden,
 		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", c.Tenant, c.Actor)).WithCause(err.Error())

@@ -72,7 +72,7 @@ func TestDiagnoseRestricted(t *testing.T) {
 		subscribe string
 		says      map[string]string // by check
 	}{
-		"agent":    {"_INBOX.>", map[string]string{"jetstream": "may not ask", "dispatchers": "answering", "tools": "dispatchers: 1, each with the same 0 tools"}},
+		"agent":    {"tb.ans.>", map[string]string{"jetstream": "may not ask", "dispatchers": "answering", "tools": "dispatchers: 1, each with the same 0 tools"}},
 		"no inbox": {"elsewhere.>", map[string]string{"answers": "receive answers"}},
 	} {
 		t.Run(name, func(t *testing.T) {

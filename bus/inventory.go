@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -39,7 +39,11 @@ func (c *Client) inventories(ctx context.Context) ([]Inventory, error) {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone with the connection otherwise
-	if err := c.nc.PublishRequest(subjects.Service(subjects.OpInventory, c.Tenant, c.Actor), inbox, []byte("{}")); err != nil {
+	question, err := Stamp(form.Question, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.nc.PublishRequest(subjects.Service(subjects.OpInventory, c.Tenant, c.Actor), inbox, question); err != nil {
 		return nil, err
 	}
 	var all []Inventory
@@ -61,7 +65,7 @@ func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Dur
 		if err != nil {
 			return one, false
 		}
-		if msg.Header.Get(subjects.HeaderKind) == kindOutcome && json.Unmarshal(msg.Data, &one) == nil {
+		if msg.Header.Get(subjects.HeaderKind) == kindOutcome && Unstamp(form.Answer, msg.Data, &one) == nil {
 			return one, true
 		}
 	}
