@@ -19,8 +19,11 @@ type Options struct {
 	Duration time.Duration // of the trouble; default one minute
 	Rate     float64       // keys asked for a second, each several times; default 10
 	Calls    int           // how many keys at the most; 0 is as many as fit
-	Dir      string        // where it happens; default a folder of its own among temporary files
-	Keep     bool          // keep that folder, with logs and the recorded history
+	// Beside is another build of the program: dispatchers and executors begin as it, and are replaced by Binary and
+	// back, one by one. Binary is the newer: it checks what both have written, and all end as it.
+	Beside string
+	Dir    string // where it happens; default a folder of its own among temporary files
+	Keep   bool   // keep that folder, with logs and the recorded history
 	// SyncAlways makes the server sync before it acknowledges. Killing a server loses nothing
 	// of what it acknowledged either way; only a power cut tells the difference.
 	SyncAlways bool

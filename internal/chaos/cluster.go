@@ -77,7 +77,17 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	for _, name := range executors {
 		c.add(name, append([]string{"executor", "--slots", "8"}, c.common(o, name)...), skews)
 	}
+	if o.Beside != "" {
+		c.begin(o.Beside)
+	}
 	return c, nil
+}
+
+// begin says with which build dispatchers and executors begin.
+func (c *cluster) begin(build string) {
+	for _, name := range c.names[len(c.servers):] {
+		c.nodes[name].build = build
+	}
 }
 
 // common is what dispatchers and executors are both told.

@@ -19,6 +19,7 @@ const (
 	Kill    Action = "kill"    // SIGKILL, and a new start after a while
 	Freeze  Action = "freeze"  // SIGSTOP, and SIGCONT after a while
 	Restart Action = "restart" // SIGTERM, and a new start after a while
+	Replace Action = "replace" // by another build, as Restart
 	Cut     Action = "cut"     // connections to the server
 	Storm   Action = "storm"   // messages are lost, delayed and doubled
 )
@@ -155,6 +156,9 @@ func (h *havoc) run(ctx context.Context, o Options) {
 	if o.Servers > 1 {
 		wg.Go(func() { h.servers(ctx, o) })
 	}
+	if o.Beside != "" {
+		wg.Go(func() { h.exchange(ctx, o) })
+	}
 	if o.Only == "" {
 		h.cluster.setAll(weather())
 		h.others(ctx, planFaults(o))
@@ -190,7 +194,7 @@ func (h *havoc) cause(ctx context.Context, f fault) bool {
 		h.storm(f, -1)
 	default:
 		h.tell(f.String())
-		return h.cluster.nodes[f.whom].do(ctx, f.what, f.lasts)
+		return h.cluster.nodes[f.whom].do(ctx, order{what: f.what, wait: f.lasts})
 	}
 	return true
 }

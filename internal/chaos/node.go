@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 type node struct {
 	*cluster
 	name   string
+	build  string // the program that it is started as
 	args   []string
 	skews  *rand.Rand // nil: its clock is right
 	orders chan order
@@ -26,14 +28,15 @@ type node struct {
 
 // order is what is done to a process; done is closed when it runs again.
 type order struct {
-	what Action
-	wait time.Duration // frozen or down
-	done chan struct{}
+	what  Action
+	wait  time.Duration // frozen or down
+	build string        // it is from then on; "" is the same
+	done  chan struct{}
 }
 
 // add adds a process. One of the same name in an earlier run in the same folder is ready no more.
 func (c *cluster) add(name string, args []string, skews *rand.Rand) {
-	n := &node{cluster: c, name: name, skews: skews, orders: make(chan order), over: make(chan struct{})}
+	n := &node{cluster: c, name: name, build: c.binary, skews: skews, orders: make(chan order), over: make(chan struct{})}
 	n.args = append(args, "--ready-file", n.readyFile())
 	_ = os.Remove(n.readyFile())
 	c.nodes[name], c.names = n, append(c.names, name)
@@ -43,8 +46,8 @@ func (n *node) readyFile() string { return filepath.Join(n.dir, n.name+".ready")
 func (n *node) logFile() string   { return filepath.Join(n.dir, n.name+".log") }
 
 // do has an order carried out, unless the process is just being seen to otherwise.
-func (n *node) do(ctx context.Context, what Action, wait time.Duration) bool {
-	o := order{what: what, wait: wait, done: make(chan struct{})}
+func (n *node) do(ctx context.Context, o order) bool {
+	o.done = make(chan struct{})
 	select {
 	case n.orders <- o:
 	case <-ctx.Done():
@@ -80,9 +83,10 @@ func (n *node) keep(ctx context.Context) {
 		pending = n.attend(ctx, p)
 		if pending == nil {
 			wait.For(ctx, restartDelay)
-		} else {
-			wait.For(ctx, pending.wait)
+			continue
 		}
+		n.build = cmp.Or(pending.build, n.build)
+		wait.For(ctx, pending.wait)
 	}
 	if pending != nil {
 		close(pending.done)
@@ -104,7 +108,7 @@ func (n *node) launch() (*process, error) {
 	if n.skews != nil {
 		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())
 	}
-	p := &process{cmd: exec.Command(n.binary, args...), ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(n.build, args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	bind(p.cmd)
 	started := make(chan error)

@@ -101,22 +101,22 @@ func (h *havoc) whole(ctx context.Context) {
 }
 
 // insist has an order carried out, however often the process is just being seen to otherwise.
-func (h *havoc) insist(ctx context.Context, name string, what Action, lasts time.Duration) {
-	for !h.cluster.nodes[name].do(ctx, what, lasts) && wait.For(ctx, 10*time.Millisecond) {
+func (h *havoc) insist(ctx context.Context, name string, o order) {
+	for !h.cluster.nodes[name].do(ctx, o) && wait.For(ctx, 10*time.Millisecond) {
 	}
 }
 
 func killLeader(ctx context.Context, h *havoc, d *dice) {
 	part, lasts := subjects.Part(d.IntN(d.partitions)), d.within(2*time.Second)
 	if leader := h.watch.leader(part.Stream()); leader != "" {
-		h.insist(ctx, leader, Kill, lasts)
+		h.insist(ctx, leader, order{what: Kill, wait: lasts})
 	}
 }
 
 func restartAll(ctx context.Context, h *havoc, d *dice) {
 	for _, i := range d.Perm(len(h.cluster.servers)) {
 		h.whole(ctx)
-		h.insist(ctx, h.cluster.servers[i].name, Restart, d.within(time.Second))
+		h.insist(ctx, h.cluster.servers[i].name, order{what: Restart, wait: d.within(time.Second)})
 	}
 }
 
@@ -126,8 +126,8 @@ func freezeServer(ctx context.Context, h *havoc, d *dice) {
 		name = leader
 	}
 	var both sync.WaitGroup
-	both.Go(func() { h.insist(ctx, name, Freeze, frozen) })
-	both.Go(func() { h.insist(ctx, executor, Freeze, frozen) })
+	both.Go(func() { h.insist(ctx, name, order{what: Freeze, wait: frozen}) })
+	both.Go(func() { h.insist(ctx, executor, order{what: Freeze, wait: frozen}) })
 	both.Wait()
 }
 
@@ -135,7 +135,7 @@ func killAll(ctx context.Context, h *havoc, d *dice) {
 	var all sync.WaitGroup
 	for _, s := range h.cluster.servers {
 		lasts := d.within(2 * time.Second)
-		all.Go(func() { h.insist(ctx, s.name, Kill, lasts) })
+		all.Go(func() { h.insist(ctx, s.name, order{what: Kill, wait: lasts}) })
 	}
 	all.Wait()
 }

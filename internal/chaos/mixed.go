@@ -1,0 +1,36 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// exchange replaces dispatchers and executors by those of the other build, one by one in any order: up to the newer,
+// down to the older, and up again for as long as there is time.
+func (h *havoc) exchange(ctx context.Context, o Options) {
+	random := rand.New(rand.NewPCG(o.Seed, 6))
+	all := slices.Concat(dispatchers, executors)
+	h.replaceAll(ctx, random, all, o.Binary, "newer")
+	for again := true; again && ctx.Err() == nil; again = time.Since(h.begun) < o.Duration/2 {
+		h.replaceAll(ctx, random, all, o.Beside, "older")
+		h.replaceAll(ctx, random, all, o.Binary, "newer")
+	}
+}
+
+// between is how long at the most it takes until the next process is replaced.
+const between = time.Second
+
+func (h *havoc) replaceAll(ctx context.Context, random *rand.Rand, all []string, build, what string) {
+	for _, i := range random.Perm(len(all)) {
+		if !wait.For(ctx, time.Duration(random.Int64N(int64(between)))) {
+			return
+		}
+		h.tell(all[i] + " is replaced by the " + what + " build")
+		h.insist(ctx, all[i], order{what: Restart, build: build})
+		h.count(fault{what: Replace})
+	}
+}
