@@ -29,7 +29,7 @@ const tenant = "default"
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
 	conns   []*nats.Conn // by line
-	boxes   []*mailbox   // by line
+	boxes   []*mailbox   // by caller
 	callers []*bus.Client
 	begun   time.Time
 	pulse   *pulse
@@ -53,11 +53,6 @@ func newDriver(c *cluster) (*driver, error) {
 			return nil, errors.Join(err, d.close())
 		}
 		d.conns = append(d.conns, nc)
-		box, err := newMailbox(nc)
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.boxes = append(d.boxes, box)
 	}
 	for i := range callers {
 		nc := d.conns[i/2%len(d.conns)]
@@ -73,6 +68,11 @@ func newDriver(c *cluster) (*driver, error) {
 			return nil, errors.Join(err, d.close())
 		}
 		d.callers = append(d.callers, client)
+		box, err := newMailbox(nc, actorOf(i))
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+		d.boxes = append(d.boxes, box)
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 	"sync"
 	"time"
@@ -30,8 +31,7 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 		seen.Unsent = err.Error()
 		return
 	}
-	box := d.boxes[a.caller/2%len(d.boxes)]
-	inbox, answers, drop := box.open()
+	inbox, answers, drop := d.boxes[a.caller].open()
 	defer drop()
 	send := func() {
 		for i := range a.raw {
@@ -92,7 +92,7 @@ func take(seen *check.Ask, msg *nats.Msg) {
 	}
 }
 
-// mailbox takes the answers to requests that were published by hand on one connection.
+// mailbox takes the answers to requests that a caller has published by hand.
 type mailbox struct {
 	prefix string
 
@@ -101,8 +101,8 @@ type mailbox struct {
 	waiting map[string]chan *nats.Msg // by subject
 }
 
-func newMailbox(nc *nats.Conn) (*mailbox, error) {
-	b := &mailbox{prefix: nc.NewInbox() + ".", waiting: map[string]chan *nats.Msg{}}
+func newMailbox(nc *nats.Conn, actor string) (*mailbox, error) {
+	b := &mailbox{prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]chan *nats.Msg{}}
 	_, err := nc.Subscribe(b.prefix+"*", func(msg *nats.Msg) { // ends with the connection
 		b.mu.Lock()
 		defer b.mu.Unlock()

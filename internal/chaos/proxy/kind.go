@@ -53,12 +53,19 @@ var prefixes = func() map[string]Kind {
 	return m
 }()
 
+// answers is what the subjects on which callers wait begin with.
+var answers, _, _ = strings.Cut(subjects.Answers("t", "a"), "t.a")
+
 // kindOf says what the frame is.
 func kindOf(f *frame) Kind {
+	if strings.HasPrefix(f.subject, answers) {
+		if bytes.Contains(f.headers, []byte("\r\n"+subjects.HeaderKind+":")) {
+			return Answer
+		}
+		return Delivery
+	}
 	if strings.HasPrefix(f.subject, nats.InboxPrefix) {
 		switch {
-		case bytes.Contains(f.headers, []byte("\r\n"+subjects.HeaderKind+":")):
-			return Answer
 		case f.verb == "MSG" && bytes.HasPrefix(f.body, []byte(`{"stream":`)):
 			return PubAck
 		case f.verb == "MSG" && bytes.HasPrefix(f.body, []byte(`{"error":`)):

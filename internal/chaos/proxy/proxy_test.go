@@ -102,7 +102,7 @@ func TestKinds(t *testing.T) {
 		{"PUB tb.chunk.t.a.i.1.2 0\r\n\r\n", Chunk},
 		{"PUB tb.audit.log.t.e.x 0\r\n\r\n", Audit},
 		{"MSG _INBOX.a.b 1 30\r\n{\"stream\":\"KV_calls\", \"seq\":4}\r\n", PubAck},
-		{"HMSG _INBOX.a.b 1 30 30\r\nNATS/1.0\r\nTb-Kind: outcome\r\n\r\n\r\n", Answer},
+		{"HMSG tb.ans.t.a.b 1 30 30\r\nNATS/1.0\r\nTb-Kind: outcome\r\n\r\n\r\n", Answer},
 		{"MSG _INBOX.a.b 1 2\r\nhi\r\n", Delivery},
 		{"MSG foo 1 2\r\nhi\r\n", Delivery},
 		{"PUB foo 2\r\nhi\r\n", Other},
