@@ -33,9 +33,10 @@ test: check ## run what CI runs, all of it
 
 check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 5 s each, chaos 2 x 30 s, model, tests with coverage floors
 
-check-long: build ## one hour of chaos, 20 minutes of it with three servers, and the large model; before a release
-	bin/toolbus chaos --seed 1 --duration 40m
+check-long: build ## one hour of chaos, some of it with three servers and with an older build, and the large model; before a release
+	bin/toolbus chaos --seed 1 --duration 30m
 	bin/toolbus chaos --seed 2 --duration 20m --servers 3
+	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
 
 bench: build ## measure beside the leanest hand-rolled pipeline on the same server

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// settled is how long the bus may take, after all faults, to give every call its outcome and to
+// settled is how long the bus may take, after all faults, to give every call its outcome, in each partition, and to
 // bring AUDIT up to date. What is not there then is missing.
 const settled = 45 * time.Second
 
@@ -35,12 +35,10 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 		return err
 	}
 	defer done()
-	first, cancel := context.WithTimeout(ctx, settled)
-	defer cancel()
-	entries, err := readLog(first, js, nil)
+	entries, err := readLog(ctx, js, nil)
 	kept.add(entries)
 	if err == nil {
-		_, err = readAudit(first, js, kept.log())
+		_, err = readAudit(ctx, js, kept.log())
 	}
 	if err != nil {
 		return err
@@ -48,18 +46,16 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	if !wait.For(ctx, late) {
 		return ctx.Err()
 	}
-	again, cancel := context.WithTimeout(ctx, settled)
-	defer cancel()
-	entries, err = readLog(again, js, nil)
+	entries, err = readLog(ctx, js, nil)
 	if err != nil {
 		return err
 	}
 	kept.add(entries)
 	h.Log = kept.log()
-	if h.Audit, err = readAudit(again, js, h.Log); err != nil {
+	if h.Audit, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := bus.DeadLetters(again, js)
+	letters, err := bus.DeadLetters(ctx, js)
 	for _, l := range letters {
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}
@@ -80,7 +76,7 @@ func direct(url string) (js jetstream.JetStream, done func(), err error) {
 }
 
 // readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
-// for a copy in between, what came after the one before. When ctx ends first it returns what there is.
+// for a copy in between, what came after the one before. What does not come in time is left out.
 func readLog(ctx context.Context, js jetstream.JetStream, kept archive) ([]call.Entry, error) {
 	n, err := kv.Partitions(ctx, js)
 	if err != nil {
@@ -97,6 +93,8 @@ func readLog(ctx context.Context, js jetstream.JetStream, kept archive) ([]call.
 }
 
 func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64, between bool) ([]call.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
 	var entries []call.Entry
 	open := map[string]bool{}
 	err := read(ctx, js, part.Stream(), from, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
@@ -118,6 +116,8 @@ func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, f
 
 // readAudit reads records until the projection of the log is whole.
 func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([]check.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
 	want := 0
 	for _, e := range log {
 		if _, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {

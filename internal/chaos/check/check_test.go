@@ -265,6 +265,7 @@ func TestBrokenPromises(t *testing.T) {
 		{"claimed twice", "log", paid, func(h *History) { h.Log = slices.Insert(h.Log, 5, h.Log[4]) }},
 		{"claim forgotten", "log", put, func(h *History) { h.Log[2].State.Attempts[0].Claim = nil }},
 		{"facts changed", "log", put, func(h *History) { h.Log[2].State.Version = "2.0.0" }},
+		{"a newer build's member forgotten", "log", put, func(h *History) { h.Log[0].State.Attempts[0].More = "|added" }},
 		{"attempt forgotten", "log", paid, func(h *History) { h.Log = h.Log[2:] }},
 		{"unrecorded event", "audit", put, func(h *History) { h.Audit = h.Audit[:1] }},
 		{"doubled record", "audit", put, func(h *History) { h.Audit = append(h.Audit, h.Audit[1]) }},
@@ -314,6 +315,17 @@ func TestEveryRuleIsTold(t *testing.T) {
 		if r.Name == "" || !strings.Contains(r.Says, " ") {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// TestMemberAdded: a newer build may add members to what an older one wrote.
+func TestMemberAdded(t *testing.T) {
+	w := put(t)
+	for _, e := range w.h.Log[1:] {
+		e.State.Attempts[0].More = "|added"
+	}
+	if found := Check(w.h); len(found) > 0 {
+		t.Errorf("found %v", found)
 	}
 }
 

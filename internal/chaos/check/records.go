@@ -189,13 +189,27 @@ func follows(before call.State, e call.Entry) string {
 		return "it is of an attempt that is not the last"
 	}
 	was, is := before.Last(), e.State.Last()
-	if len(e.State.Attempts) != len(before.Attempts) || !reflect.DeepEqual(e.State.Attempts[:e.Attempt-1], before.Attempts[:e.Attempt-1]) {
+	if len(e.State.Attempts) != len(before.Attempts) || !sameAttempts(before.Attempts[:e.Attempt-1], e.State.Attempts) {
 		return "earlier attempts have changed"
 	}
 	if !was.Open() {
 		return "the attempt was decided"
 	}
 	return steps(was, is, e, before.Class)
+}
+
+// sameAttempts says whether the attempts that were are the first of those that are. A newer build may have given them the
+// members that it has more; what an older one makes of them has to hold these, too.
+func sameAttempts(were, are []call.Attempt) bool {
+	for i, was := range were {
+		if was.More == "" {
+			was.More = are[i].More
+		}
+		if !reflect.DeepEqual(was, are[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func admits(before call.State, e call.Entry) string {
@@ -209,7 +223,7 @@ func admits(before call.State, e call.Entry) string {
 		return "the attempt before it is open"
 	case before.Final():
 		return "the call was over"
-	case !reflect.DeepEqual(e.State.Attempts[:n-1], before.Attempts):
+	case !sameAttempts(before.Attempts, e.State.Attempts):
 		return "earlier attempts have changed"
 	}
 	return ""
@@ -221,7 +235,7 @@ func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
 	same := is
 	same.Joined, same.Claim, same.Decision = was.Joined, was.Claim, was.Decision
 	switch {
-	case !reflect.DeepEqual(same, was):
+	case !sameAttempts([]call.Attempt{was}, []call.Attempt{same}):
 		return "the admission has changed"
 	case !joined || e.Kind != call.Joined && len(is.Joined) != len(was.Joined):
 		return "who joined has changed"

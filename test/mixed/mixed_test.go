@@ -1,0 +1,80 @@
+package mixed
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var long = flag.Bool("long", false, "make five minutes of trouble for each pair of builds instead of 20 seconds")
+
+// Processes of both builds share a bus and are replaced one by one, up and down, under faults: no promise is broken, AUDIT
+// holds all that the log does, and nothing is decided twice. toolbus chaos checks that, as the newer build.
+func TestBuildsOfTwoAges(t *testing.T) {
+	older := build(t, source(t, baseline(t)), "")
+	for name, tag := range map[string]string{
+		"a member more":  "formmember",
+		"one form ahead": "formahead", // the older cannot read what it writes, and stands by
+	} {
+		t.Run(name, func(t *testing.T) { run(t, build(t, root, tag), older) })
+	}
+}
+
+// root is where the module is.
+const root = "../.."
+
+// baseline returns the commit that brought the form which events have now: from it on builds have to get on with each other.
+func baseline(t *testing.T) string {
+	t.Helper()
+	commits := strings.Fields(output(t, "git", "-C", root, "log", "--format=%H", "--diff-filter=A", "--", "internal/form/form.go"))
+	if len(commits) == 0 {
+		t.Fatal("the history does not reach back to the commit that brought internal/form: fetch all of it")
+	}
+	return commits[len(commits)-1]
+}
+
+// source returns a folder with the source as of a commit.
+func source(t *testing.T, commit string) string {
+	t.Helper()
+	archive, dir := filepath.Join(t.TempDir(), "source.tar"), t.TempDir()
+	output(t, "git", "-C", root, "archive", "--output", archive, commit)
+	output(t, "tar", "-x", "-f", archive, "-C", dir)
+	return dir
+}
+
+// build builds the program from the source in dir, and returns where it is.
+func build(t *testing.T, dir, tag string) string {
+	t.Helper()
+	bin := t.TempDir()
+	output(t, "go", "-C", dir, "build", "-tags", tag, "-o", bin, "./cmd/toolbus", "./cmd/toolbus-supervisor")
+	return filepath.Join(bin, "toolbus")
+}
+
+// run makes trouble, and fails unless every promise was kept.
+func run(t *testing.T, newer, older string) {
+	t.Helper()
+	lasts := 20 * time.Second
+	if *long {
+		lasts = 5 * time.Minute
+	}
+	output(t, newer, "chaos", "--beside", older, "--duration", lasts.String(), "--seed", "1")
+}
+
+// output runs a program and returns what it says; what it says in vain is in the test's log.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
+	cmd.Env = append(os.Environ(), "GOFLAGS=") // those of the test are not for what it builds
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, out, said.String())
+	}
+	return string(out)
+}
