@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func restricted(t *testing.T, subscribe ...string) *natstest.Server {
 		}
 	})
 	operator := nats.UserInfo("operator", "secret")
-	svc, err := bus.Serve(context.WithoutCancel(t.Context()), srv.Connect(t, operator), "0.0.1", []bus.Endpoint{describing("echo"), stocked("d1", nil)})
+	svc, err := bus.Serve(context.WithoutCancel(t.Context()), srv.Connect(t, operator), slog.New(slog.DiscardHandler), "0.0.1", []bus.Endpoint{describing("echo"), stocked("d1", nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

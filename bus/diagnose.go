@@ -99,7 +99,9 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
 		}
 		info := have.CachedInfo()
 		c := Check{want.Name, CheckOK, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes), ""}
-		if err := compatible(info.Config, want); err != nil {
+		if err := readable(info.Config); err != nil {
+			c.Status, c.Says, c.Fix = CheckFailed, err.Error(), "see docs/compatibility.md: no process of this build starts here"
+		} else if err := compatible(info.Config, want); err != nil {
 			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "), "change the stream back, or let Toolbus create it anew"
 		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
 			c.Status, c.Fix = CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"

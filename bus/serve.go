@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,16 +44,16 @@ const (
 
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
 // each, in at most maxHandlers goroutines at once.
-func Listen(ctx context.Context, nc *nats.Conn, handle func(context.Context, Incoming)) (*Intake, error) {
-	slots := make(chan struct{}, maxHandlers)
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, Incoming)) (*Intake, error) {
+	slots, strays := make(chan struct{}, maxHandlers), newStrays(log)
 	in := &Intake{crew: newCrew(func(request Incoming) {
 		defer func() { <-slots }()
 		handle(ctx, request)
 	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		if !subjects.Inbox(msg.Subject, msg.Reply) {
-			return // nobody to answer, or somebody else than who asks
+		if strays.drops(msg.Subject, msg.Reply) {
+			return
 		}
 		slots <- struct{}{}
 		taken := in.crew.start(Incoming{
@@ -119,7 +120,7 @@ const (
 
 // Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They
 // answer side by side: a cancel waits for executors, and nobody waits for the cancels of others.
-func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpoint) (*Service, error) {
+func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string, endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: "toolbus", Version: version, Description: "Toolbus dispatcher: results, cancels, explanations, tools",
 	})
@@ -127,8 +128,12 @@ func Serve(ctx context.Context, nc *nats.Conn, version string, endpoints []Endpo
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	s := &Service{svc: svc, slots: make(chan struct{}, maxQuestions)}
+	strays := newStrays(log)
 	s.crew = newCrew(func(q question) {
 		defer func() { <-s.slots }()
+		if strays.drops(q.request.Subject(), q.request.Reply()) {
+			return
+		}
 		respond(ctx, nc, q.endpoint, q.request)
 	})
 	for _, e := range endpoints {
@@ -165,7 +170,7 @@ type Refused struct {
 
 func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	if !ok || !subjects.Inbox(r.Subject(), r.Reply()) {
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTime)

@@ -29,7 +29,7 @@ import (
 // serve offers endpoints until the test ends, and returns a client of them.
 func (f *fixture) serve(endpoints ...bus.Endpoint) *bus.Client {
 	f.t.Helper()
-	svc, err := bus.Serve(context.WithoutCancel(f.t.Context()), f.nc, "0.0.1", endpoints)
+	svc, err := bus.Serve(context.WithoutCancel(f.t.Context()), f.nc, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *bus.Client {
 func (f *fixture) listening(handle func(in bus.Incoming, req envelope.Request, replies *bus.Replies)) {
 	f.t.Helper()
 	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
-	intake, err := bus.Listen(f.t.Context(), f.nc, func(_ context.Context, in bus.Incoming) {
+	intake, err := bus.Listen(f.t.Context(), f.nc, slog.New(slog.DiscardHandler), func(_ context.Context, in bus.Incoming) {
 		var req envelope.Request
 		if err := json.Unmarshal(in.Body, &req); err != nil {
 			f.t.Error(err)

@@ -225,11 +225,11 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
-	svc, err := bus.Serve(background, c.NC, o.Version, unharmed(c.Logger, endpoints(c, d, o)))
+	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, unharmed(c.Logger, endpoints(c, d, o)))
 	if err != nil {
 		return err
 	}
-	intake, err := bus.Listen(background, c.NC, func(ctx context.Context, in bus.Incoming) {
+	intake, err := bus.Listen(background, c.NC, c.Logger, func(ctx context.Context, in bus.Incoming) {
 		d.Handle(ctx, &dispatcher.Incoming{
 			Subject: in.Subject, Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, Misnamed: in.Misnamed,
 			ContentType: in.ContentType, InputRef: in.InputRef, Body: in.Body, Reply: in.Reply, Patient: in.Patient, Received: c.Clock.Now(),
