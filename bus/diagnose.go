@@ -208,7 +208,8 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, d Description) (
 
 // emptyPool is said of a pool that has tools, or calls that wait, and no executor.
 func emptyPool(pool string, tools []string, waiting int) Check {
-	c := Check{"pool " + pool, CheckWarning, "no executor is alive", "start one with `toolbus executor --pool " + pool + "`"}
+	c := Check{"pool " + pool, CheckWarning, "no executor is alive",
+		"start one with `toolbus executor --pool " + pool + "`"}
 	if len(tools) > 0 {
 		c.Says += " for " + strings.Join(tools, ", ")
 	}

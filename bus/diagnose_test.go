@@ -54,7 +54,8 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if c := diagnoseExecutors(t.Context(), js); c.Status != CheckFailed || c.Fix == "" {
 		t.Errorf("long ago: %+v", c)
 	}
-	if idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}}); len(idle) != 1 {
+	idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}})
+	if len(idle) != 1 {
 		t.Errorf("pool without executors: %+v", idle)
 	}
 }

@@ -74,7 +74,7 @@ func Unserved(s State, a Attempt) (message, fix string) {
 			fmt.Sprintf("start one with `toolbus executor --pool %s`", s.Pool) + again
 	case d.Code == envelope.CodeUnavailable && d.Untaken:
 		return fmt.Sprintf("no executor of pool %s took the call by its deadline", s.Pool),
-			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give calls a larger timeout_ms", s.Pool) + again
+			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give a larger timeout_ms", s.Pool) + again
 	}
 	return "", ""
 }
@@ -103,7 +103,8 @@ func (v Sighting) Explain(s State, n int, now time.Time) string {
 		return fmt.Sprintf("%s runs at executor %s since %s (%s ago) %s.",
 			who, v.By, v.Since.UTC().Format("15:04:05.000Z"), now.Sub(v.Since).Round(time.Millisecond), rest)
 	case v.Alive > 0:
-		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s priority %s.", who, s.Pool, executors(v.Alive), a.Priority, rest)
+		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s priority %s.",
+			who, s.Pool, executors(v.Alive), a.Priority, rest)
 	case v.Alive == 0:
 		return fmt.Sprintf("%s waits in the queue of pool %s with %s priority %s, but no executor of pool %s is alive.",
 			who, s.Pool, a.Priority, rest, s.Pool)

@@ -41,7 +41,8 @@ func (a Attempt) size() int {
 	}
 	o := a.Owner
 	for _, v := range []string{
-		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, a.Nonce, string(a.Priority), a.More,
+		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane,
+		a.Nonce, string(a.Priority), a.More,
 	} {
 		n += quoted(v)
 	}
@@ -55,7 +56,9 @@ func (a Attempt) size() int {
 }
 
 func (d Decision) size() (n int) {
-	for _, v := range []string{d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.More} {
+	for _, v := range []string{
+		d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.More,
+	} {
 		n += quoted(v)
 	}
 	return n

@@ -13,6 +13,8 @@ func TestUntaken(t *testing.T) {
 	t.Parallel()
 	const pure, idem, side = call.Pure, call.Idempotent, call.SideEffectful
 	const due = start + 15_000
+	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
+	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
 	timedOut, deserted := call.Ending{Cause: call.TimedOut}, call.Ending{Cause: call.Deserted}
 	sure := func(e call.Ending) call.Ending { e.Untaken = true; return e }
 	stored := func(e call.Ending, at call.UnixMS) call.Ending { e.Stored = at; return e }
@@ -25,27 +27,27 @@ func TestUntaken(t *testing.T) {
 		effect  envelope.Effect
 		untaken bool
 	}{
-		"pure, timed out":                         {pure, false, false, timedOut, envelope.CodeTimeout, envelope.EffectNone, false},
-		"pure, never delivered":                   {pure, false, false, sure(timedOut), envelope.CodeUnavailable, envelope.EffectNone, true},
-		"pure, stored late":                       {pure, false, false, stored(timedOut, due), envelope.CodeTimeout, envelope.EffectNone, true},
-		"pure, stored in time":                    {pure, false, false, stored(timedOut, due-1), envelope.CodeTimeout, envelope.EffectNone, false},
-		"pure, deserted":                          {pure, false, false, deserted, envelope.CodeUnavailable, envelope.EffectNone, false},
-		"pure, deserted from the beginning":       {pure, false, false, sure(deserted), envelope.CodeUnavailable, envelope.EffectNone, true},
+		"pure, timed out":                         {pure, false, false, timedOut, late, none, false},
+		"pure, never delivered":                   {pure, false, false, sure(timedOut), unserved, none, true},
+		"pure, stored late":                       {pure, false, false, stored(timedOut, due), late, none, true},
+		"pure, stored in time":                    {pure, false, false, stored(timedOut, due-1), late, none, false},
+		"pure, deserted":                          {pure, false, false, deserted, unserved, none, false},
+		"pure, deserted from the beginning":       {pure, false, false, sure(deserted), unserved, none, true},
 		"pure, deserted, and claimed":             {pure, false, true, sure(deserted), "", "", false},
-		"idempotent, timed out":                   {idem, false, false, timedOut, envelope.CodeTimeout, envelope.EffectUnknown, false},
-		"idempotent, nobody there":                {idem, false, false, sure(timedOut), envelope.CodeUnavailable, envelope.EffectNone, true},
-		"idempotent, nobody there, but claimed":   {idem, false, true, sure(timedOut), envelope.CodeTimeout, envelope.EffectUnknown, false},
-		"idempotent, stored late":                 {idem, false, false, stored(timedOut, due), envelope.CodeTimeout, envelope.EffectNone, true},
-		"idempotent, stored late, but claimed":    {idem, false, true, stored(timedOut, due), envelope.CodeTimeout, envelope.EffectUnknown, false},
+		"idempotent, timed out":                   {idem, false, false, timedOut, late, unknown, false},
+		"idempotent, nobody there":                {idem, false, false, sure(timedOut), unserved, none, true},
+		"idempotent, nobody there, but claimed":   {idem, false, true, sure(timedOut), late, unknown, false},
+		"idempotent, stored late":                 {idem, false, false, stored(timedOut, due), late, none, true},
+		"idempotent, stored late, but claimed":    {idem, false, true, stored(timedOut, due), late, unknown, false},
 		"idempotent, deserted, somebody was here": {idem, false, false, deserted, "", "", false},
-		"idempotent, deserted from the beginning": {idem, false, false, sure(deserted), envelope.CodeUnavailable, envelope.EffectNone, true},
-		"side-effectful, timed out":               {side, false, false, timedOut, envelope.CodeUnavailable, envelope.EffectNone, true},
-		"side-effectful, stored late":             {side, false, false, stored(timedOut, due), envelope.CodeTimeout, envelope.EffectNone, true},
-		"side-effectful, claimed":                 {side, false, true, sure(timedOut), envelope.CodeTimeoutUnknown, envelope.EffectUnknown, false},
-		"side-effectful, deserted":                {side, false, false, deserted, envelope.CodeUnavailable, envelope.EffectNone, true},
+		"idempotent, deserted from the beginning": {idem, false, false, sure(deserted), unserved, none, true},
+		"side-effectful, timed out":               {side, false, false, timedOut, unserved, none, true},
+		"side-effectful, stored late":             {side, false, false, stored(timedOut, due), late, none, true},
+		"side-effectful, claimed":                 {side, false, true, sure(timedOut), envelope.CodeTimeoutUnknown, unknown, false},
+		"side-effectful, deserted":                {side, false, false, deserted, unserved, none, true},
 		"side-effectful, deserted, and claimed":   {side, false, true, deserted, "", "", false},
-		"dry run, timed out":                      {side, true, false, timedOut, envelope.CodeTimeout, envelope.EffectNone, false},
-		"cancelled in the queue":                  {side, false, false, call.Ending{Cause: call.Cancelled}, envelope.CodeCancelled, envelope.EffectNone, false},
+		"dry run, timed out":                      {side, true, false, timedOut, late, none, false},
+		"cancelled in the queue":                  {side, false, false, call.Ending{Cause: call.Cancelled}, envelope.CodeCancelled, none, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +75,8 @@ func TestUntakenAttemptsDoNotCount(t *testing.T) {
 	wide := func(n int) call.Ask { // as large as the library and a dispatcher with traces make it
 		a := ask(call.SideEffectful, fmt.Sprintf("11111111-1111-4111-8111-1111111111%02d", n))
 		a.Owner = call.Owner{
-			CallID: a.Owner.CallID, Actor: "agent", Reply: "tb.ans.acme.agent.Zk3vB8wQm1TqYxN0cR2dLs.1a2b", ContentType: "application/json",
+			CallID: a.Owner.CallID, Actor: "agent", ContentType: "application/json",
+			Reply: "tb.ans.acme.agent.Zk3vB8wQm1TqYxN0cR2dLs.1a2b",
 			Trace: "22222222-2222-4222-8222-222222222222", Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		}
 		a.Nonce = "3f2c9a51e07d8.1z"

@@ -176,7 +176,8 @@ func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
 func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
 	o, err := d.desert(ctx, job)
 	switch {
-	case errors.Is(err, settle.ErrTaken), errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable): // its deadline stands
+	case errors.Is(err, settle.ErrTaken), errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable):
+		return // its deadline stands
 	case err != nil:
 		if ctx.Err() == nil {
 			d.Logger.Warn("not ended for want of executors yet", "call", job.id, "err", err)

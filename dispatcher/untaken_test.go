@@ -75,19 +75,22 @@ func staffed(t *testing.T, class tool.Determinism, f func(*testing.T, *world, *p
 // it does not.
 func TestUntakenAtItsDeadline(t *testing.T) {
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
+	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
+	handedOut := func(p *pool) { p.delivered = 9 }
+	absent := func(d time.Duration) func(*pool) { return func(p *pool) { p.absent = time.Now().Add(d) } }
 	for name, c := range map[string]struct {
 		class  tool.Determinism
 		pool   func(*pool)
 		code   envelope.Code
 		effect envelope.Effect
 	}{
-		"pure, not handed out":                  {tool.Pure, func(*pool) {}, envelope.CodeUnavailable, none},
-		"pure, handed out":                      {tool.Pure, func(p *pool) { p.delivered = 9 }, envelope.CodeTimeout, none},
-		"pure, the server does not answer":      {tool.Pure, func(p *pool) { p.silent = true }, envelope.CodeTimeout, none},
-		"idempotent, not handed out":            {tool.Idempotent, func(*pool) {}, envelope.CodeTimeout, unknown},
-		"idempotent, nobody there":              {tool.Idempotent, func(p *pool) { p.absent = time.Now().Add(-time.Second) }, envelope.CodeUnavailable, none},
-		"idempotent, somebody was there":        {tool.Idempotent, func(p *pool) { p.absent = time.Now().Add(time.Second) }, envelope.CodeTimeout, unknown},
-		"side-effectful, whatever else happens": {tool.SideEffectful, func(p *pool) { p.delivered = 9 }, envelope.CodeUnavailable, none},
+		"pure, not handed out":                  {tool.Pure, func(*pool) {}, unserved, none},
+		"pure, handed out":                      {tool.Pure, handedOut, late, none},
+		"pure, the server does not answer":      {tool.Pure, func(p *pool) { p.silent = true }, late, none},
+		"idempotent, not handed out":            {tool.Idempotent, func(*pool) {}, late, unknown},
+		"idempotent, nobody there":              {tool.Idempotent, absent(-time.Second), unserved, none},
+		"idempotent, somebody was there":        {tool.Idempotent, absent(time.Second), late, unknown},
+		"side-effectful, whatever else happens": {tool.SideEffectful, handedOut, unserved, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			staffed(t, c.class, func(t *testing.T, w *world, p *pool) {
@@ -98,7 +101,8 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 				if r.Error.Code != c.code || r.Error.Details.Effect != c.effect || r.Status != envelope.RetryableError {
 					t.Errorf("%+v", r.Error)
 				}
-				if named := strings.Contains(r.Error.Message+r.Error.Fix, "pool default"); named != (c.code == envelope.CodeUnavailable) {
+				named := strings.Contains(r.Error.Message+r.Error.Fix, "pool default")
+				if named != (c.code == envelope.CodeUnavailable) {
 					t.Errorf("%s; %s", r.Error.Message, r.Error.Fix)
 				}
 				if d := w.state().Last().Decision; d.Untaken != (c.code == envelope.CodeUnavailable) || d.By != call.ByDeadline {
@@ -114,7 +118,7 @@ func TestStoredAfterItsDeadline(t *testing.T) {
 	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.log.Before(func(e call.Event) error {
-				if e.Kind == call.Requested {
+				if e.Kind == call.Requested && e.State.Seq == w.state().Seq { // it is not refused at once
 					pass(11 * time.Second)
 				}
 				return nil
@@ -124,6 +128,9 @@ func TestStoredAfterItsDeadline(t *testing.T) {
 				pass(time.Second)
 				if r := w.outcome(n); r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone {
 					t.Fatalf("%s, %d was told %+v", class, n, r.Error)
+				}
+				if a := w.state().Last(); a.N != n+1 || !a.Decision.Untaken {
+					t.Fatalf("%s, attempt %d: %+v", class, n+1, a)
 				}
 			}
 			w.log.Before(nil)
@@ -172,11 +179,12 @@ func TestDeserted(t *testing.T) {
 					return
 				}
 				r, d := w.outcome(1), w.state().Last().Decision
-				if r.Error.Code != envelope.CodeUnavailable || r.Error.Details.Effect != envelope.EffectNone || d.By != call.ByDispatcher {
-					t.Errorf("%+v by %s", r.Error, d.By)
+				e := r.Error
+				if e.Code != envelope.CodeUnavailable || e.Details.Effect != envelope.EffectNone || d.By != call.ByDispatcher {
+					t.Errorf("%+v by %s", e, d.By)
 				}
-				if !strings.Contains(r.Error.Message, "no executor of pool default is alive") || !strings.Contains(r.Error.Fix, "--pool default") {
-					t.Errorf("%s; %s", r.Error.Message, r.Error.Fix)
+				if !strings.Contains(e.Message, "no executor of pool default is alive") || !strings.Contains(e.Fix, "--pool default") {
+					t.Errorf("%s; %s", e.Message, e.Fix)
 				}
 			})
 		})
@@ -203,7 +211,8 @@ func TestAbsenceIsRiddenOut(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		pass(time.Second)
-		if r := w.outcome(2); r.Error.Code != envelope.CodeUnavailable || r.Provenance.Attempt != 2 || len(w.d.Waiting()) != 0 {
+		r := w.outcome(2)
+		if r.Error.Code != envelope.CodeUnavailable || r.Provenance.Attempt != 2 || len(w.d.Waiting()) != 0 {
 			t.Errorf("%+v, waiting: %v", r.Error, w.d.Waiting())
 		}
 	})
@@ -252,7 +261,8 @@ func (w *world) askFor(n int, timeout time.Duration) {
 	due := func(d time.Duration) string {
 		return fmt.Sprintf(`"deadline_unix_ms":%d`, time.Now().Add(d).UnixMilli())
 	}
-	w.ask(n, `"timeout_ms":10000`, fmt.Sprintf(`"timeout_ms":%d`, timeout.Milliseconds()), due(10*time.Second), due(timeout))
+	w.ask(n, `"timeout_ms":10000`, fmt.Sprintf(`"timeout_ms":%d`, timeout.Milliseconds()),
+		due(10*time.Second), due(timeout))
 }
 
 var _ dispatcher.Evidence = (*pool)(nil)

@@ -178,7 +178,8 @@ func (e *Executor) follow(j *job, step call.Step) error {
 		return e.deliver(j)
 	case call.Expire:
 		// Handed to nobody before, it was started by nobody; what comes later finds it past its deadline, too.
-		return e.finish(j, call.Ending{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}, settle.Draft{})
+		end := call.Ending{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}
+		return e.finish(j, end, settle.Draft{})
 	case call.WaitClaim:
 		return errWait
 	case call.AskTool:

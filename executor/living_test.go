@@ -16,11 +16,23 @@ func TestClaimsWhatItsHeartbeatsDoNotCover(t *testing.T) {
 		live    func(w *world, admit func())
 		claimed bool
 	}{
-		"covered":           {func(w *world, admit func()) { w.beat(); pass(time.Second); admit(); w.beat() }, false},
-		"before the first":  {func(w *world, admit func()) { admit(); pass(time.Second); w.beat() }, true},
-		"no new ones":       {func(w *world, admit func()) { w.beat(); pass(10 * time.Second); admit() }, true},
-		"before they go on": {func(w *world, admit func()) { w.beat(); pass(10 * time.Second); admit(); pass(time.Second); w.beat() }, true},
-		"after they go on":  {func(w *world, admit func()) { w.beat(); pass(10 * time.Second); w.beat(); pass(time.Second); admit() }, false},
+		"covered":          {func(w *world, admit func()) { w.beat(); pass(time.Second); admit(); w.beat() }, false},
+		"before the first": {func(w *world, admit func()) { admit(); pass(time.Second); w.beat() }, true},
+		"no new ones":      {func(w *world, admit func()) { w.beat(); pass(10 * time.Second); admit() }, true},
+		"before they go on": {func(w *world, admit func()) {
+			w.beat()
+			pass(10 * time.Second)
+			admit()
+			pass(time.Second)
+			w.beat()
+		}, true},
+		"after they go on": {func(w *world, admit func()) {
+			w.beat()
+			pass(10 * time.Second)
+			w.beat()
+			pass(time.Second)
+			admit()
+		}, false},
 		"one that took long": {func(w *world, admit func()) {
 			w.beat()
 			sent := time.Now()
@@ -36,7 +48,8 @@ func TestClaimsWhatItsHeartbeatsDoNotCover(t *testing.T) {
 				var m executor.Message
 				c.live(w, func() { m = w.admit(callA, time.Minute) })
 				w.ex.Handle(t.Context(), m)
-				if got, want := w.state().Last().Claim != nil, c.claimed || w.manifest.Determinism == tool.SideEffectful; got != want {
+				want := c.claimed || w.manifest.Determinism == tool.SideEffectful
+				if got := w.state().Last().Claim != nil; got != want {
 					t.Errorf("claimed: %t, want %t", got, want)
 				}
 				if d := w.decided(1); d.Status != envelope.Success {

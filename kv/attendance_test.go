@@ -31,15 +31,19 @@ func TestAttendance(t *testing.T) {
 	if since := a.Absent("other"); !since.IsZero() {
 		t.Errorf("of a pool that nobody watched it is known that it is empty since %s", since)
 	}
-	waitFor(t, "the pools to be watched", func() bool { return !a.Absent("default").IsZero() && !a.Absent("other").IsZero() })
-	waitFor(t, "certainty that nobody has lived", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease)) })
+	deserted := func(ago time.Duration) bool { return a.Deserted(t.Context(), "default", time.Now().Add(-ago)) }
+	waitFor(t, "the pools to be watched", func() bool {
+		return !a.Absent("default").IsZero() && !a.Absent("other").IsZero()
+	})
+	waitFor(t, "certainty that nobody has lived", func() bool { return deserted(lease) })
 	if a.Deserted(t.Context(), "default", began) {
 		t.Error("it is certain of a time before it watched")
 	}
 	if a.Deserted(t.Context(), "default", time.Now()) {
 		t.Error("it is certain of what executors that start now take for new")
 	}
-	if since := a.Absent("default"); since.Before(began.Add(-100*time.Millisecond)) || since.After(time.Now().Add(-lease)) {
+	since := a.Absent("default")
+	if since.Before(began.Add(-100*time.Millisecond)) || since.After(time.Now().Add(-lease)) {
 		t.Errorf("nobody has lived since %s, and it watches since %s", since, began)
 	}
 
@@ -47,12 +51,15 @@ func TestAttendance(t *testing.T) {
 	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the heartbeat to be seen", func() bool { return a.Absent("default").After(sent.Add(-100 * time.Millisecond)) })
+	waitFor(t, "the heartbeat to be seen", func() bool {
+		return a.Absent("default").After(sent.Add(-100 * time.Millisecond))
+	})
 	if a.Deserted(t.Context(), "default", sent.Add(lease/2)) {
 		t.Error("it is certain that nobody lives who has just beaten")
 	}
-	waitFor(t, "certainty that the executor is gone", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease/2)) })
-	if since := a.Absent("default"); since.Before(sent.Add(-100*time.Millisecond)) || since.After(sent.Add(lease)) {
+	waitFor(t, "certainty that the executor is gone", func() bool { return deserted(lease / 2) })
+	since = a.Absent("default")
+	if since.Before(sent.Add(-100*time.Millisecond)) || since.After(sent.Add(lease)) {
 		t.Errorf("nobody has lived since %s, and the last heartbeat was at %s", since, sent)
 	}
 	if a.Deserted(t.Context(), "default", sent) {

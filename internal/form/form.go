@@ -34,7 +34,7 @@ var (
 	Answer   = Kind{"answer of the service", first, first}                 // package bus
 	Record   = Kind{"audit record", first, first}                          // packages audit and bus
 	Letter   = Kind{"dead letter", first, first}                           // package bus
-	Control  = Kind{"control message", first, first}                       // package internal/app: kills, leaves, who runs what
+	Control  = Kind{"control message", first, first}                       // internal/app: kills, leaves, who runs what
 	Streams  = Kind{"set of streams", first, first}                        // package bus: the topology as a whole
 )
 

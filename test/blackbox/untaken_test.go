@@ -23,14 +23,16 @@ import (
 // impatient is a dispatcher that ends calls whose pool is empty for so long.
 func (d *deployment) impatient(absence time.Duration) *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence})
+		o := app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
+		return app.RunDispatcher(ctx, c, o)
 	})
 }
 
 // once is a call that the library does not repeat by itself.
 func once(toolID, key string, timeout time.Duration) bus.Call {
 	return bus.Call{
-		Tool: toolID, Fn: "run", Input: []byte(`{}`), Key: key, Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		Tool: toolID, Fn: "run", Input: []byte(`{}`), Key: key, Timeout: timeout,
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 	}
 }
 
@@ -42,7 +44,8 @@ func wantUnserved(t *testing.T, r *envelope.Response, err error) {
 	}
 	e := r.Error
 	if e == nil || e.Code != envelope.CodeUnavailable || e.Details.Effect != envelope.EffectNone || !r.Provenance.Final ||
-		r.Status != envelope.RetryableError || !strings.Contains(e.Message, "pool default") || !strings.Contains(e.Fix, "--pool default") {
+		r.Status != envelope.RetryableError || !strings.Contains(e.Message, "pool default") ||
+		!strings.Contains(e.Fix, "--pool default") {
 		t.Fatalf("%s: %+v", r.Status, e)
 	}
 }
@@ -112,7 +115,8 @@ func (d *deployment) storeLate(client *bus.Client, ref string, n int) {
 	now := call.At(c.Clock.Now())
 	owner := call.Owner{CallID: uuid.NewString(), Actor: last.State.Attempts[0].Owner.Actor}
 	v := call.Admit(last.State, call.Ask{
-		Owner: owner, Fingerprint: last.State.Fingerprint, Now: now - 2000, Deadline: now - 1000, Priority: envelope.PriorityNormal, Nonce: c.NewNonce(),
+		Owner: owner, Fingerprint: last.State.Fingerprint, Now: now - 2000, Deadline: now - 1000,
+		Priority: envelope.PriorityNormal, Nonce: c.NewNonce(),
 	})
 	if v.Do != call.Write {
 		d.t.Fatalf("late request %d: %+v", n, v)
@@ -187,7 +191,8 @@ func TestRestartOfExecutors(t *testing.T) {
 	d.impatient(8 * time.Second)
 	client := d.client()
 	first := d.executor(8)
-	if r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second)); err != nil || r.Status != envelope.Success {
+	r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second))
+	if err != nil || r.Status != envelope.Success {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	first.stop()
@@ -216,14 +221,15 @@ func TestRestartOfExecutors(t *testing.T) {
 func TestWhyTellsQueuedFromRunning(t *testing.T) {
 	t.Parallel()
 	started, end := make(chan struct{}, 64), make(chan struct{})
-	d := deploy(t, map[string]spec{"t": {class: tool.Idempotent, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	run := func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		started <- struct{}{}
 		select {
 		case <-end:
 		case <-ctx.Done():
 		}
 		return tool.Result{Output: inv.Input}, nil
-	}}})
+	}
+	d := deploy(t, map[string]spec{"t": {class: tool.Idempotent, run: run}})
 	d.dispatcher()
 	client := d.client()
 	refs := make(chan string, 1)
@@ -279,7 +285,8 @@ func TestKeyDuringALeadersLoss(t *testing.T) {
 		d.executor(8)
 	}
 	client := d.client()
-	if r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second)); err != nil || r.Status != envelope.Success {
+	r, err := client.Call(t.Context(), once("t", uuid.NewString(), 20*time.Second))
+	if err != nil || r.Status != envelope.Success {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	js := servers[0].JetStream(t)

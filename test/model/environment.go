@@ -35,7 +35,8 @@ func newMachine(c Config) *machine {
 
 func (m *machine) start() world {
 	w := world{
-		crashes: uint8(m.Crashes), lost: uint8(m.Lost), lates: uint8(m.Late), silences: uint8(m.Silences), lags: uint8(m.Lags),
+		crashes: uint8(m.Crashes), lost: uint8(m.Lost), lates: uint8(m.Late),
+		silences: uint8(m.Silences), lags: uint8(m.Lags),
 		recreates: uint8(m.Recreates), expiries: uint8(m.Expiries), cancels: uint8(m.Cancels),
 	}
 	if !m.Absent {

@@ -59,7 +59,8 @@ func (k *keys) next(w pair) []move[pair] {
 		s := k.views[w.views[i]]
 		switch {
 		case s.Empty():
-			k.append(w, i, call.Admit(s, call.Ask{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Facts: k.facts(i)}).Event, "asks")
+			ask := call.Ask{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Facts: k.facts(i)}
+			k.append(w, i, call.Admit(s, ask).Event, "asks")
 		case s.Last().Open():
 			k.step(w, i, s)
 		}
@@ -85,7 +86,8 @@ func (k *keys) step(w pair, i int, s call.State) {
 		}
 		k.decide(w, i, s, call.Ending{Cause: call.ToolEnded, Claim: "first", Effect: envelope.EffectApplied}, "ends")
 	case gone:
-		p := call.Pickup{Attempt: 1, Admitted: 1, Deliveries: 2, By: "second", Nonce: "second", Gone: func(string) bool { return true }}
+		p := call.Pickup{Attempt: 1, Admitted: 1, Deliveries: 2, By: "second", Nonce: "second"}
+		p.Gone = func(string) bool { return true }
 		if step, _ := call.Take(s, p); step != call.AskTool {
 			panic("model: another executor does not ask the tool")
 		}

@@ -108,7 +108,9 @@ func (r *repeater) attempt(w asking) {
 	a := r.views[w.view].Last()
 	switch {
 	case w.taken:
-		end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream, Effect: envelope.EffectNone}
+		end := call.Ending{
+			Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream, Effect: envelope.EffectNone,
+		}
 		if a.Claim != nil {
 			end.Claim = a.Claim.Nonce
 		}
@@ -128,7 +130,9 @@ func (r *repeater) attempt(w asking) {
 func (r *repeater) take(w asking) {
 	s := r.views[w.view]
 	a := s.Last()
-	step, e := call.Take(s, call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: at(w.now), By: "e", Nonce: fmt.Sprint("c", a.N)})
+	step, e := call.Take(s, call.Pickup{
+		Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: at(w.now), By: "e", Nonce: fmt.Sprint("c", a.N),
+	})
 	w.taken, w.runs = true, w.runs+1
 	if step == call.TakeClaim {
 		r.append(w, e, "an executor claims it")

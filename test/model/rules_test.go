@@ -79,7 +79,8 @@ func TestRetentionRulesAreNeeded(t *testing.T) {
 // TestRuleOfRepeatsIsNeeded lets attempts count that nobody can have taken.
 func TestRuleOfRepeatsIsNeeded(t *testing.T) {
 	want := removed{steps: 22, bad: "used up, and the tool ran 0 times"}
-	broken(t, ExploreRepeats(Repeats{Class: call.SideEffectful, Times: call.MaxAttempts + 1, Nobody: true, Off: UntakenFree}), want)
+	in := Repeats{Class: call.SideEffectful, Times: call.MaxAttempts + 1, Nobody: true, Off: UntakenFree}
+	broken(t, ExploreRepeats(in), want)
 }
 
 // TestRuleOfKeysIsNeeded lets tools have the key as its caller wrote it.

@@ -139,7 +139,8 @@ func (t *table) outcomeIn(id entryID, n int) outcomeID {
 
 // refusal returns the answer of a dispatcher that lags.
 func (t *table) refusal() outcomeID {
-	return intern(t.outcomeOf, "refusal", &t.outcomes, verdict{Code: envelope.CodeAuditLag, Effect: envelope.EffectNone, By: "a dispatcher"})
+	v := verdict{Code: envelope.CodeAuditLag, Effect: envelope.EffectNone, By: "a dispatcher"}
+	return intern(t.outcomeOf, "refusal", &t.outcomes, v)
 }
 
 func intern[K comparable, I ~uint16, V any](ids map[K]I, key K, values *[]V, v V) I {
