@@ -37,7 +37,8 @@ func (f *fixture) muted() *bus.Client {
 			}
 		}
 	}()
-	nc, err := nats.Connect(f.srv.URL+",nats://"+mute.Addr().String(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.Timeout(30*time.Second))
+	both := f.srv.URL + ",nats://" + mute.Addr().String()
+	nc, err := nats.Connect(both, nats.DontRandomize(), nats.MaxReconnects(-1), nats.Timeout(30*time.Second))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func TestDeadlineOfContext(t *testing.T) {
 		began := time.Now()
 		r, err := c.Call(ctx, bus.Call{Tool: "echo", Timeout: timeout})
 		took := time.Since(began)
-		if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final || r.Error.Details.Effect != envelope.EffectUnknown {
+		if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final ||
+			r.Error.Details.Effect != envelope.EffectUnknown {
 			t.Errorf("timeout %s: %+v, %v", timeout, r, err)
 		}
 		if ms := asked.Swap(0); ms < 1 || ms > 500 {
@@ -124,7 +126,8 @@ func TestAbsurdHint(t *testing.T) {
 		ToolID: "echo", ToolVersion: "1.0.0", Attempt: 1, Final: true,
 	}})
 	r, err := c.Call(t.Context(), bus.Call{Tool: "echo"})
-	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUpstream || r.Error.Details.RetryAfterMS != envelope.MaxRetryAfter.Milliseconds() {
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUpstream ||
+		r.Error.Details.RetryAfterMS != envelope.MaxRetryAfter.Milliseconds() {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -31,7 +31,9 @@ func restricted(t *testing.T, subscribe ...string) *natstest.Server {
 		}
 	})
 	operator := nats.UserInfo("operator", "secret")
-	svc, err := bus.Serve(context.WithoutCancel(t.Context()), srv.Connect(t, operator), slog.New(slog.DiscardHandler), "0.0.1", []bus.Endpoint{describing("echo"), stocked("d1", nil)})
+	endpoints := []bus.Endpoint{describing("echo"), stocked("d1", nil)}
+	ctx, log := context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler)
+	svc, err := bus.Serve(ctx, srv.Connect(t, operator), log, "0.0.1", endpoints)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +43,10 @@ func restricted(t *testing.T, subscribe ...string) *natstest.Server {
 
 // stocked answers as a dispatcher that has loaded tools.
 func stocked(instance string, tools map[string]string) bus.Endpoint {
-	return bus.Endpoint{Op: subjects.OpInventory, All: true, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+	handle := func(context.Context, string, string, []byte) (any, *envelope.Error) {
 		return bus.Inventory{Instance: instance, Tools: tools}, nil
-	}}
+	}
+	return bus.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
 }
 
 // Whoever may not receive answers is told so at once, and not at the deadline that the bus is silent.
@@ -61,8 +64,11 @@ func TestNoInbox(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second+watch.Late() {
 		t.Errorf("it took %s", took)
 	}
-	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeForbidden || r.Error.Details.Effect != envelope.EffectNone ||
-		!strings.Contains(r.Error.Message, "receive answers") || !strings.Contains(r.Error.Cause, "Subscription to") || !strings.Contains(r.Error.Fix, "subscribe") {
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeForbidden {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if !strings.Contains(r.Error.Message, "receive answers") || !strings.Contains(r.Error.Cause, "Subscription to") ||
+		!strings.Contains(r.Error.Fix, "subscribe") || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v (cause %q, fix %q), %v", r, r.Error.Cause, r.Error.Fix, err)
 	}
 }
@@ -73,7 +79,9 @@ func TestDiagnoseRestricted(t *testing.T) {
 		subscribe string
 		says      map[string]string // by check
 	}{
-		"agent":    {"tb.ans.>", map[string]string{"jetstream": "may not ask", "dispatchers": "answering", "tools": "dispatchers: 1, each with the same 0 tools"}},
+		"agent": {"tb.ans.>", map[string]string{
+			"jetstream": "may not ask", "dispatchers": "answering", "tools": "dispatchers: 1, each with the same 0 tools",
+		}},
 		"no inbox": {"elsewhere.>", map[string]string{"answers": "receive answers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +108,8 @@ func TestDiagnoseRestricted(t *testing.T) {
 // Dispatchers that have loaded different tools answer calls now one way and now the other; doctor names the tools.
 func TestDiagnoseTools(t *testing.T) {
 	f := setup(t)
-	f.serve(describing("echo"), stocked("d1", map[string]string{"echo": "1.0.0 (a)", "old": "1.0.0 (b)", "same": "1.0.0 (c)"}))
+	first := map[string]string{"echo": "1.0.0 (a)", "old": "1.0.0 (b)", "same": "1.0.0 (c)"}
+	f.serve(describing("echo"), stocked("d1", first))
 	tools := func() (c bus.Check) {
 		for _, check := range bus.Diagnose(t.Context(), f.srv.URL, bus.ClientOptions{}) {
 			if check.Name == "tools" {
@@ -113,7 +122,8 @@ func TestDiagnoseTools(t *testing.T) {
 		t.Errorf("one dispatcher: %+v", c)
 	}
 	f.serve(describing("echo"), stocked("d2", map[string]string{"echo": "1.0.1 (d)", "same": "1.0.0 (c)"}))
-	const differ = "2 dispatchers have loaded different tools: echo is 1.0.0 (a) at d1 and 1.0.1 (d) at d2; old is 1.0.0 (b) at d1 and missing at d2"
+	const differ = "2 dispatchers have loaded different tools: echo is 1.0.0 (a) at d1 and 1.0.1 (d) at d2; " +
+		"old is 1.0.0 (b) at d1 and missing at d2"
 	if c := tools(); c.Status != bus.CheckFailed || c.Says != differ || c.Fix == "" {
 		t.Errorf("two: %+v", c)
 	}

@@ -76,14 +76,17 @@ func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Dur
 func (c *Client) diagnoseTools(ctx context.Context) Check {
 	all, err := c.inventories(ctx)
 	if err != nil || len(all) == 0 {
-		return Check{"tools", CheckWarning, "no dispatcher says which tools it has loaded", "run doctor of the version that the dispatchers are of"}
+		return Check{"tools", CheckWarning, "no dispatcher says which tools it has loaded",
+			"run doctor of the version that the dispatchers are of"}
 	}
 	slices.SortFunc(all, func(a, b Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
 	if differ := differences(all); len(differ) > 0 {
-		return Check{"tools", CheckFailed, fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; ")),
+		says := fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; "))
+		return Check{"tools", CheckFailed, says,
 			"start all dispatchers with the same tools: until then calls of these end now one way and now the other"}
 	}
-	return Check{"tools", CheckOK, fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools)), ""}
+	says := fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools))
+	return Check{"tools", CheckOK, says, ""}
 }
 
 // maxDifferences is how many tools doctor names.

@@ -14,11 +14,12 @@ func TestUnknownNames(t *testing.T) {
 		in := w.request(1, `"tool_id":"echo"`, `"tool_id":"ecoh"`)
 		in.Tool, in.Subject = "ecoh", "tb.call.t.agent.ecoh"
 		w.d.Handle(w.t.Context(), in)
-		if e := w.outcome(1).Error; e.Code != envelope.CodeToolUnknown || !strings.Contains(e.Message, `did you mean "echo"?`) {
+		e := w.outcome(1).Error
+		if e.Code != envelope.CodeToolUnknown || !strings.Contains(e.Message, `did you mean "echo"?`) {
 			t.Errorf("%s", e)
 		}
 		w.ask(2, `"fn":"say"`, `"fn":"sya"`)
-		if e := w.outcome(2).Error; e.Code != envelope.CodeFnUnknown || !strings.Contains(e.Message, `did you mean "say"?`) {
+		if e = w.outcome(2).Error; e.Code != envelope.CodeFnUnknown || !strings.Contains(e.Message, `did you mean "say"?`) {
 			t.Errorf("%s", e)
 		}
 	})

@@ -288,7 +288,8 @@ func (w *walker) syntax(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, err = int64(len(w.at.text)), errCut
 	}
-	w.found = append(w.found, violation(string(pointer), ruleSyntax, fmt.Sprintf("%s: not JSON: %v", w.at.move(int(offset)), err)))
+	text := fmt.Sprintf("%s: not JSON: %v", w.at.move(int(offset)), err)
+	w.found = append(w.found, violation(string(pointer), ruleSyntax, text))
 }
 
 var errCut = errors.New("it ends here, before the value does")

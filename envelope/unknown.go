@@ -26,7 +26,8 @@ func NoFunction(tool, fn string, functions []string) *Error {
 	}
 	fix := "use one of the functions of the tool: " + strings.Join(names, ", ")
 	if fn == "" {
-		return NewError(CodeFnUnknown, fmt.Sprintf("the request names no function, and tool %q has %d", tool, len(functions))).WithFix(fix)
+		says := fmt.Sprintf("the request names no function, and tool %q has %d", tool, len(functions))
+		return NewError(CodeFnUnknown, says).WithFix(fix)
 	}
 	says := fmt.Sprintf("tool %q has no function %q", tool, clip(fn, MaxToolID)) + meant(fn, functions)
 	return NewError(CodeFnUnknown, says).WithFix(fix)

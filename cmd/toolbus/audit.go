@@ -23,8 +23,8 @@ func auditCmd(g *global) *cobra.Command {
 	f := &auditFlags{}
 	replay := &cobra.Command{
 		Use: "replay", Short: "Replay the audit record, filtered", Args: noArgs,
-		Long: `Prints the records that fit, oldest first; with --follow those that were there and then all that come, in the order
-in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which --call takes;
+		Long: `Prints the records that fit, oldest first; with --follow those that were there and then all that come, in
+the order in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which --call takes;
 --json shows all of a record, with the reference of its call. Nothing is printed where no record fits. The
 exit code is 1 when the record was behind the calls, so that some may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write
@@ -57,7 +57,7 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
 	fl.StringVar(&f.tool, "tool", "", "only this tool")
 	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor; --actor does the same")
-	fl.StringVar(&f.call, "call", "", "only this call: its reference, its call id, or 8 characters or more that the call id begins with")
+	fl.StringVar(&f.call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
 	completeWith(cmd, "event", audit.Events())
 	completeTool(g, cmd, "tool")
@@ -148,7 +148,8 @@ func printRecords(g *global, records iter.Seq2[audit.Record, error]) (n int, err
 			return n, err
 		}
 		if n == 0 && !g.json {
-			if err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT", ""); err != nil {
+			err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT", "")
+			if err != nil {
 				return n, err
 			}
 		}
@@ -161,7 +162,8 @@ func printRecords(g *global, records iter.Seq2[audit.Record, error]) (n int, err
 }
 
 // errBehind says that what is printed may lack its end.
-var errBehind = errors.New("the record is behind the calls, so the newest may be missing; is a dispatcher running? `toolbus doctor` looks")
+var errBehind = errors.New("the record is behind the calls, so the newest may be missing; is a dispatcher running? " +
+	"`toolbus doctor` looks")
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.

@@ -27,17 +27,21 @@ func TestAuditInTimeOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer guest.Close()
-	ids := []string{"11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000"}
+	ids := []string{
+		"11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000", "33333333-0000-4000-8000-000000000000",
+	}
 	for _, i := range []int{2, 0, 1} {
 		data, err := json.Marshal(audit.Record{
 			Form:  2,
-			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), Tenant: "default", Actor: "agent://a",
-			ToolName: "play", CallID: ids[i], Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
+			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), CallID: ids[i],
+			Tenant: "default", Actor: "agent://a", ToolName: "play",
+			Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := guest.JS.Publish(t.Context(), subjects.Audit(subjects.AuditFromGate, "default", string(audit.ToolDenied), "play"), data); err != nil {
+		subject := subjects.Audit(subjects.AuditFromGate, "default", string(audit.ToolDenied), "play")
+		if _, err := guest.JS.Publish(t.Context(), subject, data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +55,8 @@ func TestAuditInTimeOrder(t *testing.T) {
 			t.Errorf("%s: %s%s", flag, stdout, stderr)
 		}
 	}
-	if _, stdout, _ := s.do("audit", "replay", "--call", ids[1][:8]); strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, "  22222222  ") {
+	_, stdout, _ := s.do("audit", "replay", "--call", ids[1][:8])
+	if strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, "  22222222  ") {
 		t.Errorf("by the beginning of its call id: %s", stdout)
 	}
 }
@@ -59,7 +64,8 @@ func TestAuditInTimeOrder(t *testing.T) {
 // Whoever finds nothing is told so, and a program is not.
 func TestAuditWithoutRecords(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	if code, stdout, stderr := s.do("audit", "replay"); code != 0 || stdout != "" || !strings.Contains(stderr, "no record fits") {
+	code, stdout, stderr := s.do("audit", "replay")
+	if code != 0 || stdout != "" || !strings.Contains(stderr, "no record fits") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := s.do("audit", "replay", "--json"); code != 0 || stdout+stderr != "" {
@@ -75,8 +81,9 @@ func TestAuditRows(t *testing.T) {
 		for _, event := range audit.Events() {
 			r := audit.Record{
 				Form:  2,
-				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme", ToolName: "transcript.clean",
-				Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000", Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
+				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme",
+				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
+				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}
 			if err := printRecord(g, r); err != nil {
 				t.Fatal(err)
@@ -84,7 +91,8 @@ func TestAuditRows(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 120 || !strings.HasPrefix(line, "2026-11-22 12:00:00.000  ") {
+		n := utf8.RuneCountInString(strings.TrimSpace(line))
+		if n > 120 || !strings.HasPrefix(line, "2026-11-22 12:00:00.000  ") {
 			t.Fatalf("%d columns: %s", n, line)
 		}
 	}
@@ -103,14 +111,18 @@ func TestAuditBehind(t *testing.T) {
 	}
 	now := time.Now()
 	v := call.Admit(call.State{}, call.Ask{
-		Owner: call.Owner{CallID: "11111111-0000-4000-8000-000000000000", Actor: "agent"}, Fingerprint: "fp", Nonce: "n", Priority: envelope.PriorityNormal,
-		Facts:    call.Facts{Tenant: "default", Tool: "play", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp"},
+		Owner:       call.Owner{CallID: "11111111-0000-4000-8000-000000000000", Actor: "agent"},
+		Fingerprint: "fp", Nonce: "n", Priority: envelope.PriorityNormal,
+		Facts: call.Facts{
+			Tenant: "default", Tool: "play", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
+		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
 	if _, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := (shell{t, srv.URL}).do("audit", "replay"); code != 1 || !strings.Contains(stderr, "behind the calls") {
+	code, _, stderr := shell{t, srv.URL}.do("audit", "replay")
+	if code != 1 || !strings.Contains(stderr, "behind the calls") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -80,7 +80,8 @@ func TestStreamOfLines(t *testing.T) {
 				Status envelope.Status    `json:"status"`
 			}
 			last := i == len(lines)-1
-			if err := json.Unmarshal([]byte(line), &part); err != nil || last != (part.Status == want) || last == (part.Kind != "") {
+			err := json.Unmarshal([]byte(line), &part)
+			if err != nil || last != (part.Status == want) || last == (part.Kind != "") {
 				t.Errorf("%s: line %d of %d is %s: %v (%s)", input, i+1, len(lines), line, err, stderr)
 			}
 		}
@@ -102,7 +103,8 @@ func TestInterruptInBackoff(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	g := &global{env: &environment{stdout: io.Discard, stderr: &stderr}}
-	r := envelope.Failure("", envelope.NewError(envelope.CodeCapacity, ""), envelope.Provenance{Final: true}, envelope.Metrics{})
+	e := envelope.NewError(envelope.CodeCapacity, "")
+	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	err := conclude(ctx, g, bus.Call{Key: "k-0123456789abcdef"}, r, "play.x")
 	for _, says := range []string{"R-CAP-001", "k-0123456789abcdef", "play.x", "not tried again"} {
 		if !errors.Is(err, exitError(exitInterrupted)) || !strings.Contains(stderr.String(), says) {
@@ -124,10 +126,12 @@ func TestCallWaitsForServer(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Check() != nil {
 		t.Fatalf("exit %d: %v, %s%s", code, err, stdout, stderr)
 	}
-	if code != exitRetryable || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
+	if code != exitRetryable || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone ||
+		r.Provenance.Final {
 		t.Errorf("exit %d: %s", code, stdout)
 	}
-	if !strings.Contains(r.Error.Fix, "toolbus dev") || !strings.Contains(stderr, "waiting for the server") || !strings.Contains(stderr, "k-0123456789abcdef") {
+	if !strings.Contains(r.Error.Fix, "toolbus dev") || !strings.Contains(stderr, "waiting for the server") ||
+		!strings.Contains(stderr, "k-0123456789abcdef") {
 		t.Errorf("it says %s\n%s", stdout, stderr)
 	}
 	if took < 500*time.Millisecond || took > 3*time.Second+watch.Late() {
@@ -179,7 +183,8 @@ func TestNotLetIn(t *testing.T) {
 	s := shell{t, strings.Replace(srv.URL, "nats://", "nats://user:wrong@", 1)}
 	for _, args := range []string{"call play", "tools list", "audit replay", "doctor"} {
 		code, stdout, stderr := s.do(strings.Fields(args)...)
-		if said := stdout + stderr; code != 1 || !strings.Contains(said, "Authorization Violation") || strings.Contains(said, "toolbus dev") ||
+		said := stdout + stderr
+		if code != 1 || !strings.Contains(said, "Authorization Violation") || strings.Contains(said, "toolbus dev") ||
 			!strings.Contains(said, "nats://USER:PASSWORD@") || strings.Contains(said, "wrong") {
 			t.Errorf("%s: exit %d, %s", args, code, said)
 		}

@@ -39,7 +39,7 @@ func shown(ctx context.Context, g *global, guest *app.Guest, letters []bus.DeadL
 	defer cancel()
 	found, err := bus.AskedAgain(looking, guest.JS, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to look in %s which letters were asked for again\n", againTime)
+		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
 		found, err = nil, nil
 	}
 	all := make([]shownLetter, len(letters))
@@ -131,7 +131,7 @@ func input(d shownLetter, req *envelope.Request, err error) string {
 		return "its input cannot be read: " + err.Error()
 	}
 	if len(text) > maxShown {
-		return "input, of which this is the beginning (--json shows all):\n" + strings.ToValidUTF8(string(text[:maxShown]), "")
+		return "the beginning of its input (--json shows all):\n" + strings.ToValidUTF8(string(text[:maxShown]), "")
 	}
 	return "input:\n" + string(text)
 }

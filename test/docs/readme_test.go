@@ -78,13 +78,14 @@ func goIn(t *testing.T, dir string, words ...string) {
 func devBus(t *testing.T) (url string) {
 	t.Helper()
 	bin, work := build(t), t.TempDir()
-	tools := filepath.Join(work, "tools")
-	if err := os.CopyFS(filepath.Join(tools, "text_2esearch"), os.DirFS(filepath.Join(root, "tools", "text_2esearch"))); err != nil {
+	const folder = "tools/text_2esearch"
+	if err := os.CopyFS(filepath.Join(work, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
 		t.Fatal(err)
 	}
-	goIn(t, root, "go", "build", "-o", filepath.Join(tools, "text_2esearch", "text-search"), "./tools/text_2esearch")
+	goIn(t, root, "go", "build", "-o", filepath.Join(work, folder, "text-search"), "./"+folder)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "toolbus"), "dev", "--tools", tools, "--state", filepath.Join(work, "state"), "--port", "0")
+	args := []string{"dev", "--tools", filepath.Join(work, "tools"), "--state", filepath.Join(work, "state"), "--port", "0"}
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "toolbus"), args...)
 	cmd.Dir, cmd.Stderr = work, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.StdoutPipe()
