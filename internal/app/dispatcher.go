@@ -239,11 +239,8 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 		return err
 	}
 	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
-		var l dispatcher.Leave
-		if err := bus.Unstamp(form.Control, msg.Data, &l); err == nil {
+		if l, ok := c.leave(msg.Data); ok {
 			d.Forget(l)
-		} else {
-			c.notices.Tell(c.Logger, "a joiner waits on", err)
 		}
 	})
 	if err != nil {
@@ -262,6 +259,13 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	defer limit.Stop()
 	intake.Stop()
 	return svc.Stop()
+}
+
+// leave reads the message of a joiner that leaves.
+func (c *Conn) leave(data []byte) (l dispatcher.Leave, ok bool) {
+	err := bus.Unstamp(form.Control, data, &l)
+	c.notices.Tell(c.Logger, "a joiner waits on", err)
+	return l, err == nil
 }
 
 // replies puts the dispatcher's and executor's answers on the bus.
