@@ -97,12 +97,13 @@ func (d *Dispatcher) Waiting() map[string]int {
 	return counts
 }
 
-// deserted returns the attempts that wait in one of the pools and are old enough, each of them once.
+// deserted returns the attempts that wait in one of the pools and are old enough, each of them once. Those whose
+// deadline has passed are timed out.
 func (g *guard) deserted(pools map[string]bool, now time.Time) (found []*due) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, d := range g.byKey {
-		if q := d.queued; q != nil && !q.tried && pools[q.pool] && !now.Before(q.early) {
+		if q := d.queued; q != nil && !q.tried && pools[q.pool] && !now.Before(q.early) && now.Before(d.at) {
 			q.tried = true
 			found = append(found, d)
 		}

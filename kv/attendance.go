@@ -127,28 +127,31 @@ func (k *attendance) quiet(ttl time.Duration) time.Time {
 const livesOn = time.Second
 
 // Deserted reports whether it is certain that nobody of the pool has lived at a time (in bus time) or since then:
-// executors that begin to beat later claim whatever was stored before that time. It looks anew.
+// executors that begin to beat later claim whatever was stored before that time. It looks anew unless it has looked
+// since.
 func (a *Attendance) Deserted(ctx context.Context, pool string, at time.Time) bool {
-	if !a.deserted(pool, at) || a.look(ctx, pool) != nil { // mostly they live, and nobody needs to look again
+	deserted, looked := a.deserted(pool, at)
+	if !deserted || looked { // mostly they live, and nobody needs to look again
+		return deserted
+	}
+	if a.look(ctx, pool) != nil {
 		return false
 	}
-	a.mu.Lock()
-	looked := a.known[pool].at
-	a.mu.Unlock()
-	return looked.After(at.Add(startSlack)) && a.deserted(pool, at)
+	deserted, looked = a.deserted(pool, at)
+	return deserted && looked
 }
 
 // startSlack is more than how long before the start of an executor something may have been stored that it takes
 // for stored after it.
 const startSlack = 200 * time.Millisecond
 
-// deserted says what is known by now.
-func (a *Attendance) deserted(pool string, at time.Time) bool {
+// deserted says what is known by now, and whether the pool was looked at since.
+func (a *Attendance) deserted(pool string, at time.Time) (deserted, looked bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]
 	if k == nil || k.from.IsZero() {
-		return false
+		return false, false
 	}
-	return k.quiet(a.pools.ttl).Add(a.pools.ttl + livesOn).Before(at)
+	return k.quiet(a.pools.ttl).Add(a.pools.ttl + livesOn).Before(at), k.at.After(at.Add(startSlack))
 }
