@@ -16,7 +16,7 @@ help: ## say what each command does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '  %-11s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo "Needed: Go 1.26, a C compiler (for the race detector), and once the Go module proxy."
+	@echo "Needed: Go 1.26, a C compiler (for the race detector), Python 3 (for a test), and once the Go module proxy."
 
 build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/
 	$(GO) build -o bin/ ./cmd/...

@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// contradictions answers copies of requests as dispatchers may of which one lags, and notes what came.
+type contradictions struct {
+	t       *testing.T
+	replies *bus.Replies
+	mu      sync.Mutex
+	copies  map[string][]string // call ids of copies, by tool
+}
+
+// answerCopies lets a dispatcher answer that has a script for two tools.
+func answerCopies(t *testing.T, srv *natstest.Server) *contradictions {
+	t.Helper()
+	nc := srv.Connect(t)
+	c := &contradictions{t: t, replies: bus.NewReplies(nc, slog.New(slog.DiscardHandler)), copies: map[string][]string{}}
+	if _, err := nc.Subscribe(subjects.CallWildcard, c.answer); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *contradictions) answer(msg *nats.Msg) {
+	req, bad := envelope.DecodeRequest(envelope.ContentJSON, msg.Data)
+	if bad != nil {
+		c.t.Errorf("%s", bad)
+		return
+	}
+	c.mu.Lock()
+	c.copies[req.ToolID] = append(c.copies[req.ToolID], req.CallID)
+	copies := c.copies[req.ToolID]
+	c.mu.Unlock()
+	n := len(copies) - slices.Index(copies, req.CallID) // of copies under this call id
+	a := caller{c.replies, req, msg.Reply}
+	switch {
+	case req.ToolID == "accepted" && n == 2: // one copy is turned away, the other is taken in
+		a.refuse(1, envelope.CodeAuditLag)
+		a.accept()
+		a.refuse(2, envelope.CodeToolUnknown)
+		a.succeed()
+	case req.ToolID == "refused" && req.CallID != copies[0]: // asked again, under another call id
+		a.succeed()
+	case req.ToolID == "refused" && n == 2: // one refusal, told twice
+		a.refuse(1, envelope.CodeCapacity)
+		a.refuse(1, envelope.CodeCapacity)
+	case req.ToolID == "refused" && n > 2: // as many refusals as copies
+		a.refuse(2, envelope.CodeCapacity)
+		a.refuse(n, envelope.CodeCapacity)
+	}
+}
+
+// caller is told what a dispatcher would tell it.
+type caller struct {
+	replies *bus.Replies
+	req     *envelope.Request
+	inbox   string
+}
+
+// refuse tells of a refusal, which was recorded under a number.
+func (a caller) refuse(recorded int, code envelope.Code) {
+	id := fmt.Sprint("gate.", recorded)
+	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "*", AuditEventID: id, Final: !code.Retryable()}
+	e := envelope.NewError(code, "").WithEffect(envelope.EffectNone)
+	a.replies.Outcome(a.inbox, envelope.ContentJSON, envelope.Failure(a.req.CallID, e, p, envelope.Metrics{}))
+}
+
+func (a caller) accept() {
+	accepted := &envelope.Accepted{CallID: a.req.CallID, Ref: a.req.ToolID + ".x", Attempt: 1, ToolVersion: "1.0.0"}
+	a.replies.Accepted(a.inbox, envelope.ContentJSON, accepted)
+}
+
+func (a caller) succeed() {
+	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "1.0.0", Attempt: 1, Final: true}
+	r := envelope.Succeeded(a.req.CallID, []byte(`{}`), p, envelope.Metrics{})
+	a.replies.Outcome(a.inbox, envelope.ContentJSON, r)
+}
+
+// check says whether the client has sent what these answers ask for.
+func (c *contradictions) check() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := slices.Compact(slices.Clone(c.copies["accepted"])); len(got) != 1 {
+		c.t.Errorf("a call that was accepted was asked for under call ids %v", got)
+	}
+	refused := c.copies["refused"]
+	if ids := slices.Compact(slices.Clone(refused)); len(ids) != 2 || slices.Index(refused, ids[1]) < 3 {
+		c.t.Errorf("copies of a call that was asked for again when three of them were refused had call ids %v", refused)
+	}
+}
