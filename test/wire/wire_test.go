@@ -24,6 +24,7 @@ import (
 const (
 	clientLines = 300 // a client in another language needs no more
 	clientTime  = 5 * time.Minute
+	lease       = time.Minute // longer than any machine stands still
 )
 
 // TestPythonClient runs a client that knows docs/wire.md alone against a bus, against a server with nobody on it,
@@ -71,7 +72,7 @@ func serve(t *testing.T, srv *natstest.Server) {
 	})
 	for range 2 {
 		run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
-			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: ready})
+			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease, Ready: ready})
 		})
 	}
 }
@@ -79,7 +80,7 @@ func serve(t *testing.T, srv *natstest.Server) {
 // run starts a process of the bus, waits until it serves, and stops it at the end of the test.
 func run(t *testing.T, srv *natstest.Server, process func(ctx context.Context, c *app.Conn, ready func()) error) {
 	t.Helper()
-	c, err := app.Connect(t.Context(), "wire", app.Options{URL: srv.URL, Lease: time.Minute})
+	c, err := app.Connect(t.Context(), "wire", app.Options{URL: srv.URL, Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
