@@ -148,6 +148,9 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 			return
 		}
 		a := ask{caller: p.asks[0].caller, callID: uuid.NewString(), timeout: 5 * time.Second, stream: p.asks[0].stream}
+		if p.patience > 0 && n+1 < p.retries {
+			a.timeout = p.patience
+		}
 		r = d.ask(ctx, p, a, fmt.Sprint("retry ", n+1), false)
 	}
 }

@@ -39,14 +39,16 @@ func outages(begun time.Time, happened []happening, h check.History) (all []Outa
 	return all
 }
 
-// silence returns the longest time between two events of one partition of which the later came while
-// something was wrong. The log is in order.
+// before is how long before the trouble the last event may have been.
+const before = time.Second
+
+// silence returns the longest time between two events of one partition that began with the trouble or in it. The log is in order.
 func silence(log []call.Entry, x happening) (longest check.Span) {
 	last := map[subjects.Part]time.Time{}
 	for _, e := range log {
 		part := e.State.Part
 		from, known := last[part]
-		if known && !e.Time.Before(x.from) && from.Before(x.to) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
+		if known && e.Time.After(x.from) && from.After(x.from.Add(-before)) && from.Before(x.to) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
 			longest = check.Span{From: from, To: e.Time}
 		}
 		last[part] = e.Time

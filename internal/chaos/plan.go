@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 )
@@ -26,10 +27,11 @@ type play struct {
 	input ledger.Input
 	asks  []ask
 	// What follows when all asks are answered.
-	cancel  time.Duration // after the first ask; 0 is never
-	retries int           // further attempts while the outcome is retryable
-	again   []again
-	other   bool // ask with another input
+	cancel   time.Duration // after the first ask; 0 is never
+	retries  int           // further attempts while the outcome is retryable
+	patience time.Duration // of these but the last; 0 is a few seconds
+	again    []again
+	other    bool // ask with another input
 	// doomed says that executors are killed by what any other actor than the first asks for under the key.
 	doomed bool
 }
@@ -98,7 +100,7 @@ var scenes = []struct {
 	weight int
 	draw   func(d *drawer, p *play)
 }{
-	{"single", 18, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"single", 16, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
 	{"poison", 1, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
@@ -124,13 +126,18 @@ var scenes = []struct {
 		p.input.WorkMS = d.within(500*time.Millisecond, 3*time.Second).Milliseconds()
 		p.cancel, p.retries = d.within(time.Millisecond, time.Second), d.IntN(2)
 	}},
-	{"hasty", 10, func(d *drawer, p *play) {
+	{"hasty", 9, func(d *drawer, p *play) {
 		p.asks = d.asks(1+d.IntN(2), p)
 		p.input.WorkMS = d.within(500*time.Millisecond, 3*time.Second).Milliseconds()
 		for i := range p.asks {
 			p.asks[i].timeout = d.within(150*time.Millisecond, time.Second)
 		}
 		p.retries = d.IntN(2)
+	}},
+	{"impatient", 3, func(d *drawer, p *play) { // more often than a key has attempts, should nobody be there to take them
+		p.asks = d.asks(1, p)
+		p.asks[0].timeout = d.within(150*time.Millisecond, time.Second)
+		p.patience, p.retries = p.asks[0].timeout, call.MaxAttempts+2
 	}},
 	{"slow", 6, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)

@@ -112,6 +112,12 @@ func refused(r *envelope.Response) bool {
 	return r.Provenance.Final && r.Provenance.Attempt == 0 && r.Error != nil
 }
 
+// turnedDown says whether a dispatcher refused the request, for good or only for now. What the client library says by itself
+// has no id in AUDIT, and is not final.
+func turnedDown(r *envelope.Response) bool {
+	return refused(r) || r.Provenance.Attempt == 0 && r.Error != nil && r.Provenance.AuditEventID != ""
+}
+
 // refusals: P1. A refusal leaves no log, so the same call may be asked again and be admitted
 // then; but what is bound to an attempt has its outcome, and no refusal takes its place.
 func refusals(x *index) (found []Violation) {
@@ -138,7 +144,7 @@ func refusals(x *index) (found []Violation) {
 func denials(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
-			if refused(r) && !slices.Contains(r.Provenance.PolicyApplied, "client-preflight") && !x.gate[r.Provenance.AuditEventID] {
+			if turnedDown(r) && !slices.Contains(r.Provenance.PolicyApplied, "client-preflight") && !x.gate[r.Provenance.AuditEventID] {
 				found = append(found, a.broken("its refusal (%s, %s) is not in AUDIT", code(r), r.Provenance.AuditEventID))
 			}
 		}

@@ -159,7 +159,8 @@ func (w *world) refusal(callID string, code envelope.Code) *Ask {
 	w.audit++
 	id := fmt.Sprint("gate.", w.audit)
 	w.h.Audit = append(w.h.Audit, Record{Seq: w.audit, ID: id, Record: audit.Record{Event: audit.ToolDenied}})
-	return w.ask(callID, envelope.Failure(callID, envelope.NewError(code, ""), envelope.Provenance{Final: true, AuditEventID: id}, envelope.Metrics{}))
+	p := envelope.Provenance{Final: !code.Retryable(), AuditEventID: id}
+	return w.ask(callID, envelope.Failure(callID, envelope.NewError(code, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
 }
 
 var ids = []string{uuid.NewString(), uuid.NewString(), uuid.NewString(), uuid.NewString()}
@@ -235,12 +236,26 @@ func TestBrokenPromises(t *testing.T) {
 		{"another audit id", "P1 outcome", paid, func(h *History) { last(h).Provenance.AuditEventID = "calls.1" }},
 		{"an outcome from nowhere", "P1 outcome", paid, func(h *History) { last(h).Provenance.Attempt = 9 }},
 		{"an outcome without a log", "P1 outcome", paid, func(h *History) { h.Log = nil }},
-		{"refused after accepted", "P1 refusal", paid, func(h *History) { h.Asks[0].Accepted = h.Asks[1].Accepted }},
-		{"refused after bound", "P1 refusal", paid, func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
+		{"refused after accepted", "P1 refusal", paid, func(h *History) {
+			h.Asks[0].Accepted, h.Asks[0].Answers[0].Provenance.Final = h.Asks[1].Accepted, true
+		}},
+		{"refused after bound", "P1 refusal", paid, func(h *History) {
+			h.Asks[0].Sent, h.Asks[0].Answers[0].Provenance.Final = epoch.Add(time.Hour), true
+		}},
 		{"late", "P2 deadline", paid, func(h *History) { h.Asks[2].Done = h.Asks[2].Due.Add(101 * time.Millisecond) }},
 		{"no answer", "P2 deadline", paid, func(h *History) { h.Asks[2].Answers = nil }},
 		{"an error instead of an answer", "P2 deadline", paid, func(h *History) { h.Asks[1].Answers, h.Asks[1].Unsent = nil, "chunks lost" }},
 		{"no outcome in calm", "P5 kept", paid, func(h *History) { h.Asks[2].Scene, h.Asks[2].Answers[0].Provenance.Final = Calm, false }},
+		{"refused for good, and accepted in a copy", "P1 copies", paid, func(h *History) {
+			h.Asks[0].Copies, h.Asks[0].Answers[0].Provenance.Final = true, true
+		}},
+		{"refused for good, and joined", "P1 copies", paid, func(h *History) {
+			h.Asks[0].CallID, h.Asks[0].Answers[0].Provenance.Final = ids[2], true
+		}},
+		{"used up by nothing", "P3 attempts", paid, func(h *History) { *h.Asks[0].Answers[0].Error = *envelope.NewError(envelope.CodeAttempts, "") }},
+		{"refused for lag with a leader", "P4 lag", paid, func(h *History) {
+			h.Led = []Span{{epoch.Add(-time.Minute), epoch.Add(time.Minute)}}
+		}},
 		{"two effects", "P3 effect", paid, func(h *History) { h.Effects = append(h.Effects, h.Effects[1]) }},
 		{"two runs, one fence", "P3 fence", put, func(h *History) { h.Effects[2].Fence, h.Effects[2].PID = h.Effects[0].Fence, 8 }},
 		{"another input answered", "P3 input", paid, func(h *History) { h.Asks[2].Fingerprint = "other" }},
@@ -257,6 +272,8 @@ func TestBrokenPromises(t *testing.T) {
 		{"accepted for another attempt", "P5 kept", paid, func(h *History) { h.Asks[1].Accepted[0].Attempt = 2 }},
 		{"no outcome", "P5 kept", put, func(h *History) { h.Log = h.Log[:2] }},
 		{"given up unburied", "P5 dead", put, func(h *History) { h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost }},
+		{"refused with effect none after an effect", "P7 honest", paid, func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
+		{"unrecorded refusal that is not for good", "P4 denied", paid, func(h *History) { h.Asks[0].Answers[0].Provenance.AuditEventID = "gate.0" }},
 		{"effect said to be none", "P7 honest", paid, func(h *History) { h.Effects[1].Attempt = 1 }},
 		{"effect said to be applied", "P7 honest", paid, func(h *History) { h.Effects = h.Effects[:1] }},
 		{"output of a run without effect", "P7 honest", paid, func(h *History) { h.Effects[1].PID = 8 }},

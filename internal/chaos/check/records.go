@@ -117,6 +117,24 @@ func honesty(x *index) (found []Violation) {
 			}
 		}
 	}
+	return append(found, x.harmless()...)
+}
+
+// harmless: a refusal says that there was no effect only where the key had none.
+func (x *index) harmless() (found []Violation) {
+	for _, a := range x.Asks {
+		l := x.logs[a.Ref]
+		for _, r := range a.Answers {
+			if l == nil || l.last.Class == call.Pure || l.last.Fingerprint != a.Fingerprint || !turnedDown(r) || effect(r) != envelope.EffectNone {
+				continue
+			}
+			for _, e := range x.done[a.Ref] {
+				if time.Unix(0, e.Time).Before(a.Sent) {
+					found = append(found, a.broken("its refusal (%s) says effect none, and there is %+v", code(r), e))
+				}
+			}
+		}
+	}
 	return found
 }
 
