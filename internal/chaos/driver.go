@@ -269,7 +269,7 @@ func (d *driver) calm(ctx context.Context, plan []play) error {
 	for i, p := range plan {
 		plays[p.key] = &plan[i]
 	}
-	slots := make(chan struct{}, callers)
+	slots := make(chan struct{}, 4*callers)
 	for _, a := range open {
 		slots <- struct{}{}
 		d.wg.Go(func() {
