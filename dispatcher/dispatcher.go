@@ -99,6 +99,9 @@ type Hooks struct {
 	Pause func(point string, s call.State)
 }
 
+// DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
+const DefaultPoolAbsence = 10 * time.Second
+
 // Options are what a Dispatcher is made of; all but Evidence, Finder, Hooks, Logger and the bounds are required.
 type Options struct {
 	Catalog  Catalog
@@ -157,7 +160,7 @@ func New(o Options) *Dispatcher {
 		o.Backup = 20 * time.Millisecond
 	}
 	if o.PoolAbsence <= 0 {
-		o.PoolAbsence = 10 * time.Second
+		o.PoolAbsence = DefaultPoolAbsence
 	}
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),

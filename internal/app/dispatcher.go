@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ import (
 type DispatcherOptions struct {
 	Registry *tool.Registry
 	AuditLag time.Duration // see dispatcher.Options
-	// PoolAbsence is that of dispatcher.Options.
+	// PoolAbsence is that of dispatcher.Options; at least the lease.
 	PoolAbsence time.Duration
 	Version     string // of the product, for service discovery
 	Ready       func() // called once it serves; may be nil
@@ -70,6 +71,11 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 			wait.For(ctx, restartDelay)
 		}
 	}
+}
+
+// absence is how long a pool must have been empty: no shorter than an executor that is well may be silent.
+func absence(c *Conn, o DispatcherOptions) time.Duration {
+	return max(cmp.Or(o.PoolAbsence, dispatcher.DefaultPoolAbsence), c.Lease)
 }
 
 // standBy leaves the work to dispatchers of a newer build, as long as there is something that this one cannot read.
@@ -129,7 +135,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	health := &health{readers: readers, store: store}
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
-		Evidence: evidence, Finder: finder{c.NC}, PoolAbsence: o.PoolAbsence,
+		Evidence: evidence, Finder: finder{c.NC}, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
 		Health: health, Gate: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Refuse: c.Trace.Refuse, Pause: o.Pause}, Logger: c.Logger,

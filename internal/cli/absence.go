@@ -4,17 +4,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/dispatcher"
 )
 
 // Absence is the flag of a process with a dispatcher that says how long a pool may be empty.
 type Absence struct{ Long time.Duration }
 
-// defaultAbsence is that of dispatcher.Options.
-const defaultAbsence = 10 * time.Second
-
 // Flags adds the flag to cmd.
 func (a *Absence) Flags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&a.Long, "pool-absence", defaultAbsence,
+	cmd.Flags().DurationVar(&a.Long, "pool-absence", dispatcher.DefaultPoolAbsence,
 		"how long no executor of a pool may be alive before calls that wait for it end with S-TOOL-UNAVAILABLE, also ahead "+
 			"of their deadline; a restart of the executors should be shorter")
 }
