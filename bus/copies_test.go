@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and it is once:
-// servers that replicate tell all but the first that they are at it.
+// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and it is
+// once: servers that replicate tell all but the first that they are at it.
 func TestRecordOfCopies(t *testing.T) {
 	js := natstest.StartCluster(t, 3)[0].JetStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -213,7 +213,8 @@ func (p *Projector) after(n, size int) []audit.Record {
 // together with the last one. An error means that nothing or everything of the batch was stored,
 // and resume tells which.
 func (p *Projector) project(ctx context.Context, size int) error {
-	batch, err := jetstreamext.NewBatchPublisher(p.js, jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: ackTime})
+	first := jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: ackTime}
+	batch, err := jetstreamext.NewBatchPublisher(p.js, first)
 	if err != nil {
 		return fmt.Errorf("audit batch: %w", err)
 	}

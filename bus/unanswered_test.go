@@ -80,7 +80,9 @@ func TestBatchBeginsAnew(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := &Projector{js: js, log: slog.New(slog.DiscardHandler), more: make(chan struct{}, 1), open: func() uint64 { return 0 }}
+	p := &Projector{
+		js: js, log: slog.New(slog.DiscardHandler), more: make(chan struct{}, 1), open: func() uint64 { return 0 },
+	}
 	for n := range uint64(3) {
 		r := typicalRecord()
 		r.LogSeq = n + 1

@@ -112,7 +112,9 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	d.pulse = &pulse{begun: d.begun}
 	r := &run{
 		Options: o, cluster: c, driver: d, watch: w, kept: archive{},
-		havoc: &havoc{cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{}},
+		havoc: &havoc{
+			cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{},
+		},
 	}
 	err = errors.Join(r.play(ctx), ctx.Err(), d.close(), w.close())
 	if err != nil {

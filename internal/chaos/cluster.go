@@ -57,7 +57,8 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{
-		binary: o.Binary, dir: dir, servers: servers, spawn: make(chan func()), nodes: map[string]*node{}, proxies: map[string][]*proxy.Proxy{},
+		binary: o.Binary, dir: dir, servers: servers, spawn: make(chan func()),
+		nodes: map[string]*node{}, proxies: map[string][]*proxy.Proxy{},
 	}
 	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
@@ -93,7 +94,8 @@ func (c *cluster) begin(build string) {
 // common is what dispatchers and executors are both told.
 func (c *cluster) common(o Options, name string) []string {
 	return []string{
-		"--fsync", "--group", group, "--partitions", strconv.Itoa(o.Partitions), "--replicas", strconv.Itoa(len(c.servers)),
+		"--fsync", "--group", group,
+		"--partitions", strconv.Itoa(o.Partitions), "--replicas", strconv.Itoa(len(c.servers)),
 		"--server", c.url(name), "--tools", c.tools(), "--lease", lease.String(),
 	}
 }
@@ -140,8 +142,8 @@ func (c *cluster) start(ctx context.Context) error {
 			f()
 		}
 	})
-	names := c.names
-	for _, some := range [][]string{names[:len(c.servers)], names[len(c.servers):]} { // the others would only fail until the servers serve
+	first := len(c.servers) // the others would only fail until these serve
+	for _, some := range [][]string{c.names[:first], c.names[first:]} {
 		for _, name := range some {
 			n := c.nodes[name]
 			c.keepers.Go(func() { n.keep(ctx) })

@@ -36,7 +36,9 @@ type order struct {
 
 // add adds a process. One of the same name in an earlier run in the same folder is ready no more.
 func (c *cluster) add(name string, args []string, skews *rand.Rand) {
-	n := &node{cluster: c, name: name, build: c.binary, skews: skews, orders: make(chan order), over: make(chan struct{})}
+	n := &node{
+		cluster: c, name: name, build: c.binary, skews: skews, orders: make(chan order), over: make(chan struct{}),
+	}
 	n.args = append(args, "--ready-file", n.readyFile())
 	_ = os.Remove(n.readyFile())
 	c.nodes[name], c.names = n, append(c.names, name)

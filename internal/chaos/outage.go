@@ -25,7 +25,9 @@ type Outage struct {
 func outages(begun time.Time, happened []happening, h check.History) (all []Outage) {
 	for _, x := range happened {
 		silent := silence(h.Log, x)
-		o := Outage{AtMS: x.from.Sub(begun).Milliseconds(), What: x.what, SilentMS: silent.To.Sub(silent.From).Milliseconds()}
+		o := Outage{
+			AtMS: x.from.Sub(begun).Milliseconds(), What: x.what, SilentMS: silent.To.Sub(silent.From).Milliseconds(),
+		}
 		for _, a := range h.Asks {
 			if a.Sent.Before(silent.To) && a.Done.After(silent.From) && a.Due.Before(silent.To) {
 				o.Due++
@@ -42,13 +44,15 @@ func outages(begun time.Time, happened []happening, h check.History) (all []Outa
 // before is how long before the trouble the last event may have been.
 const before = time.Second
 
-// silence returns the longest time between two events of one partition that began with the trouble or in it. The log is in order.
+// silence returns the longest time between two events of one partition that began with the trouble or in it.
+// The log is in order.
 func silence(log []call.Entry, x happening) (longest check.Span) {
 	last := map[subjects.Part]time.Time{}
 	for _, e := range log {
 		part := e.State.Part
 		from, known := last[part]
-		if known && e.Time.After(x.from) && from.After(x.from.Add(-before)) && from.Before(x.to) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
+		began := known && from.After(x.from.Add(-before)) && from.Before(x.to)
+		if began && e.Time.After(x.from) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
 			longest = check.Span{From: from, To: e.Time}
 		}
 		last[part] = e.Time

@@ -27,9 +27,13 @@ func TestOutages(t *testing.T) {
 	for _, a := range []struct {
 		sent, done, due int
 		final           bool
-	}{{500, 999, 999, false}, {500, 999, 5000, true}, {2000, 3000, 5000, true}, {500, 5999, 5999, false}, {2000, 5999, 5999, false}, {2000, 6000, 6000, false}} {
+	}{
+		{500, 999, 999, false}, {500, 999, 5000, true}, {2000, 3000, 5000, true},
+		{500, 5999, 5999, false}, {2000, 5999, 5999, false}, {2000, 6000, 6000, false},
+	} {
 		r := &envelope.Response{Provenance: envelope.Provenance{Final: a.final}}
-		h.Asks = append(h.Asks, check.Ask{Sent: at(a.sent), Due: at(a.due), Done: at(a.done), Answers: []*envelope.Response{r}})
+		answers := []*envelope.Response{r}
+		h.Asks = append(h.Asks, check.Ask{Sent: at(a.sent), Due: at(a.due), Done: at(a.done), Answers: answers})
 	}
 	got := outages(begun, []happening{{what: "a leader is killed", from: at(1001), to: at(6050)}}, h)
 	want := []Outage{{AtMS: 1001, What: "a leader is killed", SilentMS: 5000, Due: 3, Local: 2}}

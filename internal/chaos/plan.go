@@ -134,7 +134,7 @@ var scenes = []struct {
 		}
 		p.retries = d.IntN(2)
 	}},
-	{"impatient", 3, func(d *drawer, p *play) { // more often than a key has attempts, should nobody be there to take them
+	{"impatient", 3, func(d *drawer, p *play) { // asks more often than a key has attempts
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = d.within(150*time.Millisecond, time.Second)
 		p.patience, p.retries = p.asks[0].timeout, call.MaxAttempts+2

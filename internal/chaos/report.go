@@ -48,7 +48,8 @@ const maxStories = 20
 
 func newReport(o *run, history check.History, violations []check.Violation) Report {
 	r := Report{
-		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Servers: o.Servers, Asks: len(history.Asks), Records: len(history.Audit),
+		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Servers: o.Servers,
+		Asks: len(history.Asks), Records: len(history.Audit),
 		Answers: map[envelope.Status]int{}, Deciders: map[call.Decider]int{}, Faults: o.havoc.counts,
 		Messages: map[proxy.Kind]proxy.Count{}, Violations: violations, Stories: map[string]string{},
 		Outages: outages(o.driver.begun, o.havoc.happened, history),

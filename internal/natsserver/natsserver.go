@@ -34,7 +34,8 @@ type Cluster struct {
 // clusterName is that of every cluster: none knows of another.
 const clusterName = "toolbus"
 
-// join makes a server one of the cluster. Clients are told of no other server, so that they stay with those that they were given.
+// join makes a server one of the cluster. Clients are told of no other server, so that they stay with those that
+// they were given.
 func (c Cluster) join(o *server.Options) error {
 	if c.Name == "" {
 		return nil

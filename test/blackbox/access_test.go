@@ -228,7 +228,8 @@ func TestRepliesElsewhere(t *testing.T) {
 	}
 	own := subjects.Answers("default", "agent://local")
 	for _, reply := range []string{
-		"$JS.API.STREAM.DELETE.CHUNKS", "elsewhere.a", strings.TrimSuffix(own, ".") + "x.a", subjects.Answers("default", "agent://other") + "a",
+		"$JS.API.STREAM.DELETE.CHUNKS", "elsewhere.a", strings.TrimSuffix(own, ".") + "x.a",
+		subjects.Answers("default", "agent://other") + "a",
 		subjects.Answers("other", "agent://local") + "a",
 	} {
 		asked(reply)

@@ -13,8 +13,8 @@ import (
 
 var long = flag.Bool("long", false, "make five minutes of trouble for each pair of builds instead of 20 seconds")
 
-// Processes of both builds share a bus and are replaced one by one, up and down, under faults: no promise is broken, AUDIT
-// holds all that the log does, and nothing is decided twice. toolbus chaos checks that, as the newer build.
+// Processes of both builds share a bus and are replaced one by one, up and down, under faults: no promise is
+// broken, AUDIT holds all that the log does, and nothing is decided twice. toolbus chaos checks that, as the newer.
 func TestBuildsOfTwoAges(t *testing.T) {
 	older := build(t, source(t, baseline(t)), "")
 	for name, tag := range map[string]string{
@@ -28,10 +28,12 @@ func TestBuildsOfTwoAges(t *testing.T) {
 // root is where the module is.
 const root = "../.."
 
-// baseline returns the commit that brought the form which events have now: from it on builds have to get on with each other.
+// baseline returns the commit that brought the form which events have now: from it on builds have to get on with
+// each other.
 func baseline(t *testing.T) string {
 	t.Helper()
-	commits := strings.Fields(output(t, "git", "-C", root, "log", "--format=%H", "--diff-filter=A", "--", "internal/form/form.go"))
+	const brought = "internal/form/form.go"
+	commits := strings.Fields(output(t, "git", "-C", root, "log", "--format=%H", "--diff-filter=A", "--", brought))
 	if len(commits) == 0 {
 		t.Fatal("the history does not reach back to the commit that brought internal/form: fetch all of it")
 	}

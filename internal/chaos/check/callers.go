@@ -112,8 +112,8 @@ func refused(r *envelope.Response) bool {
 	return r.Provenance.Final && r.Provenance.Attempt == 0 && r.Error != nil
 }
 
-// turnedDown says whether a dispatcher refused the request, for good or only for now. What the client library says by itself
-// has no id in AUDIT, and is not final.
+// turnedDown says whether a dispatcher refused the request, for good or only for now. What the client library
+// says by itself has no id in AUDIT, and is not final.
 func turnedDown(r *envelope.Response) bool {
 	return refused(r) || r.Provenance.Attempt == 0 && r.Error != nil && r.Provenance.AuditEventID != ""
 }

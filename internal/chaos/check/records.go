@@ -125,7 +125,8 @@ func (x *index) harmless() (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
 		for _, r := range a.Answers {
-			if l == nil || l.last.Class == call.Pure || l.last.Fingerprint != a.Fingerprint || !turnedDown(r) || effect(r) != envelope.EffectNone {
+			other := l == nil || l.last.Class == call.Pure || l.last.Fingerprint != a.Fingerprint
+			if other || !turnedDown(r) || effect(r) != envelope.EffectNone {
 				continue
 			}
 			for _, e := range x.done[a.Ref] {
@@ -216,8 +217,8 @@ func follows(before call.State, e call.Entry) string {
 	return steps(was, is, e, before.Class)
 }
 
-// sameAttempts says whether the attempts that were are the first of those that are. A newer build may have given them the
-// members that it has more; what an older one makes of them has to hold these, too.
+// sameAttempts says whether the attempts that were are the first of those that are. A newer build may have
+// given them the members that it has more; what an older one makes of them has to hold these, too.
 func sameAttempts(were, are []call.Attempt) bool {
 	for i, was := range were {
 		if was.More == "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// copies: P1. What a dispatcher says for good holds for every copy of the request, whoever got it and whenever:
-// what it alone cannot know, as its own lag, it says with final: false.
+// copies: P1. What a dispatcher says for good holds for every copy of the request, whoever got it and
+// whenever: what it alone cannot know, as its own lag, it says with final: false.
 func copies(x *index) (found []Violation) {
 	bound := map[string]int{} // attempt, by call
 	for _, l := range x.sorted() {
@@ -22,7 +22,8 @@ func copies(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
 			if n := bound[a.Ref+a.CallID]; n > 0 && refused(r) && code(r) != envelope.CodeKeyReused {
-				found = append(found, a.broken("it was refused for good with %s, and is bound to attempt %d", code(r), n))
+				says := a.broken("it was refused for good with %s, and is bound to attempt %d", code(r), n)
+				found = append(found, says)
 			}
 		}
 	}
@@ -40,7 +41,8 @@ func attempts(x *index) (found []Violation) {
 			if l == nil {
 				found = append(found, a.broken("its attempts are said to be used up, and there is no log"))
 			} else if n := x.spent(l, a.Done); n < call.MaxAttempts {
-				found = append(found, a.broken("its attempts are said to be used up, and only %d may have been started", n))
+				says := a.broken("its attempts are said to be used up, and only %d may have been started", n)
+				found = append(found, says)
 			}
 		}
 	}
@@ -57,8 +59,8 @@ func (x *index) spent(l *log, until time.Time) (n int) {
 	return n
 }
 
-// startable says whether an executor may have started the attempt that e opened. Where a claim comes first, the log tells; of
-// others one may have been in the hands of an executor that was killed before its tool began.
+// startable says whether an executor may have started the attempt that e opened. Where a claim comes first, the
+// log tells; others may have been in the hands of an executor that was killed before its tool began.
 func (x *index) startable(l *log, e call.Entry) bool {
 	a, _ := l.last.Attempt(e.Attempt)
 	switch {
