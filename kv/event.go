@@ -132,6 +132,7 @@ func keyed[T ~string](c *eventCoder, v *T, kind call.Kind, byKey string) {
 	if text(&c.coder, &name); !c.reading {
 		return
 	}
+	c.bad = c.bad || elide && name != "" && subjects.Legible(string(name)) // the key says it, and may say another
 	if *v = name; elide && name == "" {
 		*v = T(byKey)
 	}
@@ -214,7 +215,8 @@ func (c *eventCoder) priority(a *call.Attempt, n int) {
 	if enum(&c.coder, &p, priorities); !c.reading {
 		return
 	}
-	if a.Priority = p; byKey && p == "" {
+	c.bad = c.bad || byKey && p != ""
+	if a.Priority = p; byKey {
 		a.Priority = envelope.Priority(c.key.Priority)
 	}
 }

@@ -163,7 +163,8 @@ func TestEventRefusesWhatItDoesNotWrite(t *testing.T) {
 		"leading zero": strings.Replace(raw, "|86400|", "|086400|", 1), "zero": strings.Replace(raw, "|86400|", "|0|", 1),
 		"half an escape":  strings.Replace(raw, "default", "defaul%4", 1),
 		"needless escape": strings.Replace(raw, "default", "defaul%74", 1), "no facts": "2;" + raw[strings.Index(raw, "a|"):],
-		"another claimer": strings.Replace(raw, ";d|.9", ";d|other.9", 1),
+		"what the key says": strings.Replace(raw, "|default||1|86400", "|default|tool|1|86400", 1),
+		"another claimer":   strings.Replace(raw, ";d|.9", ";d|other.9", 1),
 	} {
 		if _, err := kv.ParseEvent(subject, bad); err == nil {
 			t.Errorf("%s: %q was read", name, bad)
