@@ -53,6 +53,7 @@ type Workers struct {
 	slots    int
 	patience time.Duration // how long a message in hand waits for a slot
 	declines declines
+	repeats  repeats
 	sources  []*source
 	handle   func(context.Context, Work)
 	crew     *crew[pulled]
@@ -187,6 +188,7 @@ func (w *Workers) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lookSoon()
+	w.repeats.forget()
 	for _, p := range w.pulls {
 		w.over(p)
 	}
@@ -205,6 +207,9 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	work, ok := w.open(msg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if ok && w.repeats.has(work.meta) {
+		return
+	}
 	late := p.source == nil
 	if !late {
 		p.source.demand, p.source.answered, w.last = ok && work.meta.NumPending > 0, true, p.source
