@@ -194,7 +194,16 @@ func TestNotLetIn(t *testing.T) {
 // Whoever stops a bus while a call runs is told what it waits for.
 func TestStopOfDevWaits(t *testing.T) {
 	s, stop, said := startDevAt(t, t.TempDir(), "0")
-	_, end := s.begin(t.Context(), `{"say":"hi","work_ms":1500}`)
+	ref, end := s.begin(t.Context(), `{"say":"hi","work_ms":5000}`)
+	for began := time.Now(); ; { // an accepted call may wait for its executor, which takes it no more then
+		_, why, _ := s.do("why", ref)
+		if strings.Contains(why, "runs at executor") || strings.Contains(why, "claimed by executor") {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("it does not run: %s", why)
+		}
+	}
 	stop()
 	if code := end(); code != 0 || !strings.Contains(said.String(), "calls in hand have ten seconds") {
 		t.Errorf("the call exits with %d, dev says %s", code, said)
