@@ -77,15 +77,33 @@ func hash(c *coder, v *string) {
 		*v = ""
 		return
 	}
-	kind, said := field[0], field[1:]
-	if kind == otherHash {
+	if kind, said := field[0], field[1:]; kind == otherHash {
 		*v = c.plain(said)
-	} else if sum, err := base64.RawStdEncoding.DecodeString(said); err == nil && kind == namedHash {
-		*v = hashName + hex.EncodeToString(sum)
+		c.bad = c.bad || string(appendHash(nil, *v)) != field
 	} else {
-		*v, c.bad = hex.EncodeToString(sum), c.bad || err != nil || kind != bareHash
+		*v = c.sum(said, kind)
 	}
-	c.bad = c.bad || string(appendHash(nil, *v)) != field
+}
+
+// sum returns a hash of one of the usual kinds. There are several in every event, which is why nothing is made but
+// the string.
+func (c *coder) sum(said string, kind byte) string {
+	var sum [hashDigits / 2]byte
+	var text [len(hashName) + hashDigits]byte
+	ok := len(said) == base64.RawStdEncoding.EncodedLen(len(sum)) && (kind == bareHash || kind == namedHash)
+	if ok {
+		_, err := base64.RawStdEncoding.Strict().Decode(sum[:], []byte(said))
+		ok = err == nil
+	}
+	if c.bad = c.bad || !ok; c.bad {
+		return ""
+	}
+	copy(text[:], hashName)
+	hex.Encode(text[len(hashName):], sum[:])
+	if kind == namedHash {
+		return string(text[:])
+	}
+	return string(text[len(hashName):])
 }
 
 func appendHash(b []byte, v string) []byte {
