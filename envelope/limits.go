@@ -69,8 +69,6 @@ const (
 
 	// MaxChunk is the largest chunk of a streamed result, in bytes of its data.
 	MaxChunk = 256 << 10
-	// MaxLine is the longest NDJSON line that a tool may write.
-	MaxLine = 1 << 20
 	// MaxHeaders is the most that the headers of one message on the bus may take, in bytes.
 	MaxHeaders = 64 << 10
 	// MaxManifest is the largest tool.yaml.

@@ -48,7 +48,8 @@ var layers = []layer{
 	{"bus", "audit call envelope internal/form internal/members internal/wait kv streaming subjects"},
 	// What runs tools.
 	{"tool/process/supervisor", ""},
-	{"tool/process", "envelope tool tool/process/supervisor"},
+	{"tool/process/protocol", ""},
+	{"tool/process", "envelope tool tool/process/protocol tool/process/supervisor"},
 	{"tool/native", "envelope tool"},
 	{"tool/tooltest", "envelope internal/stalls tool"},
 	// What observes: it is given to the wiring as hooks, and the cores never see it.
@@ -63,9 +64,12 @@ var layers = []layer{
 	{"cmd/dispatcher cmd/executor", "internal/cli tool/process"},
 	{"cmd/toolbus-supervisor", "tool/process/supervisor"},
 	{"cmd/toolbus", "*"},
-	// Shipped tools are programs of their own; they know the process protocol and nothing else.
-	{"tools/internal/...", "tools/internal/..."},
-	{"tools/...", "tools/internal/..."},
+	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
+	// protocol and nothing else.
+	{"program", "tool/process/protocol"},
+	{"program/programtest", "program"},
+	{"tools/internal/...", ""},
+	{"tools/...", "program tools/internal/..."},
 	// Tests may know everything.
 	{"test/...", "* test/..."},
 }
@@ -77,7 +81,7 @@ const speakNATS = "bus kv streaming internal/app internal/natsserver internal/na
 const embedNATS = "internal/natsserver internal/natstest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "envelope subjects call/... settle tool/... audit dispatcher executor"
+const pure = "envelope subjects call/... settle tool/... audit dispatcher executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}

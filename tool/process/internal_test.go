@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
@@ -27,47 +27,49 @@ const goodOutput = `{"type":"output","output":{"a":1},"side_effects":[{"kind":"w
 func TestReader(t *testing.T) {
 	const limit = 4 << 20
 	tests := []struct {
-		name, op, text string
-		want           string // kind of the statement, or "" with an error
-		say            string // in the error
+		name string
+		op   protocol.Op
+		text string
+		want string // kind of the statement, or "" with an error
+		say  string // in the error
 	}{
-		{"output", opExecute, goodOutput, lineOutput, ""},
-		{"chunks before", opExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" + goodOutput, lineOutput, ""},
-		{"null output", opExecute, `{"type":"output","output":null}`, lineOutput, ""},
-		{"carriage return", opExecute, "{\"type\":\"output\",\"output\":1}\r\n", lineOutput, ""},
-		{"error", opExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied","retry_after_ms":5,"details":{}}}`, lineError, ""},
-		{"absent", opLookup, `{"type":"absent"}`, lineAbsent, ""},
-		{"output of a lookup", opLookup, goodOutput, lineOutput, ""},
+		{"output", protocol.OpExecute, goodOutput, protocol.LineOutput, ""},
+		{"chunks before", protocol.OpExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" + goodOutput, protocol.LineOutput, ""},
+		{"null output", protocol.OpExecute, `{"type":"output","output":null}`, protocol.LineOutput, ""},
+		{"carriage return", protocol.OpExecute, "{\"type\":\"output\",\"output\":1}\r\n", protocol.LineOutput, ""},
+		{"error", protocol.OpExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied","retry_after_ms":5,"details":{}}}`, protocol.LineError, ""},
+		{"absent", protocol.OpLookup, `{"type":"absent"}`, protocol.LineAbsent, ""},
+		{"output of a lookup", protocol.OpLookup, goodOutput, protocol.LineOutput, ""},
 
-		{"absent, executing", opExecute, `{"type":"absent"}`, "", "a line of type"},
-		{"absent with more", opLookup, `{"type":"absent","output":1}`, lineAbsent, "not of its type"},
-		{"blank line", opExecute, "\n" + goodOutput, "", "not a JSON object"},
-		{"no object", opExecute, `["output"]` + "\n", "", "not a JSON object"},
-		{"no type", opExecute, `{"output":1}` + "\n", "", "a line of type"},
-		{"unknown type", opExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
-		{"type of another kind", opExecute, `{"type":1}` + "\n", "", "not a JSON object"},
-		{"case matters", opExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
-		{"twice the same name", opExecute, `{"type":"output","output":1,"output":2}` + "\n", "", `at "/output": `},
-		{"no UTF-8", opExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", "", `at "/output": `},
-		{"chunk without data", opExecute, `{"type":"chunk"}` + "\n", "", "without data"},
-		{"chunk with more", opExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
-		{"output without output", opExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
-		{"output with an error", opExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
-		{"side effect of another kind", opExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "", "side effect"},
-		{"side effects of another kind", opExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "", "/side_effects"},
-		{"many side effects", opExecute, `{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
-		{"many warnings", opExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`, 100) + `""]}` + "\n", "", "more than 100"},
-		{"long warning", opExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`, 2000) + `"]}` + "\n", "", "longer than"},
-		{"error without error", opExecute, `{"type":"error"}` + "\n", "", "error code"},
-		{"error with a bad code", opExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "", "error code"},
-		{"error with a bad effect", opExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "", "effect"},
-		{"error with a bad hint", opExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "", "negative"},
-		{"error with bad details", opExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "", "details"},
-		{"error with more", opExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
-		{"two terminal lines", opExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n", lineOutput, "after the output line"},
-		{"chunk after the end", opExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", lineOutput, "after the output line"},
-		{"long line", opExecute, `{"type":"log","data":"` + strings.Repeat("x", envelope.MaxLine) + `"}` + "\n", "", "longer than"},
-		{"too much", opExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9), "", "larger than"},
+		{"absent, executing", protocol.OpExecute, `{"type":"absent"}`, "", "a line of type"},
+		{"absent with more", protocol.OpLookup, `{"type":"absent","output":1}`, protocol.LineAbsent, "not of its type"},
+		{"blank line", protocol.OpExecute, "\n" + goodOutput, "", "not a JSON object"},
+		{"no object", protocol.OpExecute, `["output"]` + "\n", "", "not a JSON object"},
+		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "a line of type"},
+		{"unknown type", protocol.OpExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
+		{"type of another kind", protocol.OpExecute, `{"type":1}` + "\n", "", "not a JSON object"},
+		{"case matters", protocol.OpExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
+		{"twice the same name", protocol.OpExecute, `{"type":"output","output":1,"output":2}` + "\n", "", `at "/output": `},
+		{"no UTF-8", protocol.OpExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", "", `at "/output": `},
+		{"chunk without data", protocol.OpExecute, `{"type":"chunk"}` + "\n", "", "without data"},
+		{"chunk with more", protocol.OpExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
+		{"output without output", protocol.OpExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
+		{"output with an error", protocol.OpExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
+		{"side effect of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "", "side effect"},
+		{"side effects of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "", "/side_effects"},
+		{"many side effects", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
+		{"many warnings", protocol.OpExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`, 100) + `""]}` + "\n", "", "more than 100"},
+		{"long warning", protocol.OpExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`, 2000) + `"]}` + "\n", "", "longer than"},
+		{"error without error", protocol.OpExecute, `{"type":"error"}` + "\n", "", "error code"},
+		{"error with a bad code", protocol.OpExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "", "error code"},
+		{"error with a bad effect", protocol.OpExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "", "effect"},
+		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "", "negative"},
+		{"error with bad details", protocol.OpExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "", "details"},
+		{"error with more", protocol.OpExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
+		{"two terminal lines", protocol.OpExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n", protocol.LineOutput, "after the output line"},
+		{"chunk after the end", protocol.OpExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", protocol.LineOutput, "after the output line"},
+		{"long line", protocol.OpExecute, `{"type":"log","data":"` + strings.Repeat("x", protocol.MaxLine) + `"}` + "\n", "", "longer than"},
+		{"too much", protocol.OpExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9), "", "larger than"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,7 +92,7 @@ func TestReader(t *testing.T) {
 func TestAbsurdHint(t *testing.T) {
 	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour, 1<<63 - 1: 24 * time.Hour} {
 		text := fmt.Sprintf(`{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":%d}}`+"\n", n)
-		r := newReader(strings.NewReader(text), opExecute, 1<<20)
+		r := newReader(strings.NewReader(text), protocol.OpExecute, 1<<20)
 		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil || r.said.fault.RetryAfter != want {
 			t.Errorf("%d ms: %+v, %v", n, r.said.fault, err)
 		}
@@ -100,7 +102,7 @@ func TestAbsurdHint(t *testing.T) {
 // TestReaderCut tells a tool that died while it wrote from one that forgot the last line end.
 func TestReaderCut(t *testing.T) {
 	for i := range goodOutput {
-		r := newReader(strings.NewReader(goodOutput[:i]), opExecute, 1000)
+		r := newReader(strings.NewReader(goodOutput[:i]), protocol.OpExecute, 1000)
 		err := r.readAll(t.Context(), &tooltest.Recorder{})
 		whole := i == len(goodOutput)-1
 		if err != nil || r.cut != (i > 0 && !whole) || (r.said.kind != "") != whole {
@@ -118,7 +120,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		const limit = 1000
 		sink := &tooltest.Recorder{}
-		err := newReader(bytes.NewReader(text), opLookup, limit).readAll(context.Background(), sink)
+		err := newReader(bytes.NewReader(text), protocol.OpLookup, limit).readAll(context.Background(), sink)
 		var protocol *tool.ProtocolError
 		var over *tool.LimitError
 		if err != nil && !errors.As(err, &protocol) && !errors.As(err, &over) {

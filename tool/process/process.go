@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
@@ -100,7 +101,7 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 
 // Execute runs one call of the tool. See tool.Adapter.
 func (a *Adapter) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
-	said, err := a.run(ctx, m, opExecute, inv, sink)
+	said, err := a.run(ctx, m, protocol.OpExecute, inv, sink)
 	return said.result, err
 }
 
@@ -109,8 +110,8 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	if !m.Capability.Lookup {
 		return tool.Result{}, false, tool.ErrNoLookup
 	}
-	said, err := a.run(ctx, m, opLookup, inv, discard{})
-	return said.result, err == nil && said.kind == lineOutput, err
+	said, err := a.run(ctx, m, protocol.OpLookup, inv, discard{})
+	return said.result, err == nil && said.kind == protocol.LineOutput, err
 }
 
 // ClassifyError maps an error of Execute to the taxonomy.

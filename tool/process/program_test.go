@@ -24,6 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
 
@@ -101,23 +102,21 @@ func (stdout) Emit(_ context.Context, kind envelope.ChunkKind, data jsontext.Val
 	return err
 }
 
-func readRequest() (tool.Invocation, string, error) {
+func readRequest() (tool.Invocation, protocol.Op, error) {
 	raw, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return tool.Invocation{}, "", err
 	}
-	var r struct {
-		Op string `json:"op"`
-		tooltest.Echo
-	}
+	var r protocol.Request
 	if err := json.Unmarshal(raw, &r, json.RejectUnknownMembers(true)); err != nil {
 		return tool.Invocation{}, "", err
 	}
-	return tool.Invocation{
-		CallID: r.CallID, ToolID: r.ToolID, ToolVersion: r.ToolVersion, Fn: r.Fn, Input: r.Input, Context: r.Context,
+	inv := tool.Invocation{
+		CallID: r.CallID, ToolID: r.ToolID, ToolVersion: r.ToolVersion, Fn: r.Fn, Input: r.Input,
 		IdempotencyKey: r.IdempotencyKey, Attempt: r.Attempt, Fence: r.Fence, Deadline: time.UnixMilli(r.DeadlineUnixMS),
 		DryRun: r.DryRun,
-	}, r.Op, nil
+	}
+	return inv, r.Op, json.Unmarshal(r.Context, &inv.Context)
 }
 
 func answer(result tool.Result, err error) int {

@@ -13,49 +13,26 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
-const (
-	opExecute = "execute"
-	opLookup  = "lookup"
-)
-
-// request is what a tool reads.
-type request struct {
-	Op             string           `json:"op"`
-	CallID         string           `json:"call_id"`
-	ToolID         string           `json:"tool_id"`
-	ToolVersion    string           `json:"tool_version"`
-	Fn             string           `json:"fn"`
-	Input          jsontext.Value   `json:"input"`
-	Context        envelope.Context `json:"context"`
-	IdempotencyKey string           `json:"idempotency_key"`
-	Attempt        int              `json:"attempt"`
-	Fence          uint64           `json:"fence"`
-	DeadlineUnixMS int64            `json:"deadline_unix_ms"`
-	DryRun         bool             `json:"dry_run"`
-}
-
-func encodeRequest(op string, inv tool.Invocation) ([]byte, error) {
-	return json.Marshal(request{
+func encodeRequest(op protocol.Op, inv tool.Invocation) ([]byte, error) {
+	context, err := json.Marshal(inv.Context)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(protocol.Request{
 		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: inv.Input,
-		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		Context: context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
 		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
 	})
 }
 
-// The types of the terminal line.
-const (
-	lineOutput = "output"
-	lineError  = "error"
-	lineAbsent = "absent"
-)
-
-// chunkKinds are the types of the lines before it.
+// chunkKinds are the types of the lines before the terminal one.
 var chunkKinds = map[string]envelope.ChunkKind{
-	"chunk":    envelope.ChunkData,
-	"progress": envelope.ChunkProgress,
-	"log":      envelope.ChunkLog,
+	protocol.LineChunk:    envelope.ChunkData,
+	protocol.LineProgress: envelope.ChunkProgress,
+	protocol.LineLog:      envelope.ChunkLog,
 }
 
 // The lines of a tool, by type.
@@ -95,7 +72,7 @@ type statement struct {
 // effect returns what the statement says of the tool's effect.
 func (s statement) effect() envelope.Effect {
 	switch {
-	case s.kind == lineOutput:
+	case s.kind == protocol.LineOutput:
 		return envelope.EffectApplied
 	case s.fault != nil:
 		return s.fault.Effect
@@ -106,7 +83,7 @@ func (s statement) effect() envelope.Effect {
 // reader reads what a tool writes, within bounds.
 type reader struct {
 	lines *bufio.Reader
-	op    string
+	op    protocol.Op
 	limit int64 // of all lines together
 	read  int64
 	line  []byte
@@ -115,7 +92,7 @@ type reader struct {
 	lost  bool // a chunk was not taken, since the context had ended
 }
 
-func newReader(r io.Reader, op string, limit int64) *reader {
+func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
 	return &reader{lines: bufio.NewReaderSize(r, 16<<10), op: op, limit: limit}
 }
 
@@ -148,8 +125,8 @@ func (r *reader) next() error {
 		switch {
 		case r.read > r.limit:
 			return &tool.LimitError{Limit: r.limit}
-		case len(r.line) > envelope.MaxLine:
-			return broken("a line is longer than %d bytes", envelope.MaxLine)
+		case len(r.line) > protocol.MaxLine:
+			return broken("a line is longer than %d bytes", protocol.MaxLine)
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case errors.Is(err, io.EOF) && jsontext.Value(r.line).IsValid():
@@ -171,12 +148,12 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 		return untyped(r.line)
 	}
 	switch {
-	case l.Type == lineOutput:
+	case l.Type == protocol.LineOutput:
 		return r.output()
-	case l.Type == lineError:
+	case l.Type == protocol.LineError:
 		return r.fault()
-	case l.Type == lineAbsent && r.op == opLookup:
-		r.said.kind = lineAbsent
+	case l.Type == protocol.LineAbsent && r.op == protocol.OpLookup:
+		r.said.kind = protocol.LineAbsent
 		return r.decode(&l)
 	case chunkKinds[l.Type] != "":
 		return r.chunk(ctx, sink)
@@ -223,7 +200,7 @@ func (r *reader) output() error {
 	if err := result.Check(); err != nil {
 		return broken("%v", err)
 	}
-	r.said = statement{kind: lineOutput, result: result}
+	r.said = statement{kind: protocol.LineOutput, result: result}
 	return nil
 }
 
@@ -239,7 +216,7 @@ func (r *reader) fault() error {
 	if err := fault.Check(); err != nil {
 		return broken("%v", err)
 	}
-	r.said = statement{kind: lineError, fault: fault}
+	r.said = statement{kind: protocol.LineError, fault: fault}
 	return nil
 }
 

@@ -8,12 +8,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
 // run starts the tool for one operation, reads what it says, and returns when nothing of it is
 // left.
-func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool.Invocation, sink tool.Sink) (statement, error) {
+func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink) (statement, error) {
 	// The caller's context ends earlier, as a rule; no run is without an end.
 	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
 	defer cancel()
@@ -46,7 +47,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op string, inv tool
 	return e.said, nil
 }
 
-func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op string, inv tool.Invocation) (*child, error) {
+func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation) (*child, error) {
 	cfg, err := a.config(m)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (e *ending) judge(ctx context.Context) error {
 		return &tool.StartError{Err: errors.New(e.report.Failure)}
 	case e.violation != nil:
 		return withStderr(e.violation, e.stderr)
-	case clean && !e.lost && (e.said.kind == lineOutput || e.said.kind == lineAbsent):
+	case clean && !e.lost && (e.said.kind == protocol.LineOutput || e.said.kind == protocol.LineAbsent):
 		return nil
 	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
 		return tool.Stopped(ctx, e.said.effect(), e.stderr)

@@ -34,11 +34,11 @@ func testEcho(t *testing.T, s *suite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got Echo
+		var got tool.Invocation
 		if err := json.Unmarshal(result.Output, &got); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(echo(inv), got); diff != "" {
+		if diff := cmp.Diff(inv, got); diff != "" {
 			t.Errorf("the tool was told (-want +got):\n%s", diff)
 		}
 	}
@@ -51,7 +51,7 @@ func testUnicode(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	var got struct {
-		Input Input `json:"input"`
+		Input Input
 	}
 	if err := json.Unmarshal(result.Output, &got); err != nil {
 		t.Fatal(err)

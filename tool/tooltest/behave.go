@@ -18,7 +18,7 @@ import (
 
 // The functions of the tool that the suite calls.
 const (
-	FnEcho      = "echo"       // outputs the invocation as an Echo
+	FnEcho      = "echo"       // outputs the tool.Invocation: everything a tool is told
 	FnChunks    = "chunks"     // emits Input.N chunks, each followed by a progress and a log line
 	FnFail      = "fail"       // fails with Input.Fault
 	FnEffects   = "effects"    // outputs with a side effect and a warning
@@ -55,21 +55,6 @@ type Fault struct {
 	RetryAfterMS int64           `json:"retry_after_ms,omitzero"`
 }
 
-// Echo is what FnEcho outputs: everything a tool is told.
-type Echo struct {
-	CallID         string           `json:"call_id"`
-	ToolID         string           `json:"tool_id"`
-	ToolVersion    string           `json:"tool_version"`
-	Fn             string           `json:"fn"`
-	Input          jsontext.Value   `json:"input"`
-	Context        envelope.Context `json:"context"`
-	IdempotencyKey string           `json:"idempotency_key"`
-	Attempt        int              `json:"attempt"`
-	Fence          uint64           `json:"fence"`
-	DeadlineUnixMS int64            `json:"deadline_unix_ms"`
-	DryRun         bool             `json:"dry_run"`
-}
-
 // Behave is the tool, except for what only its transport can do: FnCrash panics here, and
 // FnDaemons is missing.
 func Behave(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
@@ -79,7 +64,7 @@ func Behave(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Resu
 	}
 	switch inv.Fn {
 	case FnEcho:
-		return output(echo(inv))
+		return output(inv)
 	case FnChunks:
 		return chunks(ctx, in.N, sink)
 	case FnFail:
@@ -108,7 +93,7 @@ func Behave(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Resu
 func BehaveLookup(_ context.Context, inv tool.Invocation) (tool.Result, bool, error) {
 	switch inv.IdempotencyKey {
 	case KeyCommitted:
-		result, err := output(echo(inv))
+		result, err := output(inv)
 		return result, true, err
 	case KeyBroken:
 		return tool.Result{}, false, &tool.Error{Code: "busy", Message: "too many lookups"}
@@ -130,14 +115,6 @@ func Attend(socket string) error {
 		}
 	}
 	return nil
-}
-
-func echo(inv tool.Invocation) Echo {
-	return Echo{
-		CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: inv.Input,
-		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
-		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
-	}
 }
 
 func chunks(ctx context.Context, n int, sink tool.Sink) (tool.Result, error) {

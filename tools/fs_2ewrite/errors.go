@@ -5,13 +5,13 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
 )
 
 // none is a failure before anything was done.
 func none(code, message string) error {
-	return &toolproc.Error{Code: code, Message: message, Effect: toolproc.EffectNone}
+	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
 }
 
 // systemErrors says what the errors of the system mean to the caller. What is not here is an
@@ -36,10 +36,10 @@ var systemErrors = []struct {
 
 // classify turns an error of the system into one that the manifest declares. The message never
 // holds the path of the root.
-func classify(err error, effect toolproc.Effect) error {
+func classify(err error, effect program.Effect) error {
 	for _, known := range systemErrors {
 		if errors.Is(err, known.err) {
-			return &toolproc.Error{Code: known.code, Message: known.message, Effect: effect}
+			return &program.Error{Code: known.code, Message: known.message, Effect: effect}
 		}
 	}
 	if outside := rooted.Escape(err); outside != nil {
@@ -47,5 +47,5 @@ func classify(err error, effect toolproc.Effect) error {
 	}
 	var system syscall.Errno
 	errors.As(err, &system) // Escape has made sure of it
-	return &toolproc.Error{Code: "io_error", Message: "the file system failed: " + system.Error(), Effect: effect}
+	return &program.Error{Code: "io_error", Message: "the file system failed: " + system.Error(), Effect: effect}
 }

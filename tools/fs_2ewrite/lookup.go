@@ -10,24 +10,24 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // lookup confirms a call when the file at its path holds exactly its content.
-func (t *tool) lookup(_ context.Context, _ *toolproc.Call, in input, _ *toolproc.Stream) (toolproc.Result, error) {
+func (t *tool) lookup(_ context.Context, _ *program.Call, in input, _ *program.Stream) (program.Result, error) {
 	r, err := newRequest(in)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	sum, err := t.sumFile(r)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), err == nil && sum != r.sum:
-		return toolproc.Result{}, toolproc.ErrAbsent
+		return program.Result{}, program.ErrAbsent
 	case err != nil:
-		return toolproc.Result{}, classify(err, toolproc.EffectUnknown)
+		return program.Result{}, classify(err, program.EffectUnknown)
 	}
 	effect, err := t.sideEffect(r)
-	return toolproc.Result{Output: r.output(nil), SideEffects: []toolproc.SideEffect{effect}}, err
+	return program.Result{Output: r.output(nil), SideEffects: []program.SideEffect{effect}}, err
 }
 
 // sumFile returns the SHA-256 of the regular file at the path of r, or "" if it is of another

@@ -9,17 +9,17 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
-func main() { toolproc.Main(newTool(cmp.Or(os.Getenv("FS_WRITE_ROOT"), "data"))) }
+func main() { program.Main(newTool(cmp.Or(os.Getenv("FS_WRITE_ROOT"), "data"))) }
 
-func newTool(root string) toolproc.Tool {
+func newTool(root string) program.Tool {
 	t := &tool{root: root, rename: (*os.Root).Rename}
-	return toolproc.Tool{"write": {
+	return program.Tool{"write": {
 		DryRun:  true,
-		Execute: toolproc.Typed(t.execute),
-		Lookup:  toolproc.Typed(t.lookup),
+		Execute: program.Typed(t.execute),
+		Lookup:  program.Typed(t.lookup),
 	}}
 }
 
@@ -80,24 +80,24 @@ func (r request) output(created *bool) output {
 	return output{Path: r.path, Bytes: int64(len(r.content)), SHA256: r.sum, Created: created}
 }
 
-func (t *tool) execute(ctx context.Context, call *toolproc.Call, in input, _ *toolproc.Stream) (toolproc.Result, error) {
+func (t *tool) execute(ctx context.Context, call *program.Call, in input, _ *program.Stream) (program.Result, error) {
 	r, err := newRequest(in)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	if call.DryRun {
 		return t.rehearse(r)
 	}
 	created, err := t.write(ctx, r, temporary(call))
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	effect, err := t.sideEffect(r)
-	return toolproc.Result{Output: r.output(&created), SideEffects: []toolproc.SideEffect{effect}}, err
+	return program.Result{Output: r.output(&created), SideEffects: []program.SideEffect{effect}}, err
 }
 
 // rehearse answers what execute would, as far as looking tells, and changes nothing.
-func (t *tool) rehearse(r request) (toolproc.Result, error) {
+func (t *tool) rehearse(r request) (program.Result, error) {
 	root, err := os.OpenRoot(t.root)
 	created := os.IsNotExist(err)
 	if err == nil {
@@ -105,7 +105,7 @@ func (t *tool) rehearse(r request) (toolproc.Result, error) {
 		_, created, err = inspect(root, r)
 	}
 	if err != nil && !created {
-		return toolproc.Result{}, classify(err, toolproc.EffectNone)
+		return program.Result{}, classify(err, program.EffectNone)
 	}
-	return toolproc.Result{Output: r.output(&created), Warnings: []string{"dry run: nothing was written"}}, nil
+	return program.Result{Output: r.output(&created), Warnings: []string{"dry run: nothing was written"}}, nil
 }

@@ -12,14 +12,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc/toolproctest"
+	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	toolproctest.Suite{
-		Tool: func(_ *testing.T, root string) toolproc.Tool { return newTool(root) },
+	programtest.Suite{
+		Tool: func(_ *testing.T, root string) program.Tool { return newTool(root) },
 		Invalid: map[string][]string{"write": {
 			`{}`, `{"path":"x"}`, `{"content":"x"}`, `{"path":"","content":""}`, `{"path":1,"content":""}`,
 			`{"path":"x","content":"","mode":"644"}`, `{"path":"x","content":"","mode":420}`, `{"path":"x","content":"","mode":"04755"}`,
@@ -32,19 +32,19 @@ func TestContract(t *testing.T) {
 	}.Run(t)
 }
 
-func write(t *testing.T, root string, in input) toolproctest.Answer {
+func write(t *testing.T, root string, in input) programtest.Answer {
 	t.Helper()
-	return toolproctest.Run(t, newTool(root), toolproctest.NewCall(t, "write", in))
+	return programtest.Run(t, newTool(root), programtest.NewCall(t, "write", in))
 }
 
 // wantFailure demands an error of that code and effect, and that no temporary file is left.
-func wantFailure(t *testing.T, root string, answer toolproctest.Answer, code string, effect toolproc.Effect) {
+func wantFailure(t *testing.T, root string, answer programtest.Answer, code string, effect program.Effect) {
 	t.Helper()
 	failure := answer.Terminal().Error
 	if failure == nil || failure.Code != code || failure.Effect != effect {
 		t.Errorf("answer is %s, want %s with effect %s", answer.Raw, code, effect)
 	}
-	if effect == toolproc.EffectNone {
+	if effect == program.EffectNone {
 		wantNoLeavings(t, root)
 	}
 }
@@ -121,11 +121,11 @@ func TestSymlinks(t *testing.T) {
 			}
 			answer := write(t, root, input{Path: test.path, Content: "x"})
 			if test.code != "" {
-				wantFailure(t, root, answer, test.code, toolproc.EffectNone)
+				wantFailure(t, root, answer, test.code, program.EffectNone)
 				if _, err := os.Readlink(filepath.Join(root, "link")); err != nil {
 					t.Errorf("the link is gone: %v", err)
 				}
-			} else if toolproctest.ReadFile(t, filepath.Join(root, test.path)) != "x" {
+			} else if programtest.ReadFile(t, filepath.Join(root, test.path)) != "x" {
 				t.Error("not written")
 			}
 			if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
@@ -141,12 +141,12 @@ func TestRenameFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
 		code   string
-		effect toolproc.Effect
+		effect program.Effect
 	}{
-		"refused":   {syscall.EACCES, "not_writable", toolproc.EffectNone},
-		"disk full": {syscall.ENOSPC, "disk_full", toolproc.EffectNone},
-		"busy":      {syscall.EBUSY, "io_error", toolproc.EffectNone},
-		"disk dies": {syscall.EIO, "io_error", toolproc.EffectUnknown},
+		"refused":   {syscall.EACCES, "not_writable", program.EffectNone},
+		"disk full": {syscall.ENOSPC, "disk_full", program.EffectNone},
+		"busy":      {syscall.EBUSY, "io_error", program.EffectNone},
+		"disk dies": {syscall.EIO, "io_error", program.EffectUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,11 +154,11 @@ func TestRenameFails(t *testing.T) {
 			failing := &tool{root: root, rename: func(_ *os.Root, from, to string) error {
 				return &os.LinkError{Op: "renameat", Old: from, New: to, Err: test.err}
 			}}
-			tool := toolproc.Tool{"write": {Execute: toolproc.Typed(failing.execute)}}
-			answer := toolproctest.Run(t, tool, toolproctest.NewCall(t, "write", input{Path: "a/b/c", Content: "x"}))
+			tool := program.Tool{"write": {Execute: program.Typed(failing.execute)}}
+			answer := programtest.Run(t, tool, programtest.NewCall(t, "write", input{Path: "a/b/c", Content: "x"}))
 			wantFailure(t, root, answer, test.code, test.effect)
 			_, err := os.Stat(filepath.Join(root, "a"))
-			if gone := os.IsNotExist(err); gone != (test.effect == toolproc.EffectNone) {
+			if gone := os.IsNotExist(err); gone != (test.effect == program.EffectNone) {
 				t.Errorf("new folders are gone: %v", gone)
 			}
 		})
@@ -168,12 +168,12 @@ func TestRenameFails(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	data, err := json.Marshal(toolproctest.NewCall(t, "write", input{Path: "a/b", Content: "x"}))
+	data, err := json.Marshal(programtest.NewCall(t, "write", input{Path: "a/b", Content: "x"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stdout bytes.Buffer
-	if err := toolproc.Run(toolproctest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
+	if err := program.Run(programtest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(stdout.String(), `"code":"timeout"`) || !strings.Contains(stdout.String(), `"effect":"none"`) {
@@ -191,8 +191,8 @@ func TestClassify(t *testing.T) {
 		syscall.EROFS: "not_writable", syscall.EPERM: "not_writable", syscall.EACCES: "not_writable",
 		syscall.EDQUOT: "disk_full", syscall.EMFILE: "io_error", syscall.ENAMETOOLONG: "io_error",
 	} {
-		err := classify(&os.PathError{Op: "open", Path: "/the/root/x", Err: errno}, toolproc.EffectNone)
-		if got := err.(*toolproc.Error); got.Code != code || strings.Contains(got.Message, "/the/root") {
+		err := classify(&os.PathError{Op: "open", Path: "/the/root/x", Err: errno}, program.EffectNone)
+		if got := err.(*program.Error); got.Code != code || strings.Contains(got.Message, "/the/root") {
 			t.Errorf("%v: %+v", errno, got)
 		}
 	}
@@ -202,9 +202,9 @@ func TestClassify(t *testing.T) {
 func TestLeavings(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	call := toolproctest.NewCall(t, "write", input{Path: "file", Content: "x"})
+	call := programtest.NewCall(t, "write", input{Path: "file", Content: "x"})
 	name := func(key string, fence uint64) string {
-		return filepath.Join(root, temporary(&toolproc.Call{IdempotencyKey: key, Fence: fence}))
+		return filepath.Join(root, temporary(&program.Call{IdempotencyKey: key, Fence: fence}))
 	}
 	earlier, later, other := name(call.IdempotencyKey, 9), name(call.IdempotencyKey, 17), name("another key", 1)
 	for _, path := range []string{earlier, later, other} {
@@ -213,7 +213,7 @@ func TestLeavings(t *testing.T) {
 		}
 	}
 	call.Fence = 16
-	toolproctest.Run(t, newTool(root), call)
+	programtest.Run(t, newTool(root), call)
 	for path, want := range map[string]bool{earlier: false, later: true, other: true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s is there: %v", filepath.Base(path), err == nil)
@@ -224,24 +224,24 @@ func TestLeavings(t *testing.T) {
 // TestProcess runs the built program as an executor does, twice, and asks it afterwards.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program, dir := toolproctest.Build(t), t.TempDir()
-	call := toolproctest.NewCall(t, "write", input{Path: "a/b.txt", Content: "hello\n"})
+	built, dir := programtest.Build(t), t.TempDir()
+	call := programtest.NewCall(t, "write", input{Path: "a/b.txt", Content: "hello\n"})
 	for run, created := range []bool{true, false} {
 		call.Fence = uint64(run + 1)
-		out := toolproctest.Decode[output](t, toolproctest.Exec(t, program, dir, nil, call))
+		out := programtest.Decode[output](t, programtest.Exec(t, built, dir, nil, call))
 		if *out.Created != created || out.Bytes != 6 {
 			t.Errorf("run %d: %+v", run, out)
 		}
 	}
-	if got := toolproctest.ReadFile(t, filepath.Join(dir, "data", "a", "b.txt")); got != "hello\n" {
+	if got := programtest.ReadFile(t, filepath.Join(dir, "data", "a", "b.txt")); got != "hello\n" {
 		t.Errorf("the file holds %q", got)
 	}
-	call.Op = toolproc.OpLookup
-	if out := toolproctest.Decode[output](t, toolproctest.Exec(t, program, dir, nil, call)); out.Created != nil {
+	call.Op = program.OpLookup
+	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, nil, call)); out.Created != nil {
 		t.Errorf("a lookup says %+v", out)
 	}
 	elsewhere := []string{"FS_WRITE_ROOT=" + t.TempDir()}
-	if last := toolproctest.Exec(t, program, dir, elsewhere, call).Terminal(); last.Type != "absent" {
+	if last := programtest.Exec(t, built, dir, elsewhere, call).Terminal(); last.Type != "absent" {
 		t.Errorf("a lookup below another root says %+v", last)
 	}
 }
@@ -249,12 +249,12 @@ func TestProcess(t *testing.T) {
 // TestDiskFull lets the kernel refuse a file that is too large.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	program, dir := toolproctest.Build(t), t.TempDir()
-	data, err := json.Marshal(toolproctest.NewCall(t, "write", input{Path: "a/big", Content: strings.Repeat("x", 1<<20)}))
+	built, dir := programtest.Build(t), t.TempDir()
+	data, err := json.Marshal(programtest.NewCall(t, "write", input{Path: "a/big", Content: strings.Repeat("x", 1<<20)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -f 8 && exec "$0"`, program)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -f 8 && exec "$0"`, built)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(data)
 	out, err := cmd.Output()
 	want := `{"type":"error","error":{"code":"disk_full","message":"the file is larger than allowed","effect":"none"}}` + "\n"
@@ -275,9 +275,9 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	for i := range 8 {
 		writers.Go(func() {
 			for j := range 20 {
-				call := toolproctest.NewCall(t, "write", input{Path: "file", Content: strings.Repeat(string(rune('a'+i)), size)})
+				call := programtest.NewCall(t, "write", input{Path: "file", Content: strings.Repeat(string(rune('a'+i)), size)})
 				call.IdempotencyKey, call.Fence = string(rune('a'+i)), uint64(j)
-				toolproctest.Run(t, newTool(root), call)
+				programtest.Run(t, newTool(root), call)
 			}
 		})
 	}
@@ -317,10 +317,10 @@ func FuzzPath(f *testing.F) {
 		if err := os.WriteFile(secret, []byte("kept"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		call := toolproctest.NewCall(t, "write", input{Path: strings.ToValidUTF8(path, "?"), Content: "x"})
-		toolproctest.Run(t, newTool(root), call)
+		call := programtest.NewCall(t, "write", input{Path: strings.ToValidUTF8(path, "?"), Content: "x"})
+		programtest.Run(t, newTool(root), call)
 		entries, err := os.ReadDir(base)
-		if err != nil || len(entries) != 2 || toolproctest.ReadFile(t, secret) != "kept" {
+		if err != nil || len(entries) != 2 || programtest.ReadFile(t, secret) != "kept" {
 			t.Errorf("%q reached out: %v, %v", path, entries, err)
 		}
 	})

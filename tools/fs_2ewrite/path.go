@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
 )
 
 // checkPath returns the clean form of a path that can name a file below the root.
@@ -16,13 +16,13 @@ func checkPath(path string) (string, error) {
 	var outside *rooted.Outside
 	switch {
 	case errors.As(err, &outside):
-		return "", outsideError(outside, toolproc.EffectNone)
+		return "", outsideError(outside, program.EffectNone)
 	case namesFolder(path):
 		return "", none("is_directory", "the path names a folder")
 	case strings.Contains("/"+clean, "/"+temporaryPrefix):
 		return "", outsideError(&rooted.Outside{
 			Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved",
-		}, toolproc.EffectNone)
+		}, program.EffectNone)
 	}
 	return clean, nil
 }
@@ -33,17 +33,17 @@ func namesFolder(path string) bool {
 	return last == "" || last == "." || last == ".."
 }
 
-func outsideError(outside *rooted.Outside, effect toolproc.Effect) error {
-	return &toolproc.Error{
+func outsideError(outside *rooted.Outside, effect program.Effect) error {
+	return &program.Error{
 		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: effect,
 	}
 }
 
-func (t *tool) sideEffect(r request) (toolproc.SideEffect, error) {
+func (t *tool) sideEffect(r request) (program.SideEffect, error) {
 	path, err := filepath.Abs(filepath.Join(t.root, r.path))
 	if err != nil {
-		return toolproc.SideEffect{}, classify(err, toolproc.EffectApplied)
+		return program.SideEffect{}, classify(err, program.EffectApplied)
 	}
 	target := url.URL{Scheme: "file", Path: path}
-	return toolproc.SideEffect{Kind: "write", Target: target.String(), Bytes: int64(len(r.content))}, nil
+	return program.SideEffect{Kind: "write", Target: target.String(), Bytes: int64(len(r.content))}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // temporaryPrefix starts the name of every temporary file.
@@ -20,7 +20,7 @@ const temporaryPrefix = ".fs-write-"
 
 // temporary names the temporary file of a call: the same for all runs but for the fence, which is
 // written so that names sort like fences.
-func temporary(call *toolproc.Call) string {
+func temporary(call *program.Call) string {
 	sum := sha256.Sum256([]byte(call.IdempotencyKey))
 	return fmt.Sprintf("%s%s-%016x", temporaryPrefix, hex.EncodeToString(sum[:8]), call.Fence)
 }
@@ -45,16 +45,16 @@ func inspect(root *os.Root, r request) (mode os.FileMode, created bool, err erro
 // write puts the content of r at its path and says whether the file is new.
 func (t *tool) write(ctx context.Context, r request, temporary string) (created bool, err error) {
 	if err := os.MkdirAll(t.root, 0o755); err != nil {
-		return false, classify(err, toolproc.EffectNone)
+		return false, classify(err, program.EffectNone)
 	}
 	root, err := os.OpenRoot(t.root)
 	if err != nil {
-		return false, classify(err, toolproc.EffectNone)
+		return false, classify(err, program.EffectNone)
 	}
 	defer root.Close()
 	mode, created, err := inspect(root, r)
 	if err != nil {
-		return false, classify(err, toolproc.EffectNone)
+		return false, classify(err, program.EffectNone)
 	}
 	folder := filepath.Dir(r.path)
 	undo, err := makeFolders(root, folder)
@@ -65,13 +65,13 @@ func (t *tool) write(ctx context.Context, r request, temporary string) (created 
 	}
 	if err != nil {
 		undo()
-		return false, classify(err, toolproc.EffectNone)
+		return false, classify(err, program.EffectNone)
 	}
 	if err := t.rename(root, temporary, r.path); err != nil {
 		return false, t.renameFailed(root, temporary, undo, err)
 	}
 	if err := syncFolders(root, folder); err != nil {
-		return false, classify(err, toolproc.EffectUnknown)
+		return false, classify(err, program.EffectUnknown)
 	}
 	return created, nil
 }
@@ -80,11 +80,11 @@ func (t *tool) write(ctx context.Context, r request, temporary string) (created 
 // nothing is touched.
 func (t *tool) renameFailed(root *os.Root, temporary string, undo func(), err error) error {
 	if errors.Is(err, syscall.EIO) {
-		return classify(err, toolproc.EffectUnknown)
+		return classify(err, program.EffectUnknown)
 	}
 	_ = root.Remove(temporary) // the first error is the one to report
 	undo()
-	return classify(err, toolproc.EffectNone)
+	return classify(err, program.EffectNone)
 }
 
 // makeFolders makes the folders of path that are missing. undo removes them as far as they are

@@ -8,15 +8,15 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
 )
 
-func main() { toolproc.Main(newTool(cmp.Or(os.Getenv("TEXT_SEARCH_ROOT"), "."))) }
+func main() { program.Main(newTool(cmp.Or(os.Getenv("TEXT_SEARCH_ROOT"), "."))) }
 
-func newTool(root string) toolproc.Tool {
-	return toolproc.Tool{"search": {Execute: toolproc.Typed(
-		func(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
+func newTool(root string) program.Tool {
+	return program.Tool{"search": {Execute: program.Typed(
+		func(ctx context.Context, _ *program.Call, in input, out *program.Stream) (program.Result, error) {
 			return run(ctx, root, in, out)
 		})}}
 }
@@ -50,18 +50,18 @@ type match struct {
 
 const defaultMaxMatches = 1000
 
-func run(ctx context.Context, folder string, in input, out *toolproc.Stream) (toolproc.Result, error) {
+func run(ctx context.Context, folder string, in input, out *program.Stream) (program.Result, error) {
 	pattern, err := newPattern(in)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	globs, err := newGlobs(in.Glob)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return toolproc.Result{}, classify(err, "the root folder of the tool")
+		return program.Result{}, classify(err, "the root folder of the tool")
 	}
 	defer root.Close()
 	s := &search{
@@ -77,16 +77,16 @@ func run(ctx context.Context, folder string, in input, out *toolproc.Stream) (to
 			break
 		}
 		if err != nil {
-			return toolproc.Result{}, classify(err, path)
+			return program.Result{}, classify(err, path)
 		}
 	}
-	return toolproc.Result{Output: s.found, Warnings: s.warnings(w.unreadable)}, nil
+	return program.Result{Output: s.found, Warnings: s.warnings(w.unreadable)}, nil
 }
 
 // classify turns an error of the search into one that the manifest declares; it leaves alone what
 // is a fault, such as a lost reader. Searching has no effect in any case.
 func classify(err error, what string) error {
-	var known *toolproc.Error
+	var known *program.Error
 	var outside *rooted.Outside
 	var system *os.PathError
 	switch {
@@ -110,11 +110,11 @@ func classify(err error, what string) error {
 }
 
 func failure(code, message string) error {
-	return &toolproc.Error{Code: code, Message: message, Effect: toolproc.EffectNone}
+	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
 }
 
 func outsideError(outside *rooted.Outside) error {
-	return &toolproc.Error{
-		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: toolproc.EffectNone,
+	return &program.Error{
+		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: program.EffectNone,
 	}
 }

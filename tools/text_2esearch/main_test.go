@@ -13,14 +13,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc/toolproctest"
+	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	toolproctest.Suite{
-		Tool: func(_ *testing.T, root string) toolproc.Tool { return newTool(root) },
+	programtest.Suite{
+		Tool: func(_ *testing.T, root string) program.Tool { return newTool(root) },
 		Invalid: map[string][]string{"search": {
 			`{}`, `{"pattern":""}`, `{"pattern":1}`, `{"pattern":"a","paths":[]}`, `{"pattern":"a","paths":[""]}`, `{"pattern":"a","paths":"b"}`,
 			`{"pattern":"a","case":"any"}`, `{"pattern":"a","max_matches":0}`, `{"pattern":"a","context":6}`, `{"pattern":"a","regex":"no"}`,
@@ -47,9 +47,9 @@ func tree(t testing.TB, files map[string]string) string {
 }
 
 // searchTree returns the matches and the terminal line.
-func searchTree(t testing.TB, root string, in input) ([]match, toolproctest.Line) {
+func searchTree(t testing.TB, root string, in input) ([]match, programtest.Line) {
 	t.Helper()
-	answer := toolproctest.Run(t, newTool(root), toolproctest.NewCall(t, "search", in))
+	answer := programtest.Run(t, newTool(root), programtest.NewCall(t, "search", in))
 	var all []match
 	for _, data := range answer.Data("chunk") {
 		var m match
@@ -147,13 +147,13 @@ func TestTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := json.Marshal(toolproctest.NewCall(t, "search", in))
+			data, err := json.Marshal(programtest.NewCall(t, "search", in))
 			if err != nil {
 				t.Fatal(err)
 			}
 			root := tree(t, map[string]string{"file": "needle\n"})
 			var stdout bytes.Buffer
-			if err := toolproc.Run(toolproctest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
+			if err := program.Run(programtest.Cancelled(t), newTool(root), bytes.NewReader(data), &stdout); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(stdout.String(), `"code":"timeout"`) {
@@ -165,7 +165,7 @@ func TestTimeout(t *testing.T) {
 
 func TestClassify(t *testing.T) {
 	t.Parallel()
-	var failure *toolproc.Error
+	var failure *program.Error
 	err := classify(&os.PathError{Op: "openat", Path: "/the/root/x", Err: syscall.EACCES}, "x")
 	if !errors.As(err, &failure) || failure.Code != "io_error" || failure.Message != "x cannot be read: permission denied" {
 		t.Errorf("%+v", err)
@@ -180,8 +180,8 @@ func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	worst := strings.Repeat("\x01", 1<<10) + "\n"
 	root := tree(t, map[string]string{"file": strings.Repeat(worst, 10_000)})
-	answer := toolproctest.Run(t, newTool(root), toolproctest.NewCall(t, "search", input{Pattern: `\x01`, Context: 5, MaxMatches: 10_000}))
-	if out := toolproctest.Decode[output](t, answer); !out.Truncated || len(answer.Raw) > 8<<20 || len(answer.Raw) < maxOutput {
+	answer := programtest.Run(t, newTool(root), programtest.NewCall(t, "search", input{Pattern: `\x01`, Context: 5, MaxMatches: 10_000}))
+	if out := programtest.Decode[output](t, answer); !out.Truncated || len(answer.Raw) > 8<<20 || len(answer.Raw) < maxOutput {
 		t.Errorf("%+v in %d bytes", out, len(answer.Raw))
 	}
 	if warnings := answer.Terminal().Warnings; len(warnings) != 1 {
@@ -192,13 +192,13 @@ func TestOutputLimit(t *testing.T) {
 // TestProcess runs the built program as an executor does.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	program := toolproctest.Build(t)
+	built := programtest.Build(t)
 	dir := tree(t, map[string]string{"a/file": "needle\n", "b/file": "needle\n"})
-	call := toolproctest.NewCall(t, "search", input{Pattern: "needle"})
-	if out := toolproctest.Decode[output](t, toolproctest.Exec(t, program, dir, nil, call)); out.Matches != 2 {
+	call := programtest.NewCall(t, "search", input{Pattern: "needle"})
+	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, nil, call)); out.Matches != 2 {
 		t.Errorf("%+v", out)
 	}
-	if out := toolproctest.Decode[output](t, toolproctest.Exec(t, program, dir, []string{"TEXT_SEARCH_ROOT=b"}, call)); out.Matches != 1 {
+	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, []string{"TEXT_SEARCH_ROOT=b"}, call)); out.Matches != 1 {
 		t.Errorf("%+v", out)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // pattern finds the lines that match.
@@ -43,9 +43,9 @@ func badPattern(field string, err error) error {
 	if errors.As(err, &wrong) {
 		reason = wrong.Code.String()
 	}
-	return &toolproc.Error{
+	return &program.Error{
 		Code: "bad_pattern", Message: "the " + field + " is not valid: " + reason,
-		Details: map[string]any{"field": field}, Effect: toolproc.EffectNone,
+		Details: map[string]any{"field": field}, Effect: program.EffectNone,
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 const (
@@ -34,7 +34,7 @@ type search struct {
 	pattern pattern
 	context int
 	limit   int
-	out     *toolproc.Stream
+	out     *program.Stream
 
 	found   output
 	large   int  // files passed over for their size

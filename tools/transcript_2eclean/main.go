@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
-func main() { toolproc.Main(newTool()) }
+func main() { program.Main(newTool()) }
 
-func newTool() toolproc.Tool {
-	return toolproc.Tool{"clean": {Execute: toolproc.Typed(run)}}
+func newTool() program.Tool {
+	return program.Tool{"clean": {Execute: program.Typed(run)}}
 }
 
 type input struct {
@@ -38,7 +38,7 @@ const (
 // errFull means that no more chunks may be written.
 var errFull = errors.New("the output limit is near")
 
-func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
+func run(ctx context.Context, _ *program.Call, in input, out *program.Stream) (program.Result, error) {
 	var paragraphs []string
 	err := clean(ctx, in.Text, sink{
 		paragraph: func(text string) error {
@@ -50,26 +50,26 @@ func run(ctx context.Context, _ *toolproc.Call, in input, out *toolproc.Stream) 
 		},
 		progress: func(p progress) error { return within(out, out.Progress, p) },
 	})
-	res := toolproc.Result{Output: output{strings.Join(paragraphs, "\n\n")}}
+	res := program.Result{Output: output{strings.Join(paragraphs, "\n\n")}}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return toolproc.Result{}, failure("timeout", "the time was up before the transcript was clean")
-	case errors.Is(err, toolproc.ErrTooLong):
-		return toolproc.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
+		return program.Result{}, failure("timeout", "the time was up before the transcript was clean")
+	case errors.Is(err, program.ErrTooLong):
+		return program.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
 	case errors.Is(err, errFull):
-		return toolproc.Result{}, failure("too_large", "the clean text is larger than all chunks together may be; send it in parts")
+		return program.Result{}, failure("too_large", "the clean text is larger than all chunks together may be; send it in parts")
 	case err != nil:
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	case len(paragraphs) == 0:
-		return toolproc.Result{}, failure("empty_transcript", "the transcript has no spoken words")
-	case !toolproc.Fits(res):
-		return toolproc.Result{}, failure("too_large", "the clean text is larger than an answer may be; send it in parts")
+		return program.Result{}, failure("empty_transcript", "the transcript has no spoken words")
+	case !program.Fits(res):
+		return program.Result{}, failure("too_large", "the clean text is larger than an answer may be; send it in parts")
 	}
 	return res, nil
 }
 
 // within writes data while there is room for it.
-func within(out *toolproc.Stream, write func(any) error, data any) error {
+func within(out *program.Stream, write func(any) error, data any) error {
 	if out.Written() > maxOutput {
 		return errFull
 	}
@@ -78,5 +78,5 @@ func within(out *toolproc.Stream, write func(any) error, data any) error {
 
 // failure is an error of a tool that has no effect in any case.
 func failure(code, message string) error {
-	return &toolproc.Error{Code: code, Message: message, Effect: toolproc.EffectNone}
+	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
 }

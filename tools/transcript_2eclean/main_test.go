@@ -10,14 +10,14 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc/toolproctest"
+	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	toolproctest.Suite{
-		Tool:    func(*testing.T, string) toolproc.Tool { return newTool() },
+	programtest.Suite{
+		Tool:    func(*testing.T, string) program.Tool { return newTool() },
 		Invalid: map[string][]string{"clean": {`{}`, `{"text":""}`, `{"text":1}`, `{"text":"a","lang":"en"}`, `"a"`}},
 		Elsewhere: map[string]string{
 			"model_error": "there is no model",
@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 // TestGolden cleans every file of testdata/golden, as the process an executor would start.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	program := toolproctest.Build(t)
+	built := programtest.Build(t)
 	names, err := filepath.Glob("testdata/golden/*")
 	if err != nil {
 		t.Fatal(err)
@@ -41,10 +41,10 @@ func TestGolden(t *testing.T) {
 		}
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			t.Parallel()
-			text := toolproctest.ReadFile(t, name)
-			answer := toolproctest.Exec(t, program, t.TempDir(), nil, toolproctest.NewCall(t, "clean", input{text}))
-			got := toolproctest.Decode[output](t, answer).CleanText
-			toolproctest.Golden(t, name+".clean", got+"\n")
+			text := programtest.ReadFile(t, name)
+			answer := programtest.Exec(t, built, t.TempDir(), nil, programtest.NewCall(t, "clean", input{text}))
+			got := programtest.Decode[output](t, answer).CleanText
+			programtest.Golden(t, name+".clean", got+"\n")
 			if twice := cleanAll(t, got); twice != got {
 				t.Error(cmp.Diff(got, twice))
 			}
@@ -55,8 +55,8 @@ func TestGolden(t *testing.T) {
 // TestStreams holds that the chunks of a long transcript are its clean text.
 func TestStreams(t *testing.T) {
 	t.Parallel()
-	text := strings.Repeat(toolproctest.ReadFile(t, "testdata/golden/meeting-labelled.txt")+"\n\n", 50)
-	answer := toolproctest.Run(t, newTool(), toolproctest.NewCall(t, "clean", input{text}))
+	text := strings.Repeat(programtest.ReadFile(t, "testdata/golden/meeting-labelled.txt")+"\n\n", 50)
+	answer := programtest.Run(t, newTool(), programtest.NewCall(t, "clean", input{text}))
 	var paragraphs []string
 	for _, data := range answer.Data("chunk") {
 		var c chunk
@@ -65,7 +65,7 @@ func TestStreams(t *testing.T) {
 		}
 		paragraphs = append(paragraphs, c.Text)
 	}
-	if diff := cmp.Diff(toolproctest.Decode[output](t, answer).CleanText, strings.Join(paragraphs, "\n\n")); diff != "" {
+	if diff := cmp.Diff(programtest.Decode[output](t, answer).CleanText, strings.Join(paragraphs, "\n\n")); diff != "" {
 		t.Error(diff)
 	}
 	reports := answer.Data("progress")
@@ -76,7 +76,7 @@ func TestStreams(t *testing.T) {
 
 func TestShortTextIsNotStreamed(t *testing.T) {
 	t.Parallel()
-	answer := toolproctest.Run(t, newTool(), toolproctest.NewCall(t, "clean", input{"Hello."}))
+	answer := programtest.Run(t, newTool(), programtest.NewCall(t, "clean", input{"Hello."}))
 	if len(answer.Lines) != 1 {
 		t.Errorf("%s", answer.Raw)
 	}
@@ -84,8 +84,8 @@ func TestShortTextIsNotStreamed(t *testing.T) {
 
 func wantError(t *testing.T, err error, code string) {
 	t.Helper()
-	var failure *toolproc.Error
-	if !errors.As(err, &failure) || failure.Code != code || failure.Effect != toolproc.EffectNone {
+	var failure *program.Error
+	if !errors.As(err, &failure) || failure.Code != code || failure.Effect != program.EffectNone {
 		t.Errorf("error is %v, want %s", err, code)
 	}
 }
@@ -93,19 +93,19 @@ func wantError(t *testing.T, err error, code string) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("word\n", 2*progressEvery)
-	_, err := run(toolproctest.Cancelled(t), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
+	_, err := run(programtest.Cancelled(t), &program.Call{}, input{text}, program.NewStream(io.Discard))
 	wantError(t, err, "timeout")
 }
 
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"all of it":     strings.Repeat("A sentence of some length.\n", toolproc.MaxLine/20),
-		"one paragraph": strings.Repeat("x", toolproc.MaxChunk),
+		"all of it":     strings.Repeat("A sentence of some length.\n", program.MaxLine/20),
+		"one paragraph": strings.Repeat("x", program.MaxChunk),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(io.Discard))
+			_, err := run(t.Context(), &program.Call{}, input{text}, program.NewStream(io.Discard))
 			wantError(t, err, "too_large")
 		})
 	}
@@ -114,8 +114,8 @@ func TestTooLarge(t *testing.T) {
 // TestTooManyChunks holds that the tool says so itself before the executor ends it for its output.
 func TestTooManyChunks(t *testing.T) {
 	t.Parallel()
-	out := toolproc.NewStream(io.Discard)
-	before := strings.Repeat("x", toolproc.MaxChunk-len(`""`))
+	out := program.NewStream(io.Discard)
+	before := strings.Repeat("x", program.MaxChunk-len(`""`))
 	for out.Written() <= maxOutput {
 		if err := out.Chunk(before); err != nil {
 			t.Fatal(err)
@@ -126,14 +126,14 @@ func TestTooManyChunks(t *testing.T) {
 		"paragraphs": strings.Repeat("One line.\n\n", streamFrom),
 		"progress":   strings.Repeat("uh\n", 2*progressEvery) + "So.\n",
 	} {
-		_, err := run(t.Context(), &toolproc.Call{}, input{text}, out)
+		_, err := run(t.Context(), &program.Call{}, input{text}, out)
 		wantError(t, err, "too_large")
 		if out.Written() != written {
 			t.Errorf("%s: more is written", name)
 		}
 	}
 	const limit = 8 << 20 // of the manifest
-	if written+toolproc.MaxChunk > limit {
+	if written+program.MaxChunk > limit {
 		t.Errorf("%d bytes leave no room for an error", written)
 	}
 }
@@ -146,7 +146,7 @@ func TestLostReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Repeat("One line.\n\n", streamFrom)
-	_, err := run(t.Context(), &toolproc.Call{}, input{text}, toolproc.NewStream(writer))
+	_, err := run(t.Context(), &program.Call{}, input{text}, program.NewStream(writer))
 	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("error is %v", err)
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
-func main() { toolproc.Main(newTool()) }
+func main() { program.Main(newTool()) }
 
-func newTool() toolproc.Tool {
-	return toolproc.Tool{"fetch": {Execute: toolproc.Typed(run)}}
+func newTool() program.Tool {
+	return program.Tool{"fetch": {Execute: program.Typed(run)}}
 }
 
 type input struct {
@@ -31,24 +31,24 @@ type output struct {
 // maxTime bounds a call without a deadline.
 const maxTime = time.Minute
 
-func run(ctx context.Context, _ *toolproc.Call, in input, _ *toolproc.Stream) (toolproc.Result, error) {
+func run(ctx context.Context, _ *program.Call, in input, _ *program.Stream) (program.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	address, err := parseURL(in.URL)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	answer, err := fetch(ctx, address)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	p, err := decode(answer)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	a, err := read(p)
 	if err != nil {
-		return toolproc.Result{}, err
+		return program.Result{}, err
 	}
 	out := output{
 		FinalURL: cleanURL(p.url), Title: a.title, Byline: a.byline, PublishedAt: a.published, Lang: a.lang, CleanText: a.text,
@@ -56,16 +56,16 @@ func run(ctx context.Context, _ *toolproc.Call, in input, _ *toolproc.Stream) (t
 	if in.IncludeRawHTML {
 		out.RawHTML = p.text
 	}
-	return fitting(toolproc.Result{Output: out, Warnings: a.warnings}, in.IncludeRawHTML)
+	return fitting(program.Result{Output: out, Warnings: a.warnings}, in.IncludeRawHTML)
 }
 
 // fitting refuses an output that is too large for an answer.
-func fitting(res toolproc.Result, raw bool) (toolproc.Result, error) {
+func fitting(res program.Result, raw bool) (program.Result, error) {
 	switch {
-	case toolproc.Fits(res):
+	case program.Fits(res):
 		return res, nil
 	case raw:
-		return toolproc.Result{}, parseFailed("raw_html_too_large", "the page is too large to include its raw HTML; leave out include_raw_html")
+		return program.Result{}, parseFailed("raw_html_too_large", "the page is too large to include its raw HTML; leave out include_raw_html")
 	}
-	return toolproc.Result{}, parseFailed("text_too_large", "the text of the page is larger than an answer may be")
+	return program.Result{}, parseFailed("text_too_large", "the text of the page is larger than an answer may be")
 }

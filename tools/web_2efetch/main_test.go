@@ -18,15 +18,15 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc/toolproctest"
+	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
 	server := site(t)
-	toolproctest.Suite{
-		Tool:    func(*testing.T, string) toolproc.Tool { return newTool() },
+	programtest.Suite{
+		Tool:    func(*testing.T, string) program.Tool { return newTool() },
 		Replace: map[string]string{"{{server}}": server.URL},
 		Invalid: map[string][]string{"fetch": {
 			`{}`, `{"url":1}`, `{"url":"not a url"}`, `{"url":"http://a/","include_raw_html":"yes"}`, `{"url":"http://a/","depth":2}`,
@@ -50,7 +50,7 @@ func TestSchemasAreThoseOfTheSource(t *testing.T) {
 	} {
 		var got, wanted any
 		if err := errors.Join(
-			json.Unmarshal([]byte(toolproctest.ReadFile(t, name)), &got), json.Unmarshal([]byte(want), &wanted)); err != nil {
+			json.Unmarshal([]byte(programtest.ReadFile(t, name)), &got), json.Unmarshal([]byte(want), &wanted)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(wanted, got); diff != "" {
@@ -59,9 +59,9 @@ func TestSchemasAreThoseOfTheSource(t *testing.T) {
 	}
 }
 
-func fetchPage(t *testing.T, address string) toolproctest.Line {
+func fetchPage(t *testing.T, address string) programtest.Line {
 	t.Helper()
-	return toolproctest.Run(t, newTool(), toolproctest.NewCall(t, "fetch", input{URL: address})).Terminal()
+	return programtest.Run(t, newTool(), programtest.NewCall(t, "fetch", input{URL: address})).Terminal()
 }
 
 // TestText covers encodings and types.
@@ -163,7 +163,7 @@ func TestConnection(t *testing.T) {
 
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
-	var failure *toolproc.Error
+	var failure *program.Error
 	err := classify(t.Context(), &url.Error{Op: "Get", URL: "http://no.such/?key=secret", Err: &net.DNSError{Err: "no such host"}})
 	if !errors.As(err, &failure) || failure.Details["reason"] != "dns" || strings.Contains(failure.Message, "secret") {
 		t.Errorf("%+v", err)
@@ -174,10 +174,10 @@ func TestUnknownHost(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := site(t)
-	call := toolproctest.NewCall(t, "fetch", input{URL: server.URL + "/slow"})
+	call := programtest.NewCall(t, "fetch", input{URL: server.URL + "/slow"})
 	call.DeadlineUnixMS = time.Now().Add(time.Second).UnixMilli()
-	last := toolproctest.Run(t, newTool(), call).Terminal()
-	if last.Error == nil || last.Error.Code != "timeout" || last.Error.Effect != toolproc.EffectNone {
+	last := programtest.Run(t, newTool(), call).Terminal()
+	if last.Error == nil || last.Error.Code != "timeout" || last.Error.Effect != program.EffectNone {
 		t.Errorf("%+v", last)
 	}
 }
@@ -186,7 +186,7 @@ func TestTimeout(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	server := site(t)
-	data, err := json.Marshal(toolproctest.NewCall(t, "fetch", input{URL: server.URL + "/slow"}))
+	data, err := json.Marshal(programtest.NewCall(t, "fetch", input{URL: server.URL + "/slow"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestStopped(t *testing.T) {
 		_ = writer.Close()
 	}()
 	var stdout bytes.Buffer
-	if err := toolproc.Run(ctx, newTool(), reader, &stdout); err != nil || !strings.Contains(stdout.String(), `"code":"timeout"`) {
+	if err := program.Run(ctx, newTool(), reader, &stdout); err != nil || !strings.Contains(stdout.String(), `"code":"timeout"`) {
 		t.Errorf("%s, %v", &stdout, err)
 	}
 }
@@ -206,10 +206,10 @@ func TestStopped(t *testing.T) {
 // TestProcess runs the built program as an executor does.
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	server, program := site(t), toolproctest.Build(t)
-	call := toolproctest.NewCall(t, "fetch", input{URL: server.URL + "/site/news.html"})
+	server, built := site(t), programtest.Build(t)
+	call := programtest.NewCall(t, "fetch", input{URL: server.URL + "/site/news.html"})
 	proxied := []string{"HTTP_PROXY=http://127.0.0.1:1", "http_proxy=http://127.0.0.1:1"}
-	out := toolproctest.Decode[output](t, toolproctest.Exec(t, program, t.TempDir(), proxied, call))
+	out := programtest.Decode[output](t, programtest.Exec(t, built, t.TempDir(), proxied, call))
 	if *out.Title != "Sea wall to be raised before next winter" || *out.Byline != "Lena Vogel" ||
 		*out.PublishedAt != "2025-11-18T22:41:00+01:00" || *out.Lang != "en-GB" {
 		t.Errorf("%+v", out)

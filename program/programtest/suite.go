@@ -1,4 +1,4 @@
-package toolproctest
+package programtest
 
 import (
 	"flag"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden answers; review the difference")
@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the golden answers; review the 
 // answer. If it has sections named after/… then these are all files that are there afterwards.
 type Suite struct {
 	// Tool returns the tool with its files in root, an empty folder but for the case's files.
-	Tool func(t *testing.T, root string) toolproc.Tool
+	Tool func(t *testing.T, root string) program.Tool
 	// Replace maps placeholders of requests and answers to what they stand for.
 	Replace map[string]string
 	// Invalid are inputs that the request schema must refuse, by function.

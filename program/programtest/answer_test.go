@@ -1,10 +1,10 @@
-package toolproctest
+package programtest
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 const output = `{"type":"output","output":{},"side_effects":[],"warnings":[]}` + "\n"
@@ -24,7 +24,7 @@ func TestParseAnswer(t *testing.T) {
 		"no newline":         strings.TrimSpace(output),
 		"no JSON":            "hello\n" + output,
 		"unknown member":     `{"type":"absent","why":"not"}` + "\n",
-		"too long":           `{"type":"chunk","data":"` + strings.Repeat("x", toolproc.MaxLine) + `"}` + "\n" + output,
+		"too long":           `{"type":"chunk","data":"` + strings.Repeat("x", program.MaxLine) + `"}` + "\n" + output,
 	} {
 		if _, err := parseAnswer([]byte(stdout)); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -1,4 +1,4 @@
-package toolproctest
+package programtest
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 func TestCheckError(t *testing.T) {
@@ -22,7 +22,7 @@ func TestCheckError(t *testing.T) {
 		{"known", "http_status", "Toolbus's own"},
 	} {
 		err := m.checkError(&Failure{
-			Code: test.code, Message: "m", Effect: toolproc.EffectNone, Details: map[string]jsontext.Value{test.detail: jsontext.Value("1")},
+			Code: test.code, Message: "m", Effect: program.EffectNone, Details: map[string]jsontext.Value{test.detail: jsontext.Value("1")},
 		})
 		if (err == nil) != (test.say == "") || err != nil && !strings.Contains(err.Error(), test.say) {
 			t.Errorf("%+v: %v", test, err)

@@ -1,4 +1,4 @@
-package toolproctest
+package programtest
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // manifest is the part of a tool.yaml that a tool's own tests need. Checking the manifest itself
@@ -102,7 +102,7 @@ func (s schema) check(data []byte) error {
 }
 
 // check holds an answer to the manifest and returns the code of its error, or "".
-func (m manifest) check(t *testing.T, call toolproc.Call, answer Answer) string {
+func (m manifest) check(t *testing.T, call program.Call, answer Answer) string {
 	t.Helper()
 	fn := m.Functions[call.Fn]
 	if fn == nil {
@@ -142,7 +142,7 @@ func (m manifest) checkError(failure *Failure) error {
 			return fmt.Errorf("details.%s is Toolbus's own and would be lost", name)
 		}
 	}
-	known := []toolproc.Effect{toolproc.EffectNone, toolproc.EffectApplied, toolproc.EffectUnknown}
+	known := []program.Effect{program.EffectNone, program.EffectApplied, program.EffectUnknown}
 	if !declared || failure.Message == "" || !slices.Contains(known, failure.Effect) {
 		return fmt.Errorf("error is undeclared or incomplete: %+v", failure)
 	}

@@ -1,4 +1,4 @@
-package toolproctest
+package programtest
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // Line is any line of an answer.
 type Line struct {
-	Type        string                `json:"type"`
-	Data        jsontext.Value        `json:"data,omitzero"`
-	Output      jsontext.Value        `json:"output,omitzero"`
-	SideEffects []toolproc.SideEffect `json:"side_effects,omitzero"`
-	Warnings    []string              `json:"warnings,omitzero"`
-	Error       *Failure              `json:"error,omitzero"`
+	Type        string               `json:"type"`
+	Data        jsontext.Value       `json:"data,omitzero"`
+	Output      jsontext.Value       `json:"output,omitzero"`
+	SideEffects []program.SideEffect `json:"side_effects,omitzero"`
+	Warnings    []string             `json:"warnings,omitzero"`
+	Error       *Failure             `json:"error,omitzero"`
 }
 
 // Failure is the error of a terminal line.
@@ -30,7 +30,7 @@ type Failure struct {
 	Code         string                    `json:"code"`
 	Message      string                    `json:"message"`
 	Details      map[string]jsontext.Value `json:"details,omitzero"`
-	Effect       toolproc.Effect           `json:"effect"`
+	Effect       program.Effect            `json:"effect"`
 	RetryAfterMS int64                     `json:"retry_after_ms,omitzero"`
 }
 
@@ -67,23 +67,23 @@ func Decode[Out any](t testing.TB, a Answer) Out {
 }
 
 // NewCall returns a call of fn with the given input, a Go value or a jsontext.Value.
-func NewCall(t testing.TB, fn string, input any) toolproc.Call {
+func NewCall(t testing.TB, fn string, input any) program.Call {
 	t.Helper()
 	data, err := json.Marshal(input)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return toolproc.Call{
-		Op: toolproc.OpExecute, CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", Fn: fn, Input: data,
+	return program.Call{
+		Op: program.OpExecute, CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", Fn: fn, Input: data,
 		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1,
 	}
 }
 
 // Run runs one call in this process and checks the answer against the protocol.
-func Run(t testing.TB, tool toolproc.Tool, call toolproc.Call) Answer {
+func Run(t testing.TB, tool program.Tool, call program.Call) Answer {
 	t.Helper()
 	var stdout bytes.Buffer
-	if err := toolproc.Run(t.Context(), tool, bytes.NewReader(encode(t, call)), &stdout); err != nil {
+	if err := program.Run(t.Context(), tool, bytes.NewReader(encode(t, call)), &stdout); err != nil {
 		t.Fatalf("%v, after %s", err, stdout.Bytes())
 	}
 	return parse(t, stdout.Bytes())
@@ -92,19 +92,19 @@ func Run(t testing.TB, tool toolproc.Tool, call toolproc.Call) Answer {
 // Build builds the program of the test's package and returns its path.
 func Build(t testing.TB) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	built := filepath.Join(t.TempDir(), "program")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", built, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
-	return program
+	return built
 }
 
 // Exec runs one call as its own process, in the folder dir and with no environment but env, and
 // checks the answer against the protocol.
-func Exec(t testing.TB, program, dir string, env []string, call toolproc.Call) Answer {
+func Exec(t testing.TB, built, dir string, env []string, call program.Call) Answer {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program)
+	cmd := exec.CommandContext(t.Context(), built)
 	cmd.Dir, cmd.Env = dir, append([]string{}, env...)
 	cmd.Stdin = bytes.NewReader(encode(t, call))
 	var stderr bytes.Buffer
@@ -123,7 +123,7 @@ func Cancelled(t testing.TB) context.Context {
 	return ctx
 }
 
-func encode(t testing.TB, call toolproc.Call) []byte {
+func encode(t testing.TB, call program.Call) []byte {
 	t.Helper()
 	data, err := json.Marshal(call)
 	if err != nil {
@@ -146,7 +146,7 @@ func parse(t testing.TB, stdout []byte) Answer {
 func parseAnswer(stdout []byte) (Answer, error) {
 	answer := Answer{Raw: stdout}
 	for raw := range bytes.Lines(stdout) {
-		if len(raw) > toolproc.MaxLine || raw[len(raw)-1] != '\n' {
+		if len(raw) > program.MaxLine || raw[len(raw)-1] != '\n' {
 			return answer, fmt.Errorf("line %d is too long or has no end", len(answer.Lines)+1)
 		}
 		if n := len(answer.Lines); n > 0 && terminal(answer.Lines[n-1].Type) {

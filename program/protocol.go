@@ -1,4 +1,4 @@
-package toolproc
+package program
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
 const (
 	// MaxLine is the longest line a program may write, its newline included.
-	MaxLine = 1 << 20
+	MaxLine = protocol.MaxLine
 	// MaxChunk is the longest data of one chunk, progress or log line.
 	MaxChunk = 256 << 10
 	// MaxRequest is the longest request a program reads: the largest input there is, which is 64 MiB,
@@ -20,34 +21,14 @@ const (
 	MaxRequest = 65 << 20
 )
 
-// Op is what the executor wants of the program.
-type Op string
-
-// The two operations.
+// The two operations of a call.
 const (
-	OpExecute Op = "execute"
-	// OpLookup asks whether the effect of the idempotency key has been committed. It changes nothing.
-	OpLookup Op = "lookup"
+	OpExecute = protocol.OpExecute
+	OpLookup  = protocol.OpLookup
 )
 
 // Call is one request as the executor wrote it.
-type Call struct {
-	Op          Op             `json:"op"`
-	CallID      string         `json:"call_id"`
-	ToolID      string         `json:"tool_id"`
-	ToolVersion string         `json:"tool_version"`
-	Fn          string         `json:"fn"`
-	Input       jsontext.Value `json:"input"`
-	Context     jsontext.Value `json:"context,omitzero"`
-	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
-	// hand to whatever the tool calls in turn.
-	IdempotencyKey string `json:"idempotency_key"`
-	Attempt        int    `json:"attempt"`
-	// Fence grows with every run of the call, so a later run can tell leavings of an earlier one.
-	Fence          uint64 `json:"fence"`
-	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // 0 means that there is none
-	DryRun         bool   `json:"dry_run"`
-}
+type Call = protocol.Request
 
 // Result is what a successful call produced.
 type Result struct {

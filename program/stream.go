@@ -1,4 +1,4 @@
-package toolproc
+package program
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
 // ErrTooLong is a line above MaxLine, or its data above MaxChunk; nothing of it has been written.
@@ -24,13 +26,13 @@ type Stream struct {
 func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
 
 // Chunk emits one piece of the result.
-func (s *Stream) Chunk(data any) error { return s.data("chunk", data) }
+func (s *Stream) Chunk(data any) error { return s.data(protocol.LineChunk, data) }
 
 // Progress says how far the work is.
-func (s *Stream) Progress(data any) error { return s.data("progress", data) }
+func (s *Stream) Progress(data any) error { return s.data(protocol.LineProgress, data) }
 
 // Log emits something for whoever watches the call.
-func (s *Stream) Log(data any) error { return s.data("log", data) }
+func (s *Stream) Log(data any) error { return s.data(protocol.LineLog, data) }
 
 // Written is the number of bytes written so far, for tools that have to stay within their output
 // limit.
@@ -43,12 +45,12 @@ func Fits(res Result) bool {
 }
 
 func newOutputLine(res Result) outputLine {
-	return outputLine{"output", res.Output, res.SideEffects, res.Warnings}
+	return outputLine{protocol.LineOutput, res.Output, res.SideEffects, res.Warnings}
 }
 
 func newErrorLine(e *Error) errorLine {
 	effect := cmp.Or(e.Effect, EffectUnknown)
-	return errorLine{"error", errorBody{e.Code, e.Message, e.Details, effect, e.RetryAfter.Milliseconds()}}
+	return errorLine{protocol.LineError, errorBody{e.Code, e.Message, e.Details, effect, e.RetryAfter.Milliseconds()}}
 }
 
 func (s *Stream) data(kind string, data any) error {

@@ -1,4 +1,4 @@
-package toolproc
+package program
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
 // Tool is a program: its functions by name.
@@ -110,7 +112,7 @@ func (s *Stream) end(call *Call, res Result, err error) error {
 	case errors.As(err, &failure):
 		return s.write(newErrorLine(failure), MaxLine)
 	case call.Op == OpLookup && errors.Is(err, ErrAbsent):
-		return s.write(absentLine{"absent"}, MaxLine)
+		return s.write(absentLine{protocol.LineAbsent}, MaxLine)
 	}
 	return err
 }

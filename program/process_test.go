@@ -1,4 +1,4 @@
-package toolproc_test
+package program_test
 
 import (
 	"bufio"
@@ -10,30 +10,30 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 // asProgram makes the test binary a tool, so that Main can be tested as the process it is.
-const asProgram = "TOOLPROC_TEST_PROGRAM"
+const asProgram = "PROGRAM_TEST"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}
-	toolproc.Main(toolproc.Tool{
-		"greet": {Execute: toolproc.Typed(greet)},
+	program.Main(program.Tool{
+		"greet": {Execute: program.Typed(greet)},
 		// wait runs until it is told to stop.
-		"wait": {Execute: func(ctx context.Context, _ *toolproc.Call, out *toolproc.Stream) (toolproc.Result, error) {
+		"wait": {Execute: func(ctx context.Context, _ *program.Call, out *program.Stream) (program.Result, error) {
 			if err := out.Progress("waiting"); err != nil {
-				return toolproc.Result{}, err
+				return program.Result{}, err
 			}
 			<-ctx.Done()
-			return toolproc.Result{Output: context.Cause(ctx).Error()}, nil
+			return program.Result{Output: context.Cause(ctx).Error()}, nil
 		}},
 	})
 }
 
-func program(t *testing.T, request string) *exec.Cmd {
+func start(t *testing.T, request string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -43,7 +43,7 @@ func program(t *testing.T, request string) *exec.Cmd {
 
 func TestMainAnswers(t *testing.T) {
 	t.Parallel()
-	out, err := program(t, `{"op":"execute","fn":"greet","input":{"name":"nobody"}}`).Output()
+	out, err := start(t, `{"op":"execute","fn":"greet","input":{"name":"nobody"}}`).Output()
 	if err != nil || !strings.Contains(string(out), `"unknown_name"`) {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -51,7 +51,7 @@ func TestMainAnswers(t *testing.T) {
 
 func TestMainFault(t *testing.T) {
 	t.Parallel()
-	out, err := program(t, `{"op":"execute","fn":"shout"}`).Output()
+	out, err := start(t, `{"op":"execute","fn":"shout"}`).Output()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
 		t.Fatalf("%s, %v", out, err)
@@ -63,7 +63,7 @@ func TestMainFault(t *testing.T) {
 
 func TestMainStopsOnSIGTERM(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, `{"op":"execute","fn":"wait"}`)
+	cmd := start(t, `{"op":"execute","fn":"wait"}`)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

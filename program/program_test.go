@@ -1,4 +1,4 @@
-package toolproc_test
+package program_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/tools/internal/toolproc"
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 type greeting struct {
@@ -24,49 +24,49 @@ type greeting struct {
 var errFault = errors.New("a fault of the program")
 
 // greeter shows every way a function can end; the name says which.
-func greeter() toolproc.Tool {
-	return toolproc.Tool{
-		"greet": {Execute: toolproc.Typed(greet), Lookup: toolproc.Typed(lookUp)},
-		"rehearse": {DryRun: true, Execute: toolproc.Typed(
-			func(_ context.Context, call *toolproc.Call, _ greeting, _ *toolproc.Stream) (toolproc.Result, error) {
-				return toolproc.Result{Output: call.DryRun}, nil
+func greeter() program.Tool {
+	return program.Tool{
+		"greet": {Execute: program.Typed(greet), Lookup: program.Typed(lookUp)},
+		"rehearse": {DryRun: true, Execute: program.Typed(
+			func(_ context.Context, call *program.Call, _ greeting, _ *program.Stream) (program.Result, error) {
+				return program.Result{Output: call.DryRun}, nil
 			})},
 	}
 }
 
-func greet(_ context.Context, _ *toolproc.Call, in greeting, out *toolproc.Stream) (toolproc.Result, error) {
+func greet(_ context.Context, _ *program.Call, in greeting, out *program.Stream) (program.Result, error) {
 	switch in.Name {
 	case "nobody":
-		return toolproc.Result{}, fmt.Errorf("greet: %w", &toolproc.Error{
-			Code: "unknown_name", Message: "nobody of that name", Effect: toolproc.EffectNone,
+		return program.Result{}, fmt.Errorf("greet: %w", &program.Error{
+			Code: "unknown_name", Message: "nobody of that name", Effect: program.EffectNone,
 			Details: map[string]any{"b": 2, "a": 1}, RetryAfter: 1500 * time.Millisecond,
 		})
 	case "vague":
-		return toolproc.Result{}, &toolproc.Error{Code: "unknown_name", Message: "who?"}
+		return program.Result{}, &program.Error{Code: "unknown_name", Message: "who?"}
 	case "fault":
-		return toolproc.Result{}, errFault
+		return program.Result{}, errFault
 	case "long":
-		return toolproc.Result{Output: strings.Repeat("x", toolproc.MaxLine)}, nil
+		return program.Result{Output: strings.Repeat("x", program.MaxLine)}, nil
 	case "absent":
-		return toolproc.Result{}, toolproc.ErrAbsent
+		return program.Result{}, program.ErrAbsent
 	}
 	for _, emit := range []func(any) error{out.Log, out.Progress, out.Chunk} {
 		if err := emit("for " + in.Name); err != nil {
-			return toolproc.Result{}, err
+			return program.Result{}, err
 		}
 	}
-	return toolproc.Result{
+	return program.Result{
 		Output:      map[string]string{"text": "hello " + in.Name},
-		SideEffects: []toolproc.SideEffect{{Kind: "say", Target: "air://room", Bytes: 5}},
+		SideEffects: []program.SideEffect{{Kind: "say", Target: "air://room", Bytes: 5}},
 		Warnings:    []string{"cold"},
 	}, nil
 }
 
-func lookUp(_ context.Context, _ *toolproc.Call, in greeting, _ *toolproc.Stream) (toolproc.Result, error) {
+func lookUp(_ context.Context, _ *program.Call, in greeting, _ *program.Stream) (program.Result, error) {
 	if in.Name == "nobody" {
-		return toolproc.Result{}, fmt.Errorf("look up: %w", toolproc.ErrAbsent)
+		return program.Result{}, fmt.Errorf("look up: %w", program.ErrAbsent)
 	}
-	return toolproc.Result{Output: in.Name}, nil
+	return program.Result{Output: in.Name}, nil
 }
 
 func TestRun(t *testing.T) {
@@ -103,7 +103,7 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stdout bytes.Buffer
-			if err := toolproc.Run(t.Context(), greeter(), strings.NewReader(test.request), &stdout); err != nil {
+			if err := program.Run(t.Context(), greeter(), strings.NewReader(test.request), &stdout); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, stdout.String()); diff != "" {
@@ -124,7 +124,7 @@ func TestRunFault(t *testing.T) {
 		"no JSON":            {strings.NewReader("greet Ada"), "read request"},
 		"two requests":       {strings.NewReader(`{"op":"execute"}{"op":"execute"}`), "read request"},
 		"name twice":         {strings.NewReader(`{"op":"execute","op":"lookup"}`), "duplicate"},
-		"too long":           {io.LimitReader(endless{}, toolproc.MaxRequest+1), "longer than"},
+		"too long":           {io.LimitReader(endless{}, program.MaxRequest+1), "longer than"},
 		"unreadable":         {iotest.ErrReader(errFault), "a fault"},
 		"unknown function":   {strings.NewReader(`{"op":"execute","fn":"shout"}`), `no function "shout"`},
 		"unknown operation":  {strings.NewReader(`{"op":"undo","fn":"greet"}`), `no operation "undo"`},
@@ -140,7 +140,7 @@ func TestRunFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stdout bytes.Buffer
-			err := toolproc.Run(t.Context(), greeter(), test.stdin, &stdout)
+			err := program.Run(t.Context(), greeter(), test.stdin, &stdout)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
@@ -169,7 +169,7 @@ func (broken) Write([]byte) (int, error) { return 0, errFault }
 func TestRunReportsLostReader(t *testing.T) {
 	t.Parallel()
 	request := `{"op":"execute","fn":"greet","input":{"name":"Ada"}}`
-	if err := toolproc.Run(t.Context(), greeter(), strings.NewReader(request), broken{}); !errors.Is(err, errFault) {
+	if err := program.Run(t.Context(), greeter(), strings.NewReader(request), broken{}); !errors.Is(err, errFault) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -186,12 +186,12 @@ func TestContextEndsBeforeDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				deadline := time.Now().Add(test.left)
 				var got time.Time
-				tool := toolproc.Tool{"f": {Execute: func(ctx context.Context, _ *toolproc.Call, _ *toolproc.Stream) (toolproc.Result, error) {
+				tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result, error) {
 					got, _ = ctx.Deadline()
-					return toolproc.Result{}, nil
+					return program.Result{}, nil
 				}}}
 				request := fmt.Sprintf(`{"op":"execute","fn":"f","deadline_unix_ms":%d}`, deadline.UnixMilli())
-				if err := toolproc.Run(t.Context(), tool, strings.NewReader(request), io.Discard); err != nil {
+				if err := program.Run(t.Context(), tool, strings.NewReader(request), io.Discard); err != nil {
 					t.Fatal(err)
 				}
 				if reserve := deadline.Sub(got); reserve != test.reserve {
@@ -204,12 +204,12 @@ func TestContextEndsBeforeDeadline(t *testing.T) {
 
 func TestContextWithoutDeadline(t *testing.T) {
 	t.Parallel()
-	tool := toolproc.Tool{"f": {Execute: func(ctx context.Context, _ *toolproc.Call, _ *toolproc.Stream) (toolproc.Result, error) {
+	tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result, error) {
 		_, limited := ctx.Deadline()
-		return toolproc.Result{Output: limited}, nil
+		return program.Result{Output: limited}, nil
 	}}}
 	var stdout bytes.Buffer
-	if err := toolproc.Run(t.Context(), tool, strings.NewReader(`{"op":"execute","fn":"f"}`), &stdout); err != nil {
+	if err := program.Run(t.Context(), tool, strings.NewReader(`{"op":"execute","fn":"f"}`), &stdout); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(stdout.String(), `{"type":"output","output":false`) {
@@ -220,7 +220,7 @@ func TestContextWithoutDeadline(t *testing.T) {
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	var stdout bytes.Buffer
-	out := toolproc.NewStream(&stdout)
+	out := program.NewStream(&stdout)
 	for range 3 {
 		if err := out.Chunk("ü"); err != nil {
 			t.Fatal(err)
@@ -234,9 +234,9 @@ func TestWritten(t *testing.T) {
 func TestFits(t *testing.T) {
 	t.Parallel()
 	const around = len(`{"type":"output","output":"","side_effects":[],"warnings":[]}` + "\n")
-	for size, want := range map[int]bool{0: true, toolproc.MaxLine - around: true, toolproc.MaxLine - around + 1: false} {
-		res := toolproc.Result{Output: strings.Repeat("x", size)}
-		if got := toolproc.Fits(res); got != want {
+	for size, want := range map[int]bool{0: true, program.MaxLine - around: true, program.MaxLine - around + 1: false} {
+		res := program.Result{Output: strings.Repeat("x", size)}
+		if got := program.Fits(res); got != want {
 			t.Errorf("%d bytes: %v", size, got)
 		}
 	}
@@ -249,7 +249,7 @@ func FuzzRun(f *testing.F) {
 	f.Add(`{"op":"execute","fn":"greet","input":null,"attempt":1e2}`)
 	f.Fuzz(func(t *testing.T, request string) {
 		var stdout bytes.Buffer
-		err := toolproc.Run(t.Context(), greeter(), strings.NewReader(request), &stdout)
+		err := program.Run(t.Context(), greeter(), strings.NewReader(request), &stdout)
 		if ended := strings.HasSuffix(stdout.String(), "}\n"); ended == (err != nil) {
 			t.Errorf("error %v after %q", err, stdout.String())
 		}

@@ -1,4 +1,4 @@
-// Package toolproc is the tool's side of the process protocol: it turns a Go function into a
+// Package program is the tool's side of the process protocol: it turns a Go function into a
 // program that an executor can run.
 //
 // One process serves one call. The program reads one JSON object from stdin, the request, and
@@ -9,18 +9,18 @@
 // A tool is a map of its functions:
 //
 //	func main() {
-//		toolproc.Main(toolproc.Tool{
-//			"greet": {Execute: toolproc.Typed(greet)},
+//		program.Main(program.Tool{
+//			"greet": {Execute: program.Typed(greet)},
 //		})
 //	}
 //
-//	func greet(ctx context.Context, call *toolproc.Call, in input, out *toolproc.Stream) (toolproc.Result, error) {
+//	func greet(ctx context.Context, call *program.Call, in input, out *program.Stream) (program.Result, error) {
 //		if in.Name == "nobody" {
-//			return toolproc.Result{}, &toolproc.Error{
-//				Code: "unknown_name", Message: "there is nobody of that name", Effect: toolproc.EffectNone,
+//			return program.Result{}, &program.Error{
+//				Code: "unknown_name", Message: "there is nobody of that name", Effect: program.EffectNone,
 //			}
 //		}
-//		return toolproc.Result{Output: output{Text: "hello " + in.Name}}, nil
+//		return program.Result{Output: output{Text: "hello " + in.Name}}, nil
 //	}
 //
 // # Three ways to end
@@ -34,4 +34,4 @@
 //
 // The context of a function ends shortly before the deadline of the call, so that a tool can
 // still say what happened, and when the process gets SIGTERM or SIGINT.
-package toolproc
+package program

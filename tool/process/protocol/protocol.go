@@ -1,0 +1,48 @@
+// Package protocol is what an executor and a program say to each other, as both of them import it: the
+// request that a program reads, and the types of the lines that it writes. Package tool/process tells
+// the whole protocol.
+package protocol
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// MaxLine is the longest line that a program may write, its newline included.
+const MaxLine = 1 << 20
+
+// Op is what the executor wants of the program.
+type Op string
+
+// The two operations.
+const (
+	OpExecute Op = "execute"
+	// OpLookup asks whether the effect of the idempotency key has been committed. It changes nothing.
+	OpLookup Op = "lookup"
+)
+
+// The types of a program's lines. Any number of the first three may come; one of the last three ends the call.
+const (
+	LineChunk    = "chunk"
+	LineProgress = "progress"
+	LineLog      = "log"
+	LineOutput   = "output"
+	LineError    = "error"
+	LineAbsent   = "absent" // answers a lookup alone
+)
+
+// Request is one call as the executor writes it.
+type Request struct {
+	Op          Op             `json:"op"`
+	CallID      string         `json:"call_id"`
+	ToolID      string         `json:"tool_id"`
+	ToolVersion string         `json:"tool_version"`
+	Fn          string         `json:"fn"`
+	Input       jsontext.Value `json:"input"`
+	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
+	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
+	// hand to whatever the tool calls in turn.
+	IdempotencyKey string `json:"idempotency_key"`
+	Attempt        int    `json:"attempt"`
+	// Fence grows with every run of the call, so a later run can tell leavings of an earlier one.
+	Fence          uint64 `json:"fence"`
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 means that there is none
+	DryRun         bool   `json:"dry_run"`
+}
