@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/call"
 )
 
 // askPatiently asks as a caller that can do without an acceptance.
@@ -19,7 +19,7 @@ func (w *world) askPatiently(n int, edit ...string) {
 // A patient caller is not told of its acceptance when the outcome is there soon.
 func TestPatientCallerGetsOnlyTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, tool.Idempotent)
+		w := start(t, call.Idempotent)
 		w.askPatiently(1)
 		pass(50 * time.Millisecond)
 		if n := w.acceptedBy(1); n != 0 {
@@ -36,7 +36,7 @@ func TestPatientCallerGetsOnlyTheOutcome(t *testing.T) {
 // It is told when the call takes longer, joiners too, and the impatient at once.
 func TestPatientCallerIsAcceptedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, tool.Idempotent)
+		w := start(t, call.Idempotent)
 		w.askPatiently(1)
 		w.askPatiently(2)
 		w.ask(3)

@@ -176,7 +176,7 @@ func (d *Dispatcher) permits(m *tool.Manifest, req *envelope.Request) *envelope.
 	switch {
 	case req.DryRun && !m.Capability.DryRun:
 		return envelope.NewError(envelope.CodeDryRun, fmt.Sprintf("tool %q has no dry run", m.ToolID))
-	case m.Determinism == tool.SideEffectful && !req.DryRun && !d.Fsync && !m.AcceptRerun:
+	case m.Class == call.SideEffectful && !req.DryRun && !d.Fsync && !m.AcceptRerun:
 		return envelope.NewError(envelope.CodeDurability, "")
 	}
 	return nil
@@ -215,7 +215,7 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 	}
 	facts := call.Facts{
 		Tenant: in.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.Tenant, req), Fn: req.Fn,
-		Version: m.Semver, Digest: m.Digest, Class: call.Class(m.Determinism), Pool: m.Pool,
+		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 	}
 	ask := call.Ask{

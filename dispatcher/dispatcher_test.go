@@ -54,7 +54,7 @@ type world struct {
 }
 
 // start runs a dispatcher in the present synctest bubble, following the log.
-func start(t *testing.T, class tool.Determinism) *world {
+func start(t *testing.T, class call.Class) *world {
 	schema, err := envelope.CompileSchema("in", []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}},"additionalProperties":false}`), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func start(t *testing.T, class tool.Determinism) *world {
 	w := &world{
 		t: t, log: &calltest.Log{}, payloads: map[string][]byte{}, accepted: map[string][]*envelope.Accepted{}, outcomes: map[string][]*envelope.Response{},
 		manifest: &tool.Manifest{
-			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Determinism: class, Pool: "default", Retention: 24 * time.Hour,
+			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Class: class, Pool: "default", Retention: 24 * time.Hour,
 			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
 			Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8},
 		},

@@ -63,7 +63,7 @@ func TestPanic(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				log := w.logged()
 				mend := panicking(w)
 				w.ask(1)
@@ -80,7 +80,7 @@ func TestPanic(t *testing.T) {
 
 // One that panics in the line harms neither those that wait behind it nor those that join.
 func TestPanicInTheLine(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		log := w.logged()
 		release := make(chan struct{})
 		w.log.Before(func(call.Event) error {
@@ -106,7 +106,7 @@ func TestPanicInTheLine(t *testing.T) {
 
 // Joiners whose join panics are all told.
 func TestPanicAtAJoin(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		log := w.logged()
 		w.ask(1)
 		w.ask(2) // waits here, so that the log is known
@@ -131,7 +131,7 @@ func TestPanicAtAJoin(t *testing.T) {
 
 // A panic over a deadline ends nothing: it is tried again. Nor does one over an event that all dispatchers read.
 func TestPanicInTheBackground(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
 		tries := 0
 		w.pause = func(at string, _ call.State) {
@@ -179,7 +179,7 @@ func spoil(e call.Entry) call.Entry {
 // An outcome that cannot be read makes nobody wait in vain: the callers of its attempt are told how that ended,
 // and a further attempt, which would lose it, is refused. None of this is final: another build may be able to read it.
 func TestUnreadableOutcome(t *testing.T) {
-	bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		w.garbled = true
 		w.run("d2")
 		log := w.logged()
@@ -215,7 +215,7 @@ func TestUnreadableOutcome(t *testing.T) {
 // An attempt that turns out at its deadline to have ended, with an outcome that cannot be read, is not worked on
 // for ever.
 func TestUnreadableAtTheDeadline(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
 		w.garbled = true
 		w.serve("blind") // it does not follow the log

@@ -20,14 +20,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-func bubble(t *testing.T, class tool.Determinism, test func(t *testing.T, w *world)) {
+func bubble(t *testing.T, class call.Class, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, class)) })
 }
 
 // A new key costs one write and no read, and the caller is told that it is accepted.
 func TestAdmit(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		if len(w.log.Entries()) != 1 || w.acceptedBy(1) != 1 {
 			t.Fatalf("%d writes, accepted %d times", len(w.log.Entries()), w.acceptedBy(1))
@@ -48,7 +48,7 @@ func TestAdmit(t *testing.T) {
 
 // Who wants every event logged sees what is admitted and what is refused, and nothing of what is in it.
 func TestLogsAdmissions(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		var out bytes.Buffer
 		w.d.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		w.ask(1)
@@ -66,7 +66,7 @@ func TestLogsAdmissions(t *testing.T) {
 // Who writes subjects wrongly is told which token is none, and how they are written, whatever the body is.
 func TestMisnamed(t *testing.T) {
 	for name, body := range map[string]string{"with a call id": "", "without": "x"} {
-		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		bubble(t, call.Pure, func(t *testing.T, w *world) {
 			in := w.request(1)
 			in.Subject, in.Tool, in.Misnamed = "tb.call.t.agent.ec_zz", "", errors.New(`no token: "ec_zz"`)
 			id := uuid(1)
@@ -112,7 +112,7 @@ func TestRefuse(t *testing.T) {
 		"write full":      {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) }, want: envelope.CodeStoreFull},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				if c.setup != nil {
 					c.setup(w)
 				}
@@ -134,7 +134,7 @@ func TestRefuse(t *testing.T) {
 
 // A bad input lists every violation, where it is.
 func TestViolations(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1, `{"n":1}`, `{"n":"x","m":1}`)
 		var at []string
 		for _, v := range w.outcome(1).Error.Details.Violations {
@@ -148,7 +148,7 @@ func TestViolations(t *testing.T) {
 
 // What cannot be recorded is not answered (promise P4).
 func TestRefusalUnrecorded(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.gateErr = errors.New("audit is down")
 		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
 		if w.answers() != 0 {
@@ -159,7 +159,7 @@ func TestRefusalUnrecorded(t *testing.T) {
 
 // That a full record takes no denial is told, and the denial is not.
 func TestRefusalWithoutRoomForItsRecord(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.gateErr = fmt.Errorf("gate: %w", dispatcher.ErrRecordFull)
 		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
 		r := w.outcome(1)
@@ -171,7 +171,7 @@ func TestRefusalWithoutRoomForItsRecord(t *testing.T) {
 
 // Side-effectful tools need a server that syncs, or the manifest's consent.
 func TestDurability(t *testing.T) {
-	bubble(t, tool.SideEffectful, func(t *testing.T, w *world) {
+	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
 		lax := w.dispatcher("d2", false)
 		lax.Handle(t.Context(), w.request(1))
 		if got := w.outcome(1).Error.Code; got != envelope.CodeDurability {
@@ -188,7 +188,7 @@ func TestDurability(t *testing.T) {
 // A thousand callers with one key cause one attempt and a handful of writes, and all get its
 // outcome.
 func TestThousandJoiners(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		const callers = 1000
 		var wg sync.WaitGroup
 		for n := range callers {
@@ -227,7 +227,7 @@ func TestThousandJoiners(t *testing.T) {
 }
 
 func TestTooManyJoiners(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
 		for n := range call.MaxJoined + 3 {
 			wg.Go(func() { w.d.Handle(t.Context(), w.request(n)) })
@@ -244,7 +244,7 @@ func TestTooManyJoiners(t *testing.T) {
 }
 
 func TestReplay(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide("")
 		w.ask(2)
@@ -260,7 +260,7 @@ func TestReplay(t *testing.T) {
 }
 
 func TestOtherInput(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2, `{"n":1}`, `{"n":2}`)
 		if got := w.outcome(2).Error.Code; got != envelope.CodeKeyReused {
@@ -276,7 +276,7 @@ func TestOtherInput(t *testing.T) {
 
 // After a retryable error the key runs again, and the earlier caller keeps its outcome (C3).
 func TestNextAttempt(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide(envelope.CodeUpstream)
 		w.manifest.Semver = "1.3.0" // a newer build must not run under the same key
@@ -298,7 +298,7 @@ func TestNextAttempt(t *testing.T) {
 
 // The earlier outcome outlives its own event: later events carry it.
 func TestCarriedForward(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide(envelope.CodeUpstream)
 		w.ask(2)
@@ -311,7 +311,7 @@ func TestCarriedForward(t *testing.T) {
 }
 
 func TestAttemptsAreCapped(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		for n := 1; n <= call.MaxAttempts; n++ {
 			w.ask(n)
 			w.decide(envelope.CodeUpstream)
@@ -325,8 +325,8 @@ func TestAttemptsAreCapped(t *testing.T) {
 
 // The admitting dispatcher ends the call at its deadline and tells the owner (promise P2).
 func TestDeadline(t *testing.T) {
-	for class, want := range map[tool.Determinism]envelope.Effect{
-		tool.Pure: envelope.EffectNone, tool.Idempotent: envelope.EffectUnknown, tool.SideEffectful: envelope.EffectNone,
+	for class, want := range map[call.Class]envelope.Effect{
+		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown, call.SideEffectful: envelope.EffectNone,
 	} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.ask(1)
@@ -337,7 +337,7 @@ func TestDeadline(t *testing.T) {
 			pass(20 * time.Millisecond)
 			r := w.outcome(1)
 			code := envelope.CodeTimeout
-			if class == tool.SideEffectful { // without a claim it was taken by nobody
+			if class == call.SideEffectful { // without a claim it was taken by nobody
 				code = envelope.CodeUnavailable
 			}
 			if r.Error.Code != code || r.Error.Details.Effect != want || r.Status != envelope.RetryableError {
@@ -349,7 +349,7 @@ func TestDeadline(t *testing.T) {
 
 // A dead dispatcher's calls are ended by another one, a little later.
 func TestGuardian(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		other := w.dispatcher("d0", true)
 		other.Handle(t.Context(), w.request(1)) // never runs: its process is dead
 		pass(10 * time.Second)
@@ -362,7 +362,7 @@ func TestGuardian(t *testing.T) {
 
 // The admitting dispatcher keeps the deadline also while it cannot follow the log.
 func TestDeadlineWithoutFollower(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
 		w.serve("blind")
 		w.ask(1)
@@ -376,7 +376,7 @@ func TestDeadlineWithoutFollower(t *testing.T) {
 // A dispatcher may be asked for an attempt before its follower has come there: the position from
 // which a new guardian has to read is still that of the first open attempt.
 func TestAskedBeforeFollowed(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		first := w.state()
 		w.ask(2, "key-0123456789abcdef", "key-other-0123456789")
@@ -391,7 +391,7 @@ func TestAskedBeforeFollowed(t *testing.T) {
 
 // A guardian that cannot reach the log tries until it can.
 func TestDeadlineWithoutLog(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.log.Before(func(call.Event) error { return call.ErrUnsure })
 		pass(11 * time.Second)
@@ -406,7 +406,7 @@ func TestDeadlineWithoutLog(t *testing.T) {
 
 // An admission whose answer is unsure is not answered; the same call asked again is.
 func TestUnsureAdmission(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.log.Lost(func(call.Event) bool { return true })
 		w.ask(1)
 		if w.acceptedBy(1) != 0 || w.answers() != 0 {
@@ -424,7 +424,7 @@ func TestUnsureAdmission(t *testing.T) {
 
 // Two dispatchers admit one key at once: one attempt, the other's caller joins.
 func TestTwoDispatchers(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		other := w.dispatcher("d0", true)
 		w.log.Before(func(call.Event) error {
 			w.log.Before(nil)
@@ -443,7 +443,7 @@ func TestTwoDispatchers(t *testing.T) {
 
 // A denial does not change what a call was or will be told (M2).
 func TestRecall(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.manifest.Status = tool.StatusDisabled
 		w.ask(1)
@@ -477,7 +477,7 @@ func (l *readThen) Read(ctx context.Context, tool, id string) (call.Entry, error
 // A denied caller's call is decided just after the dispatcher has found it open: it is told now, not
 // at the deadline.
 func TestRecallWhileDecided(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.manifest.Status = tool.StatusDisabled
 		w.d.CallLog = &readThen{Log: w.log, then: func() { w.decide("") }}
@@ -492,7 +492,7 @@ func TestRecallWhileDecided(t *testing.T) {
 // A content type may have parameters: the request is stored as any other, and they are not.
 func TestContentTypeWithParameters(t *testing.T) {
 	for _, media := range []string{"Application/JSON", envelope.ContentJSON, envelope.ContentMsgpack} {
-		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		bubble(t, call.Pure, func(t *testing.T, w *world) {
 			in := w.request(1)
 			req, refusal := envelope.DecodeRequest(envelope.ContentJSON, in.Body)
 			if refusal != nil {
@@ -522,7 +522,7 @@ func TestContentTypeWithParameters(t *testing.T) {
 // Whoever observes admissions is told of those there were, and of refusals: what repeats a call that another
 // dispatcher has admitted is neither.
 func TestObservedAdmissions(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide("")
 		other := w.dispatcher("other", true)
@@ -547,7 +547,7 @@ func TestObservedAdmissions(t *testing.T) {
 
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) {
 			return strings.Repeat("p", 55), func(bool) {}
 		}
@@ -579,7 +579,7 @@ func TestNoRoomForTheSpan(t *testing.T) {
 
 // A key whose log has expired runs again.
 func TestExpiredKey(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide("")
 		w.log.DropUntil(99)

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 func TestLargeInput(t *testing.T) {
@@ -26,7 +26,7 @@ func TestLargeInput(t *testing.T) {
 		"too large": {ref: "sha256:" + sum + ";99999999999", want: envelope.CodeLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.payloads[sum] = []byte(c.data)
 				in := w.request(1, `{"n":1}`, `null`)
 				in.InputRef = c.ref
@@ -49,7 +49,7 @@ func TestLargeInput(t *testing.T) {
 // An input is inside a request or, from one byte more on, in the payload store.
 func TestInlineInput(t *testing.T) {
 	for size, want := range map[int]envelope.Code{envelope.MaxInline: "", envelope.MaxInline + 1: envelope.CodeLimit} {
-		bubble(t, tool.Pure, func(t *testing.T, w *world) {
+		bubble(t, call.Pure, func(t *testing.T, w *world) {
 			input := `{"n":1` + strings.Repeat(" ", size-len(`{"n":1}`)) + `}`
 			w.ask(1, `{"n":1}`, input)
 			switch {
@@ -64,7 +64,7 @@ func TestInlineInput(t *testing.T) {
 
 // A payload store that is silent keeps nobody for ever, and what may be in it is not called missing.
 func TestLargeInputWithoutAnswer(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.silent = true
 		in := w.request(1, `{"n":1}`, `null`)
 		in.InputRef = "sha256:" + strings.Repeat("c", 64) + ";7"
@@ -77,7 +77,7 @@ func TestLargeInputWithoutAnswer(t *testing.T) {
 
 // Large inputs wait for each other: what requests refer to is a hundred thousand times larger than they are.
 func TestManyLargeInputs(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.silent = true // holds each input until its time is over
 		for n := range 6 {
 			in := w.request(n, `{"n":1}`, `null`)

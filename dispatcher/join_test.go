@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // Who finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
@@ -23,7 +22,7 @@ func TestNoRoomToJoin(t *testing.T) {
 		"full":       func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.ask(1)
 				w.ask(2)
 				fill(w)
@@ -50,7 +49,7 @@ func TestNoRoomToJoin(t *testing.T) {
 
 // A refusal says what is known of the effect of the call, of which others may have had an attempt.
 func TestEffectOfARefusal(t *testing.T) {
-	for class, unknown := range map[tool.Determinism]bool{tool.Pure: false, tool.Idempotent: true, tool.SideEffectful: true} {
+	for class, unknown := range map[call.Class]bool{call.Pure: false, call.Idempotent: true, call.SideEffectful: true} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			want := envelope.EffectNone
 			if unknown {
@@ -77,7 +76,7 @@ func TestEffectOfARefusal(t *testing.T) {
 // An attempt that had no effect leaves none to be told of.
 func TestEffectOfARefusedRetry(t *testing.T) {
 	for code, want := range map[envelope.Code]envelope.Effect{envelope.CodeUpstream: envelope.EffectNone, envelope.CodeTimeout: envelope.EffectUnknown} {
-		bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+		bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 			w.ask(1)
 			if code == envelope.CodeTimeout {
 				pass(11 * time.Second)
@@ -96,7 +95,7 @@ func TestEffectOfARefusedRetry(t *testing.T) {
 // Requests for one key that arrive while the log does not answer take bounded memory. Who found no room
 // asks again.
 func TestArrivalsAreBounded(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		open := make(chan struct{})
 		w.log.Before(func(call.Event) error { <-open; return nil })
 		go w.d.Handle(t.Context(), w.request(0))
@@ -128,7 +127,7 @@ func TestArrivalsAreBounded(t *testing.T) {
 // A joiner who is another actor is told of the call under its own call id, never under the owner's,
 // with which it could ask in the owner's name.
 func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		global := []string{`"key-0123456789abcdef"`, `"key-0123456789abcdef","idempotency_scope":"global"`}
 		w.ask(1, global...)
 		in := w.request(2, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
@@ -154,7 +153,7 @@ func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
 
 // The outcome comes between a join and the wait for it: the joiner is told at once.
 func TestDecidedWhileJoining(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		decide := sync.OnceFunc(func() { w.decide("") })
 		w.log.Watch(func(e call.Entry) {
@@ -173,7 +172,7 @@ func TestDecidedWhileJoining(t *testing.T) {
 // A dispatcher that has missed the outcome gathers joiners, and one who asks again lets it find
 // out meanwhile: nothing is written to a call that is over, and everybody has its outcome.
 func TestJoinersOfACallThatIsOver(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		behind := w.dispatcher("d2", true) // it does not follow the log
 		behind.Handle(t.Context(), w.request(1))
 		behind.Handle(t.Context(), w.request(2))
@@ -194,7 +193,7 @@ func TestJoinersOfACallThatIsOver(t *testing.T) {
 
 // Who shares a call with its owner is on record: who joins it before that is so, who is told its outcome after.
 func TestSharingIsOnRecord(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2)
 		w.ask(1) // and 2 again: they are bound
@@ -211,7 +210,7 @@ func TestSharingIsOnRecord(t *testing.T) {
 
 // Nobody waits for the record of a replay, also not who comes after it.
 func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide("")
 		w.gateHangs = true
@@ -228,7 +227,7 @@ func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
 func TestSharingWithoutRecord(t *testing.T) {
 	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": dispatcher.ErrRecordFull} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.ask(1)
 				w.gateErr = err
 				w.ask(2)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // The server has lost the admission. Who asks again is admitted anew, whether it is the owner,
@@ -15,7 +14,7 @@ import (
 func TestLostAdmission(t *testing.T) {
 	for name, asks := range map[string][]int{"owner": {1}, "joiner": {2}, "new": {3}, "all": {3, 2, 1}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Pure, func(t *testing.T, w *world) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.ask(1)
 				w.ask(2)
 				pass(time.Second)
@@ -41,7 +40,7 @@ func TestLostAdmission(t *testing.T) {
 
 // Where nobody asks again there is nothing to tell, and nothing is kept in memory.
 func TestLostForGood(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2)
 		pass(time.Second)
@@ -56,7 +55,7 @@ func TestLostForGood(t *testing.T) {
 // The key was admitted anew while its first admission was still watched: what counts is the
 // deadline of the admission that is in the log.
 func TestReadmissionIsGuarded(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		other := w.dispatcher("d2", true)
 		w.ask(1)
 		w.log.LoseTail(0)
@@ -80,7 +79,7 @@ func TestReadmissionIsGuarded(t *testing.T) {
 func TestOnlyClaimLeft(t *testing.T) {
 	for _, how := range []string{"started", "asked"} {
 		t.Run(how, func(t *testing.T) {
-			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				w.ask(1)
 				s := w.state()
 				_, claim := call.Take(s, call.Pickup{

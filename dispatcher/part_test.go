@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // told returns what was told to inbox n, in order.
@@ -19,7 +18,7 @@ func (w *world) told(n int) []*envelope.Response {
 
 // A joiner with a shorter deadline than its attempt is told so, and has an answer at its own; the call goes on.
 func TestJoinerWithAShorterDeadline(t *testing.T) {
-	for class, effect := range map[tool.Determinism]envelope.Effect{tool.Pure: envelope.EffectNone, tool.Idempotent: envelope.EffectUnknown} {
+	for class, effect := range map[call.Class]envelope.Effect{call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.ask(1)
 			due := time.Now().Add(time.Second).UnixMilli()
@@ -60,7 +59,7 @@ func TestJoinerWithAShorterDeadline(t *testing.T) {
 // A joiner that has its outcome is not told later that its deadline has passed. The owner has no deadline but that
 // of the attempt.
 func TestNoDeadlineAfterTheOutcome(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2, short...)
 		w.ask(1, short...) // asked again with less time
@@ -77,7 +76,7 @@ func TestNoDeadlineAfterTheOutcome(t *testing.T) {
 
 // Deadlines of joiners are kept nearest first, in whatever order they come.
 func TestJoinersLeaveInOrder(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		for n, ms := range map[int]string{2: "3000", 3: "1000", 4: "2000"} {
 			w.ask(n, `"timeout_ms":10000`, `"timeout_ms":`+ms)

@@ -33,7 +33,7 @@ func (w *world) wantLate(n int, effect envelope.Effect) {
 func TestLateInTheLine(t *testing.T) {
 	for name, stored := range map[string]bool{"nothing is admitted": false, "an attempt is open": true} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				release := make(chan error)
 				w.log.Before(func(call.Event) error { return <-release })
 				go w.d.Handle(t.Context(), w.request(1))
@@ -77,7 +77,7 @@ func (s slow) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 // A log that answers no write keeps nobody waiting for longer than the caller has, and uses up nothing of the key.
 // What was not answered may still be stored later, so only of a call without effects is it known that there was none.
 func TestLateWrite(t *testing.T) {
-	for class, effect := range map[tool.Determinism]envelope.Effect{tool.Pure: envelope.EffectNone, tool.Idempotent: envelope.EffectUnknown} {
+	for class, effect := range map[call.Class]envelope.Effect{call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.d.CallLog = slow{Log: w.log}
 			for n := range 2 * call.MaxAttempts {
@@ -99,7 +99,7 @@ func TestLateWrite(t *testing.T) {
 
 // A write that was stored without an answer is found at the deadline: the call has an outcome.
 func TestLateAnswerOfAWrite(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.d.CallLog = slow{Log: w.log, stores: true}
 		go w.d.Handle(t.Context(), w.request(1, short...))
 		pass(2 * time.Second)
@@ -141,7 +141,7 @@ func TestEffectOfADenial(t *testing.T) {
 		"it succeeded":   {func(w *world) { w.ask(1); w.ended() }, envelope.EffectApplied},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				c.before(w)
 				w.ask(2, expired...)
 				w.wantLate(2, c.want)

@@ -19,7 +19,7 @@ import (
 // To know the reference of a call is not enough to be told of it, or to end it: it takes one of its call
 // ids, or to be its owner's actor. The call id of another call is none.
 func TestStrangersAreToldNothing(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		stranger := w.query(9)
 		check := func(when string) {
@@ -45,7 +45,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 
 // Another actor may share a call and know its owner's call id. Its cancel detaches at the most.
 func TestOnlyTheOwnersActorCancels(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		c, refusal := w.d.Cancel(t.Context(), "t", "other", w.query(1))
 		if refusal != nil || c.Told != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
@@ -56,7 +56,7 @@ func TestOnlyTheOwnersActorCancels(t *testing.T) {
 
 // Who names a call id is answered under it, also if it owns the call under another.
 func TestResultOfTheCallIDThatIsNamed(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2)
 		pass(100 * time.Millisecond)
@@ -93,7 +93,7 @@ func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error
 
 // A log that cannot be read is not taken for one without the call.
 func TestUnreadableIsNotUnknown(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide("")
 		q := w.query(1)
@@ -127,7 +127,7 @@ func (w *world) claim() {
 func TestCancelWithoutCallID(t *testing.T) {
 	for told, setup := range map[string]func(*world){"queued": func(*world) {}, "running": (*world).claim} {
 		t.Run(told, func(t *testing.T) {
-			bubble(t, tool.SideEffectful, func(t *testing.T, w *world) {
+			bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
 				w.ask(1)
 				setup(w)
 				c, refusal := w.d.Cancel(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
@@ -144,7 +144,7 @@ func TestCancelWithoutCallID(t *testing.T) {
 
 // A cancel that comes after the deadline, and before anybody has kept that, still ends the run.
 func TestCancelAfterTheDeadline(t *testing.T) {
-	bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		w.stop()
 		w.running = true
 		w.ask(1)
@@ -159,7 +159,7 @@ func TestCancelAfterTheDeadline(t *testing.T) {
 // Whether a request for which there is no room, or that is denied, is bound to an attempt already, only the log says: where it
 // cannot be read the caller is not refused. It may have an outcome, and asks again.
 func TestNobodyIsRefusedUnread(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.lag = time.Hour
 		w.d.CallLog = unreadable{w.log, true}
 		w.ask(1)
@@ -173,7 +173,7 @@ func TestNobodyIsRefusedUnread(t *testing.T) {
 
 // A further attempt has to carry the outcomes of those before it: where they cannot be read it is not opened.
 func TestNoAttemptWithoutEarlierOutcomes(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.decide(envelope.CodeUpstream)
 		w.d.CallLog = unreadable{w.log, true}
@@ -187,7 +187,7 @@ func TestNoAttemptWithoutEarlierOutcomes(t *testing.T) {
 // What is denied, and was looked up only because it may have an outcome, is not admitted when its log turns
 // out to be gone: nobody has checked it (promise P4).
 func TestDeniedIsNotAdmittedAnew(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.manifest.Status = tool.StatusDisabled
 		w.d.CallLog = &readThen{Log: w.log, then: func() { w.log.LoseTail(0) }}
@@ -204,7 +204,7 @@ func (w *world) query(n int) dispatcher.Query {
 
 // A cancel for which the log has no room says so.
 func TestCancelInAFullLog(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.log.Before(func(call.Event) error { return call.ErrFull })
 		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
@@ -220,7 +220,7 @@ func TestCancel(t *testing.T) {
 		"decided": func(w *world) { w.decide("") },
 	} {
 		t.Run(told, func(t *testing.T) {
-			bubble(t, tool.Idempotent, func(t *testing.T, w *world) {
+			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				w.ask(1)
 				setup(w)
 				c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
@@ -240,7 +240,7 @@ func TestCancel(t *testing.T) {
 
 // Only the owner's cancel decides; a joiner's detaches the joiner.
 func TestJoinerCancels(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
@@ -259,7 +259,7 @@ func TestJoinerCancels(t *testing.T) {
 }
 
 func TestResultAndWhy(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		_, accepted, refusal := w.d.Result(t.Context(), "t", "agent", w.query(1))
 		if refusal != nil || accepted == nil {
@@ -309,7 +309,7 @@ func TestResultAndWhy(t *testing.T) {
 
 // A call of a tool whose id is too long for a subject can be asked about, too.
 func TestResultOfALongName(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.manifest.ToolID = strings.Repeat("very.long.", 10)
 		in := w.request(1, `"echo"`, `"`+w.manifest.ToolID+`"`)
 		in.Subject, in.Tool = subjects.Call("t", "agent", w.manifest.ToolID), ""
@@ -329,7 +329,7 @@ func TestResultOfALongName(t *testing.T) {
 // A cancel that was written without its writer learning of it, or surviving it, ends the run when it is
 // asked for again.
 func TestUnsureCancel(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.running = true
 		w.ask(1)
 		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/call"
 )
 
 // A caller whose call times out in the queue, or is cancelled there, is told what its request asked for in vain, such as more time than the
 // tool gives.
 func TestAskedForInVain(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.manifest.Limits.TimeoutMax = 3 * time.Second
 		w.ask(1, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`)
 		w.ask(2, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`, "key-0123456789abcdef", "key-other-0123456789")

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // Whoever misspells a name without a client of ours is told which one was meant, too.
 func TestUnknownNames(t *testing.T) {
-	bubble(t, tool.Pure, func(t *testing.T, w *world) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		in := w.request(1, `"tool_id":"echo"`, `"tool_id":"ecoh"`)
 		in.Tool, in.Subject = "ecoh", "tb.call.t.agent.ecoh"
 		w.d.Handle(w.t.Context(), in)

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // pool is what is known of the executors of a pool, and what they say.
@@ -60,7 +59,7 @@ func (p *pool) Find(context.Context, string, int) (string, time.Time, bool) {
 }
 
 // staffed lets a dispatcher run that knows of a pool.
-func staffed(t *testing.T, class tool.Determinism, f func(*testing.T, *world, *pool)) {
+func staffed(t *testing.T, class call.Class, f func(*testing.T, *world, *pool)) {
 	t.Helper()
 	bubble(t, class, func(t *testing.T, w *world) {
 		w.stop()
@@ -79,18 +78,18 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 	handedOut := func(p *pool) { p.delivered = 9 }
 	absent := func(d time.Duration) func(*pool) { return func(p *pool) { p.absent = time.Now().Add(d) } }
 	for name, c := range map[string]struct {
-		class  tool.Determinism
+		class  call.Class
 		pool   func(*pool)
 		code   envelope.Code
 		effect envelope.Effect
 	}{
-		"pure, not handed out":                  {tool.Pure, func(*pool) {}, unserved, none},
-		"pure, handed out":                      {tool.Pure, handedOut, late, none},
-		"pure, the server does not answer":      {tool.Pure, func(p *pool) { p.silent = true }, late, none},
-		"idempotent, not handed out":            {tool.Idempotent, func(*pool) {}, late, unknown},
-		"idempotent, nobody there":              {tool.Idempotent, absent(-time.Second), unserved, none},
-		"idempotent, somebody was there":        {tool.Idempotent, absent(time.Second), late, unknown},
-		"side-effectful, whatever else happens": {tool.SideEffectful, handedOut, unserved, none},
+		"pure, not handed out":                  {call.Pure, func(*pool) {}, unserved, none},
+		"pure, handed out":                      {call.Pure, handedOut, late, none},
+		"pure, the server does not answer":      {call.Pure, func(p *pool) { p.silent = true }, late, none},
+		"idempotent, not handed out":            {call.Idempotent, func(*pool) {}, late, unknown},
+		"idempotent, nobody there":              {call.Idempotent, absent(-time.Second), unserved, none},
+		"idempotent, somebody was there":        {call.Idempotent, absent(time.Second), late, unknown},
+		"side-effectful, whatever else happens": {call.SideEffectful, handedOut, unserved, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			staffed(t, c.class, func(t *testing.T, w *world, p *pool) {
@@ -115,7 +114,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 
 // What the server stores after its deadline uses up nothing of its key, of whatever class the tool is.
 func TestStoredAfterItsDeadline(t *testing.T) {
-	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.log.Before(func(e call.Event) error {
 				if e.Kind == call.Requested && e.State.Seq == w.state().Seq { // it is not refused at once
@@ -146,18 +145,18 @@ func TestStoredAfterItsDeadline(t *testing.T) {
 // taken it.
 func TestDeserted(t *testing.T) {
 	for name, c := range map[string]struct {
-		class tool.Determinism
+		class call.Class
 		gone  time.Duration // how long before the call was asked for, if positive
 		claim bool
 		early bool
 	}{
-		"pure":                              {tool.Pure, time.Second, false, true},
-		"pure, its executor has died":       {tool.Pure, -time.Second, false, true},
-		"idempotent":                        {tool.Idempotent, time.Second, false, true},
-		"idempotent, it may have run":       {tool.Idempotent, -time.Second, false, false},
-		"side-effectful":                    {tool.SideEffectful, time.Second, false, true},
-		"side-effectful, in the queue":      {tool.SideEffectful, -time.Second, false, true},
-		"side-effectful, and it is claimed": {tool.SideEffectful, -time.Second, true, false},
+		"pure":                              {call.Pure, time.Second, false, true},
+		"pure, its executor has died":       {call.Pure, -time.Second, false, true},
+		"idempotent":                        {call.Idempotent, time.Second, false, true},
+		"idempotent, it may have run":       {call.Idempotent, -time.Second, false, false},
+		"side-effectful":                    {call.SideEffectful, time.Second, false, true},
+		"side-effectful, in the queue":      {call.SideEffectful, -time.Second, false, true},
+		"side-effectful, and it is claimed": {call.SideEffectful, -time.Second, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			staffed(t, c.class, func(t *testing.T, w *world, p *pool) {
@@ -194,7 +193,7 @@ func TestDeserted(t *testing.T) {
 // A restart of the executors that is shorter than the setting ends nothing; and what is asked for while nobody has
 // lived for long is admitted, and then ended soon.
 func TestAbsenceIsRiddenOut(t *testing.T) {
-	staffed(t, tool.SideEffectful, func(t *testing.T, w *world, p *pool) {
+	staffed(t, call.SideEffectful, func(t *testing.T, w *world, p *pool) {
 		w.askFor(1, time.Minute)
 		p.set(func(p *pool) { p.absent = time.Now() })
 		pass(9 * time.Second)
@@ -220,7 +219,7 @@ func TestAbsenceIsRiddenOut(t *testing.T) {
 
 // A log that cannot be written keeps a deserted call waiting, and no longer.
 func TestDesertedIsTriedAgain(t *testing.T) {
-	staffed(t, tool.Pure, func(t *testing.T, w *world, p *pool) {
+	staffed(t, call.Pure, func(t *testing.T, w *world, p *pool) {
 		w.askFor(1, time.Minute)
 		p.set(func(p *pool) { p.absent = time.Now().Add(-time.Minute) })
 		w.log.Before(func(call.Event) error { return call.ErrFull })
@@ -235,7 +234,7 @@ func TestDesertedIsTriedAgain(t *testing.T) {
 
 // Why tells what waits from what runs, of every class.
 func TestWhyAsksExecutors(t *testing.T) {
-	staffed(t, tool.Idempotent, func(t *testing.T, w *world, p *pool) {
+	staffed(t, call.Idempotent, func(t *testing.T, w *world, p *pool) {
 		w.ask(1)
 		for _, c := range []struct {
 			alive  int

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -34,19 +35,19 @@ func TestToolIsNotHere(t *testing.T) {
 // run would do the real thing.
 func TestOtherBuild(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
-			if class == w.manifest.Determinism {
+		for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+			if class == w.manifest.Class {
 				continue
 			}
 			m := w.admit(callA, time.Minute)
 			admitted := w.manifest
 			other := *admitted
-			other.Determinism = class
+			other.Class = class
 			w.manifest = &other
 			w.ex.Handle(t.Context(), m)
 			w.wantAcked(m, true)
 			if d := w.decided(1); d.Code != envelope.CodeVersion || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
-				t.Errorf("%s for %s: decision %+v after %d runs", class, admitted.Determinism, d, len(w.runs))
+				t.Errorf("%s for %s: decision %+v after %d runs", class, admitted.Class, d, len(w.runs))
 			}
 			w.manifest, w.log = admitted, &calltest.Log{}
 			w.ex = w.executor("default/e1")
@@ -112,7 +113,7 @@ func TestDryRunOfOtherBuild(t *testing.T) {
 // What this executor cannot run is not decided here, except where the build differs.
 func TestUnknownTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
+		w := newWorld(t, call.Pure)
 		m := w.admit(callA, time.Minute)
 		w.manifest.Semver = "2.0.0"
 		w.ex.Handle(t.Context(), m)

@@ -14,7 +14,7 @@ import (
 // An executor that shuts down while it asks concludes nothing: another one can ask.
 func TestLookupWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+		w := newWorld(t, call.SideEffectful)
 		w.manifest.Capability.Lookup = true
 		ctx, stop := context.WithCancel(t.Context())
 		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {
@@ -34,7 +34,7 @@ func TestLookupWhileDraining(t *testing.T) {
 // So it is where it shuts down between the claim and the start.
 func TestDrainAfterClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+		w := newWorld(t, call.SideEffectful)
 		ctx, stop := context.WithCancel(t.Context())
 		w.ex.Hooks.Pause = func(point string, _ call.State) {
 			if point == "after-claim" {
@@ -51,7 +51,7 @@ func TestDrainAfterClaim(t *testing.T) {
 // An executor that shuts down in the middle of a lookup has no answer: another one asks again.
 func TestDrainDuringLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+		w := newWorld(t, call.SideEffectful)
 		w.manifest.Capability.Lookup = true
 		ctx, stop := context.WithCancel(t.Context())
 		w.lookup = func(tool.Invocation) (tool.Result, bool, error) {

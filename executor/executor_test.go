@@ -47,14 +47,14 @@ type world struct {
 	nonce    int
 }
 
-func newWorld(t *testing.T, class tool.Determinism) *world {
+func newWorld(t *testing.T, class call.Class) *world {
 	w := &world{t: t, log: &calltest.Log{}, gone: map[string]bool{}, payloads: map[string][]byte{}}
 	any, err := envelope.CompileSchema("any", []byte(`{"type":"object"}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.manifest = &tool.Manifest{
-		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Determinism: class, Transport: tool.TransportNative,
+		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: tool.TransportNative,
 		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
 		Limits:     tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8, OutputBytes: 1 << 20},
 		Capability: tool.Capabilities{Streaming: true},
@@ -189,7 +189,7 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: call.Class(w.manifest.Determinism), Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
+		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class, Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID,
 	})
 	if v.Do != call.Write {

@@ -12,14 +12,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // A call that panics its executor outside of its tool takes nobody with it. It is handed back, and ends as one whose
 // executor has died.
 func TestPanicOutsideOfTheTool(t *testing.T) {
-	for class, want := range map[tool.Determinism]envelope.Code{
-		tool.Idempotent: envelope.CodeLost, tool.SideEffectful: envelope.CodeToolUnknownState,
+	for class, want := range map[call.Class]envelope.Code{
+		call.Idempotent: envelope.CodeLost, call.SideEffectful: envelope.CodeToolUnknownState,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, class)

@@ -23,7 +23,7 @@ const callA, callB = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000
 
 // each runs the test for every effect class, under fake time.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
-	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
 		t.Run(string(class), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, class)) })
 		})
@@ -50,7 +50,7 @@ func TestSuccess(t *testing.T) {
 		w.ex.Handle(t.Context(), m)
 		d := w.decided(1)
 		effect := envelope.EffectApplied
-		if w.manifest.Determinism == tool.Pure {
+		if w.manifest.Class == call.Pure {
 			effect = envelope.EffectNone
 		}
 		if d.Status != envelope.Success || d.Effect != effect || d.By != call.ByExecutor {
@@ -60,7 +60,7 @@ func TestSuccess(t *testing.T) {
 		if len(w.replies) != 1 || w.replies[0].CallID != callA || w.replies[0].Provenance.AuditEventID == "" {
 			t.Errorf("replies %+v", w.replies)
 		}
-		writes := map[tool.Determinism]int{tool.Pure: 2, tool.Idempotent: 2, tool.SideEffectful: 3}[w.manifest.Determinism]
+		writes := map[call.Class]int{call.Pure: 2, call.Idempotent: 2, call.SideEffectful: 3}[w.manifest.Class]
 		if n := len(w.log.Entries()); n != writes {
 			t.Errorf("%d durable writes, want %d", n, writes)
 		}
@@ -110,10 +110,10 @@ func TestDeadlineIsHandedOn(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
-	want := map[tool.Determinism]call.Decision{
-		tool.Pure:          {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
-		tool.Idempotent:    {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
-		tool.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown, Status: envelope.TerminalError},
+	want := map[call.Class]call.Decision{
+		call.Pure:          {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
+		call.Idempotent:    {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
+		call.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown, Status: envelope.TerminalError},
 	}
 	each(t, func(t *testing.T, w *world) {
 		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
@@ -126,7 +126,7 @@ func TestDeadline(t *testing.T) {
 		if took := time.Since(started); took < 2990*time.Millisecond || took > 3010*time.Millisecond {
 			t.Errorf("ended after %s", took)
 		}
-		d, want := w.decided(1), want[w.manifest.Determinism]
+		d, want := w.decided(1), want[w.manifest.Class]
 		if d.Code != want.Code || d.Effect != want.Effect || d.Status != want.Status {
 			t.Errorf("decision %+v, want %+v", d, want)
 		}
@@ -168,7 +168,7 @@ func TestClaimerGone(t *testing.T) {
 		w.gone["default/dead"] = true
 		w.ex.Handle(t.Context(), m)
 		d := w.decided(1)
-		if w.manifest.Determinism != tool.SideEffectful {
+		if w.manifest.Class != call.SideEffectful {
 			if d.Status != envelope.Success || len(w.runs) != 1 {
 				t.Errorf("%d runs, decision %+v", len(w.runs), d)
 			}
@@ -218,7 +218,7 @@ func TestLookup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tool.SideEffectful)
+				w := newWorld(t, call.SideEffectful)
 				w.manifest.Capability.Lookup = true
 				w.lookup = func(inv tool.Invocation) (tool.Result, bool, error) {
 					return tool.Result{Output: inv.Input}, c.found, c.err
@@ -241,7 +241,7 @@ func TestLookup(t *testing.T) {
 // Five claims without an outcome are a poison call: kept in DEAD, then decided lost.
 func TestPoison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Idempotent)
+		w := newWorld(t, call.Idempotent)
 		m := w.admit(callA, time.Hour)
 		w.gone["default/dead"] = true
 		for i := range call.MaxClaims {
@@ -302,7 +302,7 @@ func TestLateResult(t *testing.T) {
 func TestLateOutput(t *testing.T) {
 	for output, want := range map[string]int{`{"n":1}`: 0, `{"n":2}`: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, tool.Idempotent)
+			w := newWorld(t, call.Idempotent)
 			m := w.admit(callA, time.Minute)
 			other := w.executor("default/e2")
 			runs := 0
@@ -365,16 +365,16 @@ func TestOldMessage(t *testing.T) {
 
 func TestToolErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		class tool.Determinism
+		class call.Class
 		err   error
 		want  envelope.Code
 	}{
-		"declared":               {tool.Idempotent, &tool.Error{Code: "fetch_failed", Message: "no"}, "R-UPSTREAM-FETCH_FAILED"},
-		"crash pure":             {tool.Pure, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolFault},
-		"crash side-effectful":   {tool.SideEffectful, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolUnknownState},
-		"none, side-effectful":   {tool.SideEffectful, &tool.Error{Code: "fetch_failed", Effect: envelope.EffectNone}, "R-UPSTREAM-FETCH_FAILED"},
-		"silent, side-effectful": {tool.SideEffectful, &tool.Error{Code: "fetch_failed"}, envelope.CodeToolUnknownState},
-		"foreign error":          {tool.Pure, errors.New("what"), envelope.CodeToolFault},
+		"declared":               {call.Idempotent, &tool.Error{Code: "fetch_failed", Message: "no"}, "R-UPSTREAM-FETCH_FAILED"},
+		"crash pure":             {call.Pure, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolFault},
+		"crash side-effectful":   {call.SideEffectful, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolUnknownState},
+		"none, side-effectful":   {call.SideEffectful, &tool.Error{Code: "fetch_failed", Effect: envelope.EffectNone}, "R-UPSTREAM-FETCH_FAILED"},
+		"silent, side-effectful": {call.SideEffectful, &tool.Error{Code: "fetch_failed"}, envelope.CodeToolUnknownState},
+		"foreign error":          {call.Pure, errors.New("what"), envelope.CodeToolFault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestToolErrors(t *testing.T) {
 // A tool fault may be tried once more; the second one is final (000 §5, S-TOOL).
 func TestFaultTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
+		w := newWorld(t, call.Pure)
 		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
 		}
@@ -418,7 +418,7 @@ func TestFaultTwice(t *testing.T) {
 // What a tool says of its error is kept where the decision states another code.
 func TestFaultKeepsDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
+		w := newWorld(t, call.Pure)
 		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{}, &tool.Error{Code: "io_error", Message: "no", Details: jsontext.Value(`{"disk":"b"}`)}
 		}
@@ -441,7 +441,7 @@ func TestOutputRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tool.Idempotent)
+				w := newWorld(t, call.Idempotent)
 				w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 					return tool.Result{Output: jsontext.Value(c.output)}, nil
 				}
@@ -472,7 +472,7 @@ func TestPayloadStoreFull(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		want := envelope.CodeStoreFull
-		if w.manifest.Determinism == tool.SideEffectful {
+		if w.manifest.Class == call.SideEffectful {
 			want = envelope.CodeToolUnknownState
 		}
 		if d := w.decided(1); d.Code != want {
@@ -485,7 +485,7 @@ func TestPayloadStoreFull(t *testing.T) {
 // Fences grow from run to run.
 func TestFencesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Idempotent)
+		w := newWorld(t, call.Idempotent)
 		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{}, &tool.Error{Code: "x", Effect: envelope.EffectNone}
 		}
@@ -522,7 +522,7 @@ func TestForgottenDelivery(t *testing.T) {
 		first := m
 		first.Lease = &holding{}
 		other.Handle(t.Context(), first)
-		if w.manifest.Determinism != tool.SideEffectful && (len(w.runs) != 2 || w.runs[0].Fence >= w.runs[1].Fence) {
+		if w.manifest.Class != call.SideEffectful && (len(w.runs) != 2 || w.runs[0].Fence >= w.runs[1].Fence) {
 			t.Errorf("runs %+v", w.runs)
 		}
 	})

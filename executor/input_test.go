@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // large is the message of a call whose input lies in the payload store.
@@ -96,7 +95,7 @@ func TestDrainBeforeStart(t *testing.T) {
 		defer stop()
 		m := large(w.admit(callA, time.Minute))
 		w.ex.Handle(ctx, m)
-		claims := w.manifest.Determinism == tool.SideEffectful
+		claims := w.manifest.Class == call.SideEffectful
 		w.wantAcked(m, claims)
 		if !claims {
 			if !w.state().Last().Open() {

@@ -73,7 +73,7 @@ func (w *world) busy() (running executor.Message, end func()) {
 // A tool has no more runs at once than its manifest allows; the rest is handed back.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
+		w := newWorld(t, call.Pure)
 		first, end := w.busy()
 		other := first
 		other.Entry.State.ID, other.Lease = "id2", &holding{}
@@ -157,7 +157,7 @@ func TestKillFlood(t *testing.T) {
 // A long queue for a busy tool costs no more looks than a short one, also when one of its runs has ended.
 func TestQueueForABusyTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Pure)
+		w := newWorld(t, call.Pure)
 		first, end := w.busy()
 		other := first
 		other.Entry.State.ID = "id2"

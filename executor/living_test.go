@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // What was stored before the heartbeats of its executor, or while they were interrupted, is claimed before it
@@ -48,7 +48,7 @@ func TestClaimsWhatItsHeartbeatsDoNotCover(t *testing.T) {
 				var m executor.Message
 				c.live(w, func() { m = w.admit(callA, time.Minute) })
 				w.ex.Handle(t.Context(), m)
-				want := c.claimed || w.manifest.Determinism == tool.SideEffectful
+				want := c.claimed || w.manifest.Class == call.SideEffectful
 				if got := w.state().Last().Claim != nil; got != want {
 					t.Errorf("claimed: %t, want %t", got, want)
 				}

@@ -43,7 +43,7 @@ func TestJoinedBeforeTheClaim(t *testing.T) {
 // claim first does not run any more.
 func TestDecidedBeforeTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+		w := newWorld(t, call.SideEffectful)
 		m := w.admit(callA, time.Minute)
 		w.timeOut()
 		w.ex.Handle(t.Context(), m)
@@ -58,7 +58,7 @@ func TestDecidedBeforeTheClaim(t *testing.T) {
 // in hand, not even its place among the runs of the tool.
 func TestGoneBeforeTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.SideEffectful)
+		w := newWorld(t, call.SideEffectful)
 		w.manifest.Limits.Concurrency = 1
 		for _, delivery := range []int{1, 2} {
 			m := w.admit(callA, time.Minute)
@@ -129,7 +129,7 @@ func TestWhatIsNoLateResult(t *testing.T) {
 	}
 	t.Run("judged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, tool.SideEffectful)
+			w := newWorld(t, call.SideEffectful)
 			w.execute = fails
 			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 			if d := w.decided(1); d.Code != envelope.CodeToolUnknownState || len(w.late) != 0 {
@@ -175,7 +175,7 @@ func TestLastWordIsKept(t *testing.T) {
 			}
 			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 			want := 0
-			if tells := said == envelope.EffectApplied || said == envelope.EffectNone; tells && w.manifest.Determinism != tool.Pure {
+			if tells := said == envelope.EffectApplied || said == envelope.EffectNone; tells && w.manifest.Class != call.Pure {
 				want = 1
 			}
 			if d := w.decided(1); d.By != call.ByDeadline || len(w.late) != want {
@@ -194,7 +194,7 @@ func (e envelopeError) Fault() *envelope.Error { return envelope.NewError(e.code
 // What cannot be put on record is not done with: the message comes again.
 func TestUnrecordedIsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tool.Idempotent)
+		w := newWorld(t, call.Idempotent)
 		w.unkept = errors.New("no room for records")
 		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
@@ -211,7 +211,7 @@ func TestChunksOfAnOutcome(t *testing.T) {
 	for name, unstored := range map[string]error{"stored": nil, "not stored": envelopeError{envelope.CodeStoreFull}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tool.Pure)
+				w := newWorld(t, call.Pure)
 				w.unstored = unstored
 				w.execute = func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
 					pass(time.Second)

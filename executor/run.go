@@ -139,7 +139,7 @@ func (j *job) judgedBy(m *tool.Manifest) *tool.Manifest {
 		return m
 	}
 	pure := *m
-	pure.Determinism = tool.Pure
+	pure.Class = call.Pure
 	return &pure
 }
 
@@ -222,7 +222,7 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 // version it calls itself; one that knows no dry run would do the real thing; and what one without the
 // function would do, nobody can check.
 func same(m *tool.Manifest, j *job) *envelope.Error {
-	switch class := call.Class(m.Determinism); {
+	switch class := m.Class; {
 	case m.Semver != j.state.Version:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -22,15 +23,15 @@ var (
 	hostPattern     = regexp.MustCompile(`^(https?)://(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
 )
 
-// effects maps every accepted determinism, those of 000 §6 and of 002 §Effects, to its class.
-var effects = map[string]Determinism{
-	"pure":                Pure,
-	"idempotent":          Idempotent,
-	"side_effectful":      SideEffectful,
-	"Pure":                Pure,
-	"IdempotentWrite":     Idempotent,
-	"NonIdempotentWrite":  SideEffectful,
-	"ExternalSideEffects": SideEffectful,
+// effects maps every accepted determinism, to its class.
+var effects = map[string]call.Class{
+	"pure":                call.Pure,
+	"idempotent":          call.Idempotent,
+	"side_effectful":      call.SideEffectful,
+	"Pure":                call.Pure,
+	"IdempotentWrite":     call.Idempotent,
+	"NonIdempotentWrite":  call.SideEffectful,
+	"ExternalSideEffects": call.SideEffectful,
 }
 
 var (
@@ -84,7 +85,7 @@ func (l *toolLoader) behaviour() {
 	if r.Determinism != "" {
 		l.oneOf("determinism", r.Determinism, slices.Sorted(maps.Keys(effects)))
 	}
-	m.Determinism, m.Effect = effects[r.Determinism], r.Determinism
+	m.Class, m.Effect = effects[r.Determinism], r.Determinism
 	m.Retention = time.Duration(l.within("retention_s", r.RetentionS, 1, 365*24*3600, 24*3600)) * time.Second
 	m.Limits = l.limits()
 	m.Capability = l.capabilities()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -223,7 +224,7 @@ func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
 	switch {
 	case said == envelope.EffectNone || said == envelope.EffectApplied:
 		return said
-	case said == "" && m.Determinism == Pure:
+	case said == "" && m.Class == call.Pure:
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown
@@ -231,5 +232,5 @@ func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
 
 // safeAgain says whether a call with this effect may run again under the same key.
 func (m *Manifest) safeAgain(effect envelope.Effect) bool {
-	return m.Determinism != SideEffectful || effect == envelope.EffectNone
+	return m.Class != call.SideEffectful || effect == envelope.EffectNone
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -93,10 +94,10 @@ func TestClassify(t *testing.T) {
 		},
 	}
 	for _, test := range tests {
-		for determinism, want := range map[tool.Determinism]place{
-			tool.Pure: test.pure, tool.Idempotent: test.idempotent, tool.SideEffectful: test.dangerous,
+		for determinism, want := range map[call.Class]place{
+			call.Pure: test.pure, call.Idempotent: test.idempotent, call.SideEffectful: test.dangerous,
 		} {
-			m := &tool.Manifest{Determinism: determinism, Errors: map[string]tool.ErrorSpec{
+			m := &tool.Manifest{Class: determinism, Errors: map[string]tool.ErrorSpec{
 				"busy":  {Name: "busy", Class: envelope.ClassCapacity, Message: "busy", Fix: "wait"},
 				"limit": {Name: "limit", Class: envelope.ClassRequest, Message: "limit", Fix: "less"},
 			}}
@@ -104,7 +105,7 @@ func TestClassify(t *testing.T) {
 			if (place{got.Code, got.Details.Effect}) != want {
 				t.Errorf("%s, %s: %s with effect %s, want %s with %s", test.name, determinism, got.Code, got.Details.Effect, want.code, want.effect)
 			}
-			if got.Retryable && determinism == tool.SideEffectful && got.Details.Effect != none {
+			if got.Retryable && determinism == call.SideEffectful && got.Details.Effect != none {
 				t.Errorf("%s: a call that may have had its effect may run again", test.name)
 			}
 			if got.Message == "" || got.Fix == "" || test.err.Error() == "" {

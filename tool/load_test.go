@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -115,7 +116,7 @@ func TestLoadMinimal(t *testing.T) {
 	got := mustLoad(t, folder("web.fetch", minimal, nil))
 	want := &tool.Manifest{
 		ToolID: "web.fetch", Semver: "1.0.0", Owner: "@team-web", Title: "web.fetch", Description: "Fetches a page.",
-		Status: tool.StatusActive, Determinism: tool.Pure, Effect: "pure", Pool: "default", Transport: tool.TransportNative,
+		Status: tool.StatusActive, Class: call.Pure, Effect: "pure", Pool: "default", Transport: tool.TransportNative,
 		Endpoint: tool.Endpoint{Native: "web.fetch"}, Retention: 24 * time.Hour,
 		Limits: tool.Limits{
 			TimeoutDefault: 15 * time.Second, TimeoutMax: time.Minute, MemoryMB: 512, Concurrency: 8,
@@ -138,7 +139,7 @@ func TestLoadFull(t *testing.T) {
 	got := mustLoad(t, folder("web.fetch", full, nil))
 	want := &tool.Manifest{
 		ToolID: "web.fetch", Semver: "2.3.4", Owner: "@team-web", Title: "Fetch a web page", Description: "Fetches a page.\n",
-		Tags: []string{"read", "web"}, Status: tool.StatusDeprecated, Determinism: tool.SideEffectful,
+		Tags: []string{"read", "web"}, Status: tool.StatusDeprecated, Class: call.SideEffectful,
 		Effect: "ExternalSideEffects", Pool: "gpu-1", Transport: tool.TransportProcess,
 		Endpoint: tool.Endpoint{
 			Command: []string{"./bin/web-fetch", "--quiet", "./data.txt"}, Env: map[string]string{"LANG": "C.UTF-8"},
@@ -397,11 +398,11 @@ func TestNames(t *testing.T) {
 	}
 	for _, effect := range []string{"Pure", "IdempotentWrite", "NonIdempotentWrite", "ExternalSideEffects", "pure", "idempotent", "side_effectful"} {
 		m := mustLoad(t, folder("web.fetch", strings.Replace(minimal, ": pure", ": "+effect, 1), nil))
-		want := map[string]tool.Determinism{
-			"Pure": tool.Pure, "IdempotentWrite": tool.Idempotent, "NonIdempotentWrite": tool.SideEffectful, "ExternalSideEffects": tool.SideEffectful,
+		want := map[string]call.Class{
+			"Pure": call.Pure, "IdempotentWrite": call.Idempotent, "NonIdempotentWrite": call.SideEffectful, "ExternalSideEffects": call.SideEffectful,
 		}
-		if m.Effect != effect || (want[effect] != "" && m.Determinism != want[effect]) || (want[effect] == "" && string(m.Determinism) != effect) {
-			t.Errorf("%s: class %s, effect %s", effect, m.Determinism, m.Effect)
+		if m.Effect != effect || (want[effect] != "" && m.Class != want[effect]) || (want[effect] == "" && string(m.Class) != effect) {
+			t.Errorf("%s: class %s, effect %s", effect, m.Class, m.Effect)
 		}
 	}
 }
@@ -590,7 +591,7 @@ func FuzzLoad(f *testing.F) {
 			}
 		case err == nil && r.Len() == 1:
 			m := r.List()[0]
-			if m.ToolID != "web.fetch" || len(m.Functions) == 0 || m.Limits.Longest() <= 0 || m.Determinism == "" || m.Digest == "" {
+			if m.ToolID != "web.fetch" || len(m.Functions) == 0 || m.Limits.Longest() <= 0 || m.Class == "" || m.Digest == "" {
 				t.Errorf("an unusable manifest was accepted: %+v", m)
 			}
 		}

@@ -5,17 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-)
-
-// Determinism is a tool's effect class: what may be done with its calls after a crash (000 §6).
-type Determinism string
-
-// The effect classes.
-const (
-	Pure          Determinism = "pure"
-	Idempotent    Determinism = "idempotent"
-	SideEffectful Determinism = "side_effectful"
 )
 
 // Status says whether a tool may be called. Tools of every status are loaded and listed.
@@ -49,9 +40,9 @@ type Manifest struct {
 	Description string
 	Tags        []string
 	Status      Status
-	Determinism Determinism
-	Effect      string // as written: pure, Pure, IdempotentWrite, …
-	Pool        string // executor pool, "default" unless named
+	Class       call.Class // of its effect: what may be done with its calls after a crash
+	Effect      string     // as written: pure, Pure, IdempotentWrite, …
+	Pool        string     // executor pool, "default" unless named
 	Transport   Transport
 	Endpoint    Endpoint
 	Functions   map[string]*Function

@@ -146,7 +146,7 @@ func describe(r *tool.Registry, q bus.Describe) (list []bus.ToolInfo, more bool)
 func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 	info := bus.ToolInfo{
 		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
-		Status: string(m.Status), Determinism: string(m.Determinism), Transport: string(m.Transport), Pool: m.Pool,
+		Status: string(m.Status), Determinism: string(m.Class), Transport: string(m.Transport), Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefault.Milliseconds(), TimeoutMaxMS: m.Limits.TimeoutMax.Milliseconds(),
 		Limits: toolLimits(m.Limits), RetentionS: int64(m.Retention / time.Second), Functions: map[string]bus.FnInfo{},

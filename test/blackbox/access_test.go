@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -39,7 +40,7 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	var runs atomic.Int64
 	srv := natstest.Start(t, password("right"))
 	srv.URL = as("toolbus:right", srv.URL)
-	d := deployOn(t, srv, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deployOn(t, srv, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	processes := []*process{d.dispatcher(), d.executor(6)}
 	srv.Restart(password("wrong"))
 	for _, p := range processes {
@@ -136,11 +137,11 @@ func guard(t *testing.T, tools map[string]spec) *guarded {
 func TestLeastPermissions(t *testing.T) {
 	started, stopped := make(chan struct{}), make(chan struct{})
 	g := guard(t, map[string]spec{
-		"pay": {class: tool.SideEffectful, run: echo(new(atomic.Int64))},
-		"count": {class: tool.Pure, streaming: true, run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
+		"pay": {class: call.SideEffectful, run: echo(new(atomic.Int64))},
+		"count": {class: call.Pure, streaming: true, run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: inv.Input}, errors.Join(s.Emit(ctx, envelope.ChunkData, []byte("1")), s.Emit(ctx, envelope.ChunkData, []byte("2")))
 		}},
-		"sleep": {class: tool.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		"sleep": {class: call.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			close(started)
 			<-ctx.Done()
 			close(stopped)
@@ -188,7 +189,7 @@ func TestLeastPermissions(t *testing.T) {
 
 // Who may not speak for an actor is told so, and not that the bus is silent.
 func TestNotAllowed(t *testing.T) {
-	g := guard(t, map[string]spec{"echo": {class: tool.Pure, run: echo(new(atomic.Int64))}})
+	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
 	c := g.agent("agent://b")
 	r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`)})
 	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden || !strings.Contains(r.Error.Message, "agent://b") {
@@ -203,7 +204,7 @@ func TestNotAllowed(t *testing.T) {
 // the answer for a request of one of its own processes, and another caller for an answer to its own.
 func TestRepliesElsewhere(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	nc := d.srv.Connect(t)

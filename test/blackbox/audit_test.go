@@ -45,7 +45,7 @@ func (d *deployment) records(calls int) map[string][]audit.Event {
 // Every call is on record: requested, then one ending; refusals too.
 func TestRecord(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.dispatcher()
 	d.executor(8)
@@ -67,7 +67,7 @@ func TestRecord(t *testing.T) {
 // Who joins a call of another, or is told its stored outcome, is on record, once and by name.
 func TestSharedIsOnRecord(t *testing.T) {
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"wait": {class: tool.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"wait": {class: call.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		<-release
 		return tool.Result{Output: inv.Input}, nil
 	}}})
@@ -113,7 +113,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 // When AUDIT takes no records, admission stops; when it does again, nothing is missing.
 func TestAuditOutage(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: 300 * time.Millisecond, Ready: ready})
 	})
@@ -161,7 +161,7 @@ func TestAuditOutage(t *testing.T) {
 // After its retention a key runs again; until then it never does.
 func TestRetention(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"once": {class: tool.Idempotent, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"once": {class: call.Idempotent, run: echo(&runs)}})
 	d.kv = kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: time.Second}}
 	d.dispatcher()
 	d.executor(6)
@@ -191,7 +191,7 @@ func TestRetention(t *testing.T) {
 // A call log at its high-water mark refuses new calls and still takes the outcomes of old ones.
 func TestFullBucket(t *testing.T) {
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: tool.SideEffectful, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"slow": {class: call.SideEffectful, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		select {
 		case <-release:
 		case <-ctx.Done():
@@ -245,7 +245,7 @@ func TestFullBucket(t *testing.T) {
 // A full record is an answer, and all goes on when there is room again.
 func TestFullRecord(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond, Version: "0.0.1", Ready: ready})
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // story returns what is on record of a call now.
@@ -29,7 +28,7 @@ func (d *deployment) story(callID string) (events []audit.Event) {
 // A dispatcher that is stopped just after a call leaves nothing behind that is not on record.
 func TestStopsWithAllOnRecord(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	p := d.dispatcher()
 	d.executor(6)
 	r := mustCall(t, d.client(), bus.Call{Tool: "echo"})
@@ -59,7 +58,7 @@ func (d *deployment) unattended(c *app.Conn) {
 func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	const lag = time.Second // more than a batch waits for records
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.unattended(d.executor(6).conn)
 	<-time.After(lag + lag/2)
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {

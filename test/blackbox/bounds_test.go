@@ -59,7 +59,7 @@ func foreignEvent(r *rand.Rand) string {
 // A flood of malformed messages on every subject harms no other call; those that ask for one are answered.
 func TestMalformedFlood(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -140,7 +140,7 @@ func heap() uint64 {
 // What is over a limit is refused at the door, with where and why.
 func TestRequestLimits(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -167,8 +167,8 @@ func TestRequestLimits(t *testing.T) {
 func TestBadTools(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{
-		"echo": {class: tool.Pure, run: echo(&runs)},
-		"flood": {class: tool.Pure, streaming: true, run: func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+		"echo": {class: call.Pure, run: echo(&runs)},
+		"flood": {class: call.Pure, streaming: true, run: func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
 			chunk := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
 			for {
 				if err := sink.Emit(ctx, envelope.ChunkData, chunk); err != nil {
@@ -176,8 +176,8 @@ func TestBadTools(t *testing.T) {
 				}
 			}
 		}},
-		"panic": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
-		"garbage": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+		"panic": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
+		"garbage": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: []byte("{")}, nil
 		}},
 	})
@@ -202,8 +202,8 @@ func TestFullPayloadStore(t *testing.T) {
 	var runs atomic.Int64
 	large := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", 700<<10))
 	d := deploy(t, map[string]spec{
-		"echo": {class: tool.Pure, run: echo(&runs)},
-		"large": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+		"echo": {class: call.Pure, run: echo(&runs)},
+		"large": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: []byte(large)}, nil
 		}},
 	})
@@ -274,7 +274,7 @@ func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Registry {
 // A thousand tools are more than one message can list.
 func TestManyToolsAreListed(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	var ids []string
 	for i := range 1000 {
 		ids = append(ids, fmt.Sprintf("tool-%04d", i))
@@ -297,7 +297,7 @@ func TestManyToolsAreListed(t *testing.T) {
 // A caller checks by schemas that lie in several files of the tool.
 func TestSchemaInSeveralFiles(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.registry = manifests(t, []string{"parts"}, fstest.MapFS{
 		"parts/any.json":   {Data: []byte(`{"properties":{"n":{"$ref":"parts.json#/$defs/number"}}}`)},
 		"parts/parts.json": {Data: []byte(`{"$defs":{"number":{"type":"integer"}}}`)},
@@ -315,7 +315,7 @@ func TestSchemaInSeveralFiles(t *testing.T) {
 // Tools and actors whose names are not tokens work like any others.
 func TestOddNames(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"local::fs.write": {class: tool.Idempotent, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"local::fs.write": {class: call.Idempotent, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 100), "a.b.c"} {

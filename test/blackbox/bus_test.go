@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -39,7 +40,7 @@ type deployment struct {
 
 // spec is a tool of a test.
 type spec struct {
-	class     tool.Determinism
+	class     call.Class
 	streaming bool
 	lookup    bool
 	runs      int // at once in one executor; 64 if 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -20,7 +21,7 @@ func TestWaitingForABusyTool(t *testing.T) {
 		<-time.After(30 * time.Millisecond)
 		return echo(&runs)(ctx, inv, sink)
 	}
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, runs: 1, run: slow}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, runs: 1, run: slow}})
 	d.dispatcher()
 	d.executor(8)
 	c := d.client()

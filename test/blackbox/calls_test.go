@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -35,7 +36,7 @@ func wantStatus(t *testing.T, r *envelope.Response, status envelope.Status, code
 func TestThousandCallersOneKey(t *testing.T) {
 	var runs atomic.Int64
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: tool.Idempotent, run: func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"slow": {class: call.Idempotent, run: func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
 		runs.Add(1)
 		select {
 		case <-release:
@@ -85,7 +86,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 // After a retryable error the same key runs again, and the earlier caller keeps its outcome.
 func TestRetryKeepsEarlierOutcome(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: tool.Idempotent, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"flaky": {class: call.Idempotent, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		if runs.Add(1) == 1 {
 			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
 		}
@@ -111,7 +112,7 @@ func TestRetryKeepsEarlierOutcome(t *testing.T) {
 // The client library retries by itself, within the deadline.
 func TestClientRetries(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: tool.Pure, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"flaky": {class: call.Pure, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		if runs.Add(1) == 1 {
 			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
 		}
@@ -129,7 +130,7 @@ func TestClientRetries(t *testing.T) {
 // A caller who names the call id gets the outcome of that id, and always the same one.
 func TestNamedCallIsNotRetried(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: tool.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"flaky": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 		runs.Add(1)
 		return tool.Result{}, &tool.CrashError{How: "exit status 1"}
 	}}})
@@ -148,7 +149,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 // After a restart of everything the stored outcome is returned.
 func TestRestart(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"once": {class: tool.SideEffectful, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"once": {class: call.SideEffectful, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
 	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
 	first := mustCall(t, d.client(), ask)
@@ -168,7 +169,7 @@ func TestRestart(t *testing.T) {
 // Without any executor the call is ended at its deadline by the dispatcher.
 func TestDeadlineWithoutExecutor(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
 	d.executor(6).stop() // the consumers exist, nobody pulls
 	d.dispatcher()
 	c, late := d.client(), stalled(t)
@@ -200,7 +201,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 // When the whole bus is gone the library says so itself, and that this is no outcome.
 func TestBusGone(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
 	c := d.client()
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
@@ -225,7 +226,7 @@ func TestBusGone(t *testing.T) {
 // A running call is killed by its owner's cancel within a second, and the caller is told which.
 func TestCancelRunning(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"sleep": {class: tool.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"sleep": {class: call.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(ended)
@@ -259,7 +260,7 @@ func TestCancelRunning(t *testing.T) {
 // A queued call that is cancelled never starts.
 func TestCancelQueued(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.executor(6).stop()
 	d.dispatcher()
 	c := d.client()
@@ -290,7 +291,7 @@ func TestCancelQueued(t *testing.T) {
 // Large inputs and outputs travel by claim-check, unseen.
 func TestClaimCheck(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 400_000)})
@@ -304,7 +305,7 @@ func TestClaimCheck(t *testing.T) {
 // Who asks for the outcome gets a large output as who called does, and what is gone is said to be.
 func TestResultOfLargeOutput(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -346,7 +347,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 // An executor that dies with a claim: idempotent calls run elsewhere, side-effectful ones end
 // as unknown. It dies without a word: its connection is cut.
 func TestExecutorDies(t *testing.T) {
-	for class, want := range map[tool.Determinism]envelope.Code{tool.Idempotent: "", tool.SideEffectful: envelope.CodeToolUnknownState} {
+	for class, want := range map[call.Class]envelope.Code{call.Idempotent: "", call.SideEffectful: envelope.CodeToolUnknownState} {
 		t.Run(string(class), func(t *testing.T) {
 			started := make(chan string, 8)
 			d := deploy(t, map[string]spec{"work": {class: class, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -72,7 +73,7 @@ func TestThreeServers(t *testing.T) {
 	effects := map[string]int{}
 	servers := natstest.StartCluster(t, 3)
 	d := deployOn(t, servers[0], map[string]spec{"pay": {
-		class: tool.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		class: call.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			effects[string(inv.Input)]++

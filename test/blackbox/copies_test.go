@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // deaf is a JetStream whose followers are told nothing: a dispatcher that uses it lags.
@@ -87,7 +87,7 @@ func (c *copied) hear(t *testing.T, msg *nats.Msg) {
 // says is not final, so that no two answers contradict each other, and a client that counts copies has the outcome.
 func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
 	d.dispatcher()
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.JS = deaf{c.JS}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // synced says that all that is in a folder of the server now is on the disk. When the power goes, all
@@ -44,7 +44,7 @@ func (d *deployment) synced(folder string) (lose func()) {
 func TestLostTail(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{
-		"echo": {class: tool.Pure, run: echo(&runs)},
+		"echo": {class: call.Pure, run: echo(&runs)},
 	})
 	d.dispatcher()
 	d.executor(6)
@@ -78,7 +78,7 @@ func TestLostTail(t *testing.T) {
 func TestLostAll(t *testing.T) {
 	for _, calls := range []int{0, 2} {
 		var runs atomic.Int64
-		d := deploy(t, map[string]spec{"echo": {class: tool.SideEffectful, run: echo(&runs)}})
+		d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
 		d.dispatcher()
 		d.dispatcher()
 		d.executor(6)
@@ -97,7 +97,7 @@ func TestLostAll(t *testing.T) {
 // again.
 func TestLostRecord(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -127,7 +127,7 @@ func TestLostRecord(t *testing.T) {
 // dispatcher.
 func TestLostTailAndGoneAgain(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.executor(6)
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
@@ -156,7 +156,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 // order.
 func TestLostTailAndStopped(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.executor(6)
 	stopped := make(chan struct{})
 	p := d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
@@ -183,7 +183,7 @@ func TestLostTailAndStopped(t *testing.T) {
 // yet, does not end the dispatcher.
 func TestGoneWhileADispatcherBegins(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.executor(6)
 	over, ended := make(chan struct{}), make(chan struct{})
 	follow := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -60,7 +61,7 @@ func sent(t *testing.T, nc *nats.Conn, subject, contentType string, body []byte)
 // What other libraries may send is answered, each with its own call id, and harms nobody else.
 func TestOddRequests(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"echo": {class: tool.Pure, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.dispatcher()
 	d.executor(6)
 	nc := d.srv.Connect(t)
@@ -125,7 +126,7 @@ func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 // call goes on for its owner.
 func TestJoinerLeaves(t *testing.T) {
 	started, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: tool.Pure, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+	d := deploy(t, map[string]spec{"slow": {class: call.Pure, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		close(started)
 		select {
 		case <-resume:

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -42,7 +43,7 @@ func counter(n, pauseAt int, paused chan<- struct{}, resume <-chan struct{}) fun
 func TestHundredThousandChunks(t *testing.T) {
 	const n = 100_000
 	paused, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"count": {class: tool.Idempotent, streaming: true, run: counter(n, n/2, paused, resume)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Idempotent, streaming: true, run: counter(n, n/2, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -76,7 +77,7 @@ func TestHundredThousandChunks(t *testing.T) {
 // The chunks of a call are yielded as they come, the outcome last.
 func TestStreamIterator(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, 5, paused, resume)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(10, 5, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
 	seen := 0
@@ -135,7 +136,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 				}
 				return tool.Result{Output: []byte(`{}`)}, ctx.Err()
 			}
-			d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: run}})
+			d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: run}})
 			d.dispatcher()
 			d.executor(6)
 			door := &gate{}
@@ -201,7 +202,7 @@ func (d *deployment) awaitChunks(n uint64) {
 // A joiner gets all chunks, from the beginning.
 func TestJoinerStreams(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -230,7 +231,7 @@ func TestJoinerStreams(t *testing.T) {
 // A joiner who is another actor gets chunks while the call runs, though live ones go to its owner's actor.
 func TestOtherActorStreams(t *testing.T) {
 	paused, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
 	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal}
@@ -259,7 +260,7 @@ func TestOtherActorStreams(t *testing.T) {
 
 // A stored outcome is returned to whoever shares its key, also when its chunks are not kept any more.
 func TestStoredOutcomeStreams(t *testing.T) {
-	d := deploy(t, map[string]spec{"count": {class: tool.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
 	d.dispatcher()
 	d.executor(6)
 	shared := bus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal, Chunk: func(envelope.Chunk) error { return nil }}

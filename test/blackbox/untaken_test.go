@@ -71,7 +71,7 @@ func wantUnserved(t *testing.T, client *bus.Client, c bus.Call) (ref string, r *
 // A key that is asked for again and again, while nobody is there to take its calls and while the server stores
 // them too late, is still usable afterwards.
 func TestKeyOutlivesUntakenAttempts(t *testing.T) {
-	for _, class := range []tool.Determinism{tool.Pure, tool.Idempotent, tool.SideEffectful} {
+	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
 		t.Run(string(class), func(t *testing.T) {
 			t.Parallel()
 			var runs atomic.Int64
@@ -160,7 +160,7 @@ func (d *deployment) storeLate(client *bus.Client, ref string, n int) {
 // A call to a pool without executors ends early and says why; why and doctor name the pool meanwhile.
 func TestPoolWithoutExecutors(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, map[string]spec{"t": {class: tool.SideEffectful, run: echo(new(atomic.Int64))}})
+	d := deploy(t, map[string]spec{"t": {class: call.SideEffectful, run: echo(new(atomic.Int64))}})
 	d.lease = time.Second
 	d.impatient(4 * time.Second)
 	client := d.client()
@@ -200,7 +200,7 @@ func (d *deployment) wantWaiting(name, says string) {
 func TestRestartOfExecutors(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"t": {class: tool.SideEffectful, run: echo(&runs)}})
+	d := deploy(t, map[string]spec{"t": {class: call.SideEffectful, run: echo(&runs)}})
 	d.lease = time.Second
 	d.impatient(8 * time.Second)
 	client := d.client()
@@ -243,7 +243,7 @@ func TestWhyTellsQueuedFromRunning(t *testing.T) {
 		}
 		return tool.Result{Output: inv.Input}, nil
 	}
-	d := deploy(t, map[string]spec{"t": {class: tool.Idempotent, run: run}})
+	d := deploy(t, map[string]spec{"t": {class: call.Idempotent, run: run}})
 	d.dispatcher()
 	client := d.client()
 	refs := make(chan string, 1)
@@ -291,7 +291,7 @@ func TestWhyTellsQueuedFromRunning(t *testing.T) {
 func TestKeyDuringALeadersLoss(t *testing.T) {
 	servers := natstest.StartCluster(t, 3)
 	var runs atomic.Int64
-	d := deployOn(t, servers[0], map[string]spec{"t": {class: tool.Idempotent, run: echo(&runs)}})
+	d := deployOn(t, servers[0], map[string]spec{"t": {class: call.Idempotent, run: echo(&runs)}})
 	d.topology = bus.TopologyOptions{Partitions: 1, Replicas: 3}
 	c := &cluster{deployment: d, servers: servers}
 	for range 2 {

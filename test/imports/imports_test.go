@@ -37,7 +37,7 @@ var layers = []layer{
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
 	{"settle", "call envelope subjects"},
-	{"tool", "envelope internal/nearest subjects"},
+	{"tool", "call envelope internal/nearest subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "call envelope internal/form internal/wait settle subjects tool"},
@@ -51,7 +51,7 @@ var layers = []layer{
 	{"tool/process/protocol", ""},
 	{"tool/process", "envelope tool tool/process/protocol tool/process/supervisor"},
 	{"tool/native", "envelope tool"},
-	{"tool/tooltest", "envelope internal/stalls tool"},
+	{"tool/tooltest", "call envelope internal/stalls tool"},
 	// What observes: it is given to the wiring as hooks, and the cores never see it.
 	{"telemetry", "call envelope"},
 	// The wiring, and what is built on it.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func manifest() *tool.Manifest {
 	return &tool.Manifest{
-		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Determinism: tool.Idempotent,
+		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: tool.TransportNative, Endpoint: tool.Endpoint{Native: "behave"},
 		Limits: tool.Limits{TimeoutMax: time.Minute, Concurrency: 2, OutputBytes: 1000},
 	}
@@ -204,7 +205,7 @@ func TestStopped(t *testing.T) {
 		return tool.Result{}, &tool.Error{Code: "interrupted", Effect: envelope.EffectNone}
 	})
 	m := manifest()
-	m.Determinism = tool.SideEffectful
+	m.Class = call.SideEffectful
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
 	_, err := a.Execute(ctx, m, tool.Invocation{}, &tooltest.Recorder{})

@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -34,7 +35,7 @@ func manifest(part string, args ...string) *tool.Manifest {
 		panic(err)
 	}
 	return &tool.Manifest{
-		ToolID: "test." + part, Semver: "1.2.3", Status: tool.StatusActive, Determinism: tool.Idempotent,
+		ToolID: "test." + part, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: tool.TransportProcess,
 		Endpoint:  tool.Endpoint{Command: append([]string{self, "play", part}, args...)},
 		Limits: tool.Limits{
@@ -482,7 +483,7 @@ func TestNotStarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := manifest("say", "", "", "0")
 			m.Dir = dir
-			m.Determinism = tool.SideEffectful
+			m.Class = call.SideEffectful
 			test.change(m)
 			if err := a.Validate(m); (err != nil) != test.validate {
 				t.Errorf("Validate: %v", err)

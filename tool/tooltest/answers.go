@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -105,44 +106,44 @@ func testErrors(t *testing.T, s *suite) {
 	details := jsontext.Value(`{"url":"https://example.com","effect":"none"}`)
 	tests := []struct {
 		name        string
-		determinism tool.Determinism
+		determinism call.Class
 		fault       Fault
 		want        envelope.Error // the fields that are compared
 	}{
 		{
-			"declared", tool.Idempotent, Fault{Code: "busy", Message: "come back", Details: details, Effect: envelope.EffectNone, RetryAfterMS: 1234},
+			"declared", call.Idempotent, Fault{Code: "busy", Message: "come back", Details: details, Effect: envelope.EffectNone, RetryAfterMS: 1234},
 			envelope.Error{Code: "R-CAP-BUSY", Message: "come back", Fix: "wait", Details: envelope.Details{
 				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: 1234,
 				Extra: map[string]jsontext.Value{"url": jsontext.Value(`"https://example.com"`)},
 			}},
 		},
 		{
-			"asks for more patience than anybody has", tool.Idempotent,
+			"asks for more patience than anybody has", call.Idempotent,
 			Fault{Code: "busy", Message: "come back", Effect: envelope.EffectNone, RetryAfterMS: 1e15},
 			envelope.Error{Code: "R-CAP-BUSY", Message: "come back", Fix: "wait", Details: envelope.Details{
 				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: envelope.MaxRetryAfter.Milliseconds(),
 			}},
 		},
 		{
-			"declared, with the manifest's message", tool.Idempotent, Fault{Code: "refused", Effect: envelope.EffectApplied},
+			"declared, with the manifest's message", call.Idempotent, Fault{Code: "refused", Effect: envelope.EffectApplied},
 			envelope.Error{Code: "P-PRECOND-REFUSED", Message: "refused", Fix: "ask", Details: envelope.Details{
 				ToolCode: "refused", HTTPStatus: 409, Effect: envelope.EffectApplied,
 			}},
 		},
 		{
-			"silent about its effect", tool.Idempotent, Fault{Code: "refused", Message: "no"},
+			"silent about its effect", call.Idempotent, Fault{Code: "refused", Message: "no"},
 			envelope.Error{Code: "P-PRECOND-REFUSED", Message: "no", Fix: "ask", Details: envelope.Details{
 				ToolCode: "refused", HTTPStatus: 409, Effect: envelope.EffectUnknown,
 			}},
 		},
 		{
-			"silent about its effect, pure", tool.Pure, Fault{Code: "refused", Message: "no"},
+			"silent about its effect, pure", call.Pure, Fault{Code: "refused", Message: "no"},
 			envelope.Error{Code: "P-PRECOND-REFUSED", Message: "no", Fix: "ask", Details: envelope.Details{
 				ToolCode: "refused", HTTPStatus: 409, Effect: envelope.EffectNone,
 			}},
 		},
 		{
-			"not declared", tool.Idempotent, Fault{Code: "surprise", Message: "oops"},
+			"not declared", call.Idempotent, Fault{Code: "surprise", Message: "oops"},
 			envelope.Error{
 				Code: "S-TOOL-SURPRISE", Message: "oops", Fix: "declare the error surprise in the tool's manifest",
 				Details: envelope.Details{ToolCode: "surprise", Effect: envelope.EffectUnknown, RetryAfterMS: 200},
@@ -151,7 +152,7 @@ func testErrors(t *testing.T, s *suite) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s.manifest.Determinism = test.determinism
+			s.manifest.Class = test.determinism
 			got := s.fails(t, FnFail, Input{Fault: &test.fault})
 			same := envelope.Error{Code: got.Code, Message: got.Message, Fix: got.Fix, Details: got.Details}
 			if len(same.Details.Extra) == 0 {
@@ -167,7 +168,7 @@ func testErrors(t *testing.T, s *suite) {
 // testUnsafe holds promise P3: a side-effectful call may be made again only when it is known
 // that nothing happened.
 func testUnsafe(t *testing.T, s *suite) {
-	s.manifest.Determinism = tool.SideEffectful
+	s.manifest.Class = call.SideEffectful
 	for _, effect := range []envelope.Effect{"", envelope.EffectUnknown, envelope.EffectApplied, envelope.EffectNone} {
 		got := s.fails(t, FnFail, Input{Fault: &Fault{Code: "busy", Message: "come back", Effect: effect}})
 		if want := effect == envelope.EffectNone; got.Retryable != want {

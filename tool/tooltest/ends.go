@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // stop runs a function that waits, ends its context once it runs, and returns the error.
@@ -35,10 +35,10 @@ func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 }
 
 func testDeadline(t *testing.T, s *suite) {
-	for determinism, want := range map[tool.Determinism]envelope.Code{
-		tool.Pure: envelope.CodeTimeout, tool.Idempotent: envelope.CodeTimeout, tool.SideEffectful: envelope.CodeTimeoutUnknown,
+	for determinism, want := range map[call.Class]envelope.Code{
+		call.Pure: envelope.CodeTimeout, call.Idempotent: envelope.CodeTimeout, call.SideEffectful: envelope.CodeTimeoutUnknown,
 	} {
-		s.manifest.Determinism = determinism
+		s.manifest.Class = determinism
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it has to run by then
 		err := s.stop(t, ctx, func() {})
 		cancel()
@@ -53,10 +53,10 @@ func testDeadline(t *testing.T, s *suite) {
 
 func testCancel(t *testing.T, s *suite) {
 	cause := errors.New("the owner wants no answer")
-	for determinism, want := range map[tool.Determinism]envelope.Code{
-		tool.Pure: envelope.CodeCancelled, tool.Idempotent: envelope.CodeCancelled, tool.SideEffectful: envelope.CodeCancelledUnknown,
+	for determinism, want := range map[call.Class]envelope.Code{
+		call.Pure: envelope.CodeCancelled, call.Idempotent: envelope.CodeCancelled, call.SideEffectful: envelope.CodeCancelledUnknown,
 	} {
-		s.manifest.Determinism = determinism
+		s.manifest.Class = determinism
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := s.stop(t, ctx, func() { cancel(cause) })
 		if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != want {
@@ -69,7 +69,7 @@ func testCancel(t *testing.T, s *suite) {
 }
 
 func testOver(t *testing.T, s *suite) {
-	s.manifest.Determinism = tool.SideEffectful
+	s.manifest.Class = call.SideEffectful
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sink := &Recorder{}

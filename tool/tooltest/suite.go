@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -73,7 +74,7 @@ type suite struct {
 // prepared returns a copy of m with what the suite relies on.
 func prepared(m *tool.Manifest) *tool.Manifest {
 	c := *m
-	c.Determinism = tool.Idempotent
+	c.Class = call.Idempotent
 	c.Capability.Lookup, c.Capability.DryRun, c.Capability.Streaming = true, true, true
 	c.Limits = tool.Limits{
 		TimeoutDefault: patience, TimeoutMax: patience, MemoryMB: 512, Concurrency: 50,

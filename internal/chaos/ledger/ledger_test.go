@@ -27,8 +27,8 @@ func TestToolsLoad(t *testing.T) {
 			t.Errorf("no tool %s", s.ID)
 			continue
 		}
-		if string(m.Determinism) != string(s.Class) || m.Capability.Lookup != s.Lookup || m.Capability.Streaming != s.Streaming {
-			t.Errorf("%s is %s, %+v", s.ID, m.Determinism, m.Capability)
+		if string(m.Class) != string(s.Class) || m.Capability.Lookup != s.Lookup || m.Capability.Streaming != s.Streaming {
+			t.Errorf("%s is %s, %+v", s.ID, m.Class, m.Capability)
 		}
 		if diff := cmp.Diff([]string{"/bin/true", "with space", `and "quotes"`}, m.Endpoint.Command); diff != "" {
 			t.Error(diff)
