@@ -96,7 +96,7 @@ func load(fsys fs.FS, dir string, open func(name string) (fs.FS, func() error, e
 		problems.sort()
 		return nil, problems
 	}
-	return newRegistry(manifests), nil
+	return NewRegistry(manifests...), nil
 }
 
 // toolLoader turns one folder into one Manifest.

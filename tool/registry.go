@@ -13,8 +13,9 @@ type Registry struct {
 	sorted []*Manifest
 }
 
-func newRegistry(manifests []*Manifest) *Registry {
-	r := &Registry{byID: make(map[string]*Manifest, len(manifests)), sorted: manifests}
+// NewRegistry returns a registry of manifests that were loaded, no two of them with the same id.
+func NewRegistry(manifests ...*Manifest) *Registry {
+	r := &Registry{byID: make(map[string]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
 	slices.SortFunc(r.sorted, func(a, b *Manifest) int { return cmp.Compare(a.ToolID, b.ToolID) })
 	for _, m := range manifests {
 		r.byID[m.ToolID] = m

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,19 +47,13 @@ type Conn struct {
 	notices  form.Notices
 }
 
-// Connect dials the bus, creates or verifies the topology, and measures the bus clock.
+// Connect is [Dial] and [Open].
 func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Lease <= 0 {
-		o.Lease = bus.DefaultLease
-	}
-	nc, err := bus.Dial(o.URL, name, append(watched(o.Logger), o.Connect...)...)
+	nc, err := Dial(name, o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := open(ctx, nc, o)
+	c, err := Open(ctx, nc, o)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -66,7 +61,18 @@ func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
 	return c, nil
 }
 
-func open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
+// Dial connects under a name that the server shows, and logs what becomes of the connection.
+func Dial(name string, o Options) (*nats.Conn, error) {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return bus.Dial(o.URL, name, append(watched(log), o.Connect...)...)
+}
+
+// Open creates or verifies the topology, and measures the bus clock.
+func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Lease <= 0 {
+		o.Lease = bus.DefaultLease
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
