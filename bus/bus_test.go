@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -508,8 +509,8 @@ func TestDiagnoseDispatchers(t *testing.T) {
 	if c := find("dispatchers"); c.Status != bus.CheckFailed || !strings.Contains(c.Fix, "does not answer") {
 		t.Errorf("a dispatcher that hangs: %+v", c)
 	}
-	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-		return bus.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
+	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
 	}})
 	if c := find("call log"); c.Status != bus.CheckFailed || !strings.Contains(c.Says, "9s") || c.Fix == "" {
 		t.Errorf("no write is taken: %+v", c)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // muted returns a client that has seen its server go and has found another one, which lets itself be connected to
@@ -84,7 +85,9 @@ func TestDeadlineOfContext(t *testing.T) {
 	f := setup(t)
 	c := f.serve(describing("echo"))
 	var asked atomic.Int64
-	f.listening(func(_ bus.Incoming, req envelope.Request, _ *bus.Replies) { asked.Store(req.Constraints.TimeoutMS) })
+	f.listening(func(_ *question.Incoming, req envelope.Request, _ *bus.Replies) {
+		asked.Store(req.Constraints.TimeoutMS)
+	})
 	for _, timeout := range []time.Duration{0, 20 * time.Second} { // the tool's own is 30 s
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		watch := stalls.Begin()

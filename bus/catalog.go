@@ -10,84 +10,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// Describe asks what tools there are, behind the one named After if there is; with a tool, for that
-// one and its schemas.
-type Describe struct {
-	Tool  string `json:"tool,omitzero"`
-	After string `json:"after,omitzero"`
-}
-
-// Description is the answer: the tools, and bus time, by which deadlines are compared. More says that
-// there are tools behind the last one; a message has no room for all.
-type Description struct {
-	NowUnixMS int64      `json:"now_unix_ms"`
-	Tools     []ToolInfo `json:"tools"`
-	More      bool       `json:"more,omitzero"`
-	// SilentMS is for how long the server has taken no write of this dispatcher, while it could be read.
-	SilentMS int64 `json:"silent_ms,omitzero"`
-	// Waiting says how many open attempts nobody has claimed, by pool, where there are any and no tool was named. Pure
-	// and idempotent ones among them may run.
-	Waiting map[string]int `json:"waiting,omitzero"`
-}
-
-// ToolInfo is what callers may know of a tool.
-type ToolInfo struct {
-	ToolID           string            `json:"tool_id"`
-	Version          string            `json:"tool_version"`
-	Digest           string            `json:"digest,omitzero"`
-	Title            string            `json:"title,omitzero"`
-	Description      string            `json:"description,omitzero"`
-	Owner            string            `json:"owner,omitzero"`
-	Status           string            `json:"status"`
-	Determinism      string            `json:"determinism"`
-	Transport        string            `json:"transport,omitzero"`
-	Pool             string            `json:"pool,omitzero"`
-	Streaming        bool              `json:"streaming"`
-	DryRun           bool              `json:"dry_run"`
-	Lookup           bool              `json:"lookup"`
-	TimeoutDefaultMS int64             `json:"timeout_ms_default"`
-	TimeoutMaxMS     int64             `json:"timeout_ms_max"`
-	Limits           ToolLimits        `json:"limits,omitzero"`      // all zero where a dispatcher of another build does not say
-	RetentionS       int64             `json:"retention_s,omitzero"` // how long outcomes are kept
-	Functions        map[string]FnInfo `json:"functions"`
-	Errors           []ToolErrorInfo   `json:"errors,omitzero"`
-}
-
-// ToolLimits are the limits of a tool, by the names that its manifest has for them.
-type ToolLimits struct {
-	TimeoutDefaultMS int64 `json:"timeout_ms_default"`
-	TimeoutMaxMS     int64 `json:"timeout_ms_max"`
-	MemoryMB         int64 `json:"memory_mb_max"` // not enforced yet
-	Concurrency      int   `json:"concurrency_max"`
-	OutputBytes      int64 `json:"output_bytes_max"`
-	StderrBytes      int64 `json:"stderr_bytes_max"`
-}
-
-// FnInfo is what callers may know of a function; schemas are given only when asked for the tool.
-type FnInfo struct {
-	Description string         `json:"description,omitzero"`
-	Request     jsontext.Value `json:"request,omitzero"`
-	Response    jsontext.Value `json:"response,omitzero"`
-}
-
-// ToolErrorInfo is one error that a tool declares.
-type ToolErrorInfo struct {
-	Code       envelope.Code `json:"code"`
-	ToolCode   string        `json:"tool_code"`
-	HTTPStatus int           `json:"http_status,omitzero"`
-	Message    string        `json:"message,omitzero"`
-	Fix        string        `json:"fix,omitzero"`
-}
 
 // catalog caches descriptions, so that a call needs no extra round trip.
 type catalog struct {
@@ -98,7 +29,7 @@ type catalog struct {
 }
 
 type described struct {
-	info    ToolInfo
+	info    question.Tool
 	fns     map[string]*function
 	fetched time.Time
 }
@@ -113,7 +44,7 @@ type function struct {
 const freshDescription = 30 * time.Second
 
 // Tools lists the tools.
-func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
+func (c *Client) Tools(ctx context.Context) ([]question.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
 	d, err := c.everything(ctx)
@@ -121,12 +52,12 @@ func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 }
 
 // everything is one description of all tools.
-func (c *Client) everything(ctx context.Context) (Description, error) {
-	all := []ToolInfo{} // none is a list, too
-	for q := (Describe{}); ; q.After = all[len(all)-1].ToolID {
+func (c *Client) everything(ctx context.Context) (question.Description, error) {
+	all := []question.Tool{} // none is a list, too
+	for q := (question.Describe{}); ; q.After = all[len(all)-1].ToolID {
 		d, err := c.describe(ctx, q)
 		if err != nil {
-			return Description{}, err
+			return question.Description{}, err
 		}
 		if all = append(all, d.Tools...); !d.More || len(d.Tools) == 0 {
 			d.Tools = all
@@ -136,13 +67,13 @@ func (c *Client) everything(ctx context.Context) (Description, error) {
 }
 
 // Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
-func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
+func (c *Client) Tool(ctx context.Context, id string) (question.Tool, error) {
 	t, refusal, err := c.tool(ctx, id, describeTime)
 	switch {
 	case err != nil:
-		return ToolInfo{}, err
+		return question.Tool{}, err
 	case refusal != nil:
-		return ToolInfo{}, &Refusal{refusal}
+		return question.Tool{}, &Refusal{refusal}
 	}
 	return t.info, nil
 }
@@ -159,7 +90,7 @@ const (
 
 // describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
 // answer too.
-func (c *Client) describe(ctx context.Context, q Describe) (Description, error) {
+func (c *Client) describe(ctx context.Context, q question.Describe) (question.Description, error) {
 	for {
 		d, err := c.describeOnce(ctx, q)
 		if !lost(err) || !wait.For(ctx, describePause) {
@@ -173,10 +104,10 @@ func lost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
 }
 
-func (c *Client) describeOnce(ctx context.Context, q Describe) (Description, error) {
+func (c *Client) describeOnce(ctx context.Context, q question.Describe) (question.Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeAgain)
 	defer cancel()
-	var d Description
+	var d question.Description
 	sent := c.Now()
 	if refusal, err := c.ask(ctx, subjects.OpDescribe, q, &d); err != nil {
 		return d, err
@@ -259,7 +190,7 @@ func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration)
 }
 
 func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
-	d, err := c.describe(ctx, Describe{Tool: id})
+	d, err := c.describe(ctx, question.Describe{Tool: id})
 	if err != nil || len(d.Tools) != 1 {
 		return nil, err
 	}
@@ -276,7 +207,7 @@ func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
 	return t, nil
 }
 
-func compile(info ToolInfo) (*described, error) {
+func compile(info question.Tool) (*described, error) {
 	d := &described{info: info, fns: map[string]*function{}, fetched: time.Now()}
 	for name, fn := range info.Functions {
 		request, err := envelope.CompileSchema(info.ToolID+"/"+name+"/request", fn.Request, nil)
@@ -307,8 +238,8 @@ func (t *described) function(fn string) (*function, *envelope.Error) {
 var errNobody = errors.New("no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
 
 // ask sends one request to the service and decodes the answer.
-func (c *Client) ask(ctx context.Context, op string, question, answer any) (*envelope.Error, error) {
-	data, err := Stamp(form.Question, question)
+func (c *Client) ask(ctx context.Context, op string, body, answer any) (*envelope.Error, error) {
+	data, err := Stamp(form.Question, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
@@ -328,8 +259,8 @@ func (c *Client) ask(ctx context.Context, op string, question, answer any) (*env
 		}
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
-	if msg.Header.Get(subjects.HeaderKind) == kindRefusal {
-		refused := Refused{new(envelope.Error)}
+	if msg.Header.Get(subjects.HeaderKind) == question.KindRefusal {
+		refused := question.Refused{Refusal: new(envelope.Error)}
 		if err := Unstamp(form.Answer, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}

@@ -14,29 +14,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// ChunksQuery asks for stored chunks of one run of a call, from an index on.
-type ChunksQuery struct {
-	Ref      string `json:"ref"`
-	CallID   string `json:"call_id"`
-	Attempt  int    `json:"attempt"`
-	Fence    uint64 `json:"fence"` // 0: of the newest run of the attempt
-	Index    int64  `json:"index"`
-	After    uint64 `json:"after,omitzero"`
-	MaxBytes int    `json:"max_bytes"`
-}
-
-// ChunksAnswer is a frame of chunks; an empty one means that they are not stored yet. Expired
-// means that they never will be.
-type ChunksAnswer struct {
-	Header  map[string][]string `json:"header,omitzero"`
-	Body    []byte              `json:"body,omitzero"`
-	Fence   uint64              `json:"fence"` // of the run that they are of
-	Expired bool                `json:"expired,omitzero"`
-}
 
 // remote is the Source of a client: it asks the dispatchers, who know whether it may read.
 type remote struct {
@@ -53,8 +34,8 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 
 // fetch returns stored chunks and the run that they are of: the newest one, if at names none.
 func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
-	var a ChunksAnswer
-	refusal, err := r.client.ask(ctx, subjects.OpChunks, ChunksQuery{
+	var a question.ChunksAnswer
+	refusal, err := r.client.ask(ctx, subjects.OpChunks, question.Chunks{
 		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
 		Index: at.Index, After: at.After, MaxBytes: maxBytes,
 	}, &a)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -43,8 +44,8 @@ func restricted(t *testing.T, subscribe ...string) *natstest.Server {
 
 // stocked answers as a dispatcher that has loaded tools.
 func stocked(instance string, tools map[string]string) bus.Endpoint {
-	handle := func(context.Context, string, string, []byte) (any, *envelope.Error) {
-		return bus.Inventory{Instance: instance, Tools: tools}, nil
+	handle := func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		return question.Inventory{Instance: instance, Tools: tools}, nil
 	}
 	return bus.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -185,7 +186,7 @@ func unrecordedIn(ctx context.Context, js jetstream.JetStream, part subjects.Par
 }
 
 // diagnosePools looks for tools that nobody could run, and for calls that wait for nobody.
-func diagnosePools(ctx context.Context, js jetstream.JetStream, d Description) (checks []Check) {
+func diagnosePools(ctx context.Context, js jetstream.JetStream, d question.Description) (checks []Check) {
 	pools, err := kv.OpenPools(ctx, js, DefaultLease)
 	if err != nil {
 		return nil // said of the stream already

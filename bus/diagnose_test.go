@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -32,7 +33,7 @@ func TestDiagnoseRecord(t *testing.T) {
 	if c := diagnoseRecord(t.Context(), js, time.Now().Add(time.Minute)); c.Status != CheckFailed || c.Fix == "" {
 		t.Errorf("a minute ago: %+v", c)
 	}
-	idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}})
+	idle := diagnosePools(t.Context(), js, question.Description{Tools: []question.Tool{{ToolID: "echo", Pool: "gpu"}}})
 	if len(idle) != 1 || idle[0].Status != CheckWarning {
 		t.Errorf("pool without executors: %+v", idle)
 	}
@@ -54,7 +55,7 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if c := diagnoseExecutors(t.Context(), js); c.Status != CheckFailed || c.Fix == "" {
 		t.Errorf("long ago: %+v", c)
 	}
-	idle := diagnosePools(t.Context(), js, Description{Tools: []ToolInfo{{ToolID: "echo", Pool: "gpu"}}})
+	idle := diagnosePools(t.Context(), js, question.Description{Tools: []question.Tool{{ToolID: "echo", Pool: "gpu"}}})
 	if len(idle) != 1 {
 		t.Errorf("pool without executors: %+v", idle)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -37,11 +38,11 @@ func (c *Client) receive(msg *nats.Msg) {
 	}
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {
-	case kindAccepted:
+	case question.KindAccepted:
 		if a, bad := envelope.DecodeAccepted(contentType, msg.Data); bad == nil {
 			offer(x.accepted, a)
 		}
-	case kindOutcome:
+	case question.KindOutcome:
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
 			offer(x.outcome, sane(r))
 		}

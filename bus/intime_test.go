@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -18,9 +19,9 @@ func TestSlowPreflight(t *testing.T) {
 	branch := func(name string) string { return `{"properties":{"a":{"$ref":"#"}},"required":["` + name + `"]}` }
 	slow := jsontext.Value(`{"anyOf":[` + branch("x") + `,` + branch("y") + `,` + branch("z") + `]}`)
 	f := setup(t)
-	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
-			ToolID: "echo", Version: "1.0.0", TimeoutDefaultMS: 1, Functions: map[string]bus.FnInfo{"run": {Request: slow, Response: slow}},
+	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+			ToolID: "echo", Version: "1.0.0", TimeoutDefaultMS: 1, Functions: map[string]question.Function{"run": {Request: slow, Response: slow}},
 		}}}, nil
 	}})
 	if _, err := c.Tool(t.Context(), "echo"); err != nil {

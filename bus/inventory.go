@@ -12,16 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// Inventory is what one dispatcher has loaded. All of them answer this question, so that they can be compared.
-type Inventory struct {
-	Instance string            `json:"instance"`
-	Tools    map[string]string `json:"tools"` // version and digest, by tool id
-	// More says that there are tools behind the last one, by id, for which there was no room.
-	More bool `json:"more,omitzero"`
-}
 
 // How long dispatchers are waited for: the first one, and more after each.
 const (
@@ -30,7 +23,7 @@ const (
 )
 
 // inventories asks all dispatchers what they have loaded.
-func (c *Client) inventories(ctx context.Context) ([]Inventory, error) {
+func (c *Client) inventories(ctx context.Context) ([]question.Inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
 	inbox := c.inbox + "inventories"
@@ -39,14 +32,14 @@ func (c *Client) inventories(ctx context.Context) ([]Inventory, error) {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone with the connection otherwise
-	question, err := Stamp(form.Question, struct{}{})
+	body, err := Stamp(form.Question, struct{}{})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.nc.PublishRequest(subjects.Service(subjects.OpInventory, c.Tenant, c.Actor), inbox, question); err != nil {
+	if err := c.nc.PublishRequest(subjects.Service(subjects.OpInventory, c.Tenant, c.Actor), inbox, body); err != nil {
 		return nil, err
 	}
-	var all []Inventory
+	var all []question.Inventory
 	for quiet := firstInventory; ; quiet = nextInventory {
 		one, ok := nextInventoryOf(ctx, sub, quiet)
 		if !ok {
@@ -57,7 +50,7 @@ func (c *Client) inventories(ctx context.Context) ([]Inventory, error) {
 }
 
 // nextInventoryOf returns the next answer that can be read; it reports false where none comes in time.
-func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Duration) (one Inventory, ok bool) {
+func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Duration) (one question.Inventory, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
 	for {
@@ -65,7 +58,7 @@ func nextInventoryOf(ctx context.Context, sub *nats.Subscription, quiet time.Dur
 		if err != nil {
 			return one, false
 		}
-		if msg.Header.Get(subjects.HeaderKind) == kindOutcome && Unstamp(form.Answer, msg.Data, &one) == nil {
+		if msg.Header.Get(subjects.HeaderKind) == question.KindOutcome && Unstamp(form.Answer, msg.Data, &one) == nil {
 			return one, true
 		}
 	}
@@ -79,7 +72,7 @@ func (c *Client) diagnoseTools(ctx context.Context) Check {
 		return Check{"tools", CheckWarning, "no dispatcher says which tools it has loaded",
 			"run doctor of the version that the dispatchers are of"}
 	}
-	slices.SortFunc(all, func(a, b Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
+	slices.SortFunc(all, func(a, b question.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
 	if differ := differences(all); len(differ) > 0 {
 		says := fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; "))
 		return Check{"tools", CheckFailed, says,
@@ -93,7 +86,7 @@ func (c *Client) diagnoseTools(ctx context.Context) Check {
 const maxDifferences = 10
 
 // differences says of each tool that is not the same everywhere what it is where.
-func differences(all []Inventory) (says []string) {
+func differences(all []question.Inventory) (says []string) {
 	ids := map[string]bool{}
 	for _, i := range all {
 		for id := range i.Tools {
@@ -103,7 +96,7 @@ func differences(all []Inventory) (says []string) {
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		has := map[string][]string{} // instances by what they have
 		for _, i := range all {
-			if have := i.of(id); have != "" {
+			if have := loaded(i, id); have != "" {
 				has[have] = append(has[have], i.Instance)
 			}
 		}
@@ -118,8 +111,8 @@ func differences(all []Inventory) (says []string) {
 	return says
 }
 
-// of is what the dispatcher has of a tool; "" where it had no room to say so.
-func (i Inventory) of(id string) string {
+// loaded is what a dispatcher has of a tool; "" where it had no room to say so.
+func loaded(i question.Inventory, id string) string {
 	if have, ok := i.Tools[id]; ok {
 		return have
 	}

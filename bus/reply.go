@@ -6,14 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-)
-
-// What an answer is; the value of header Tb-Kind.
-const (
-	kindAccepted = "accepted"
-	kindOutcome  = "outcome"
-	kindRefusal  = "refusal" // a service could not answer: the body is a Refused
 )
 
 // Replies delivers answers to the inboxes of callers, in the content type they asked in. It is
@@ -29,7 +23,7 @@ func NewReplies(nc *nats.Conn, log *slog.Logger) *Replies { return &Replies{nc: 
 // Accepted tells a caller that its call is durable.
 func (r *Replies) Accepted(inbox, contentType string, a *envelope.Accepted) {
 	data, err := envelope.EncodeAccepted(contentType, a)
-	r.send(inbox, contentType, kindAccepted, data, err)
+	r.send(inbox, contentType, question.KindAccepted, data, err)
 }
 
 // Outcome tells a caller the outcome of its call.
@@ -39,7 +33,7 @@ func (r *Replies) Outcome(inbox, contentType string, resp *envelope.Response) {
 		contentType = envelope.ContentJSON
 		data, err = envelope.EncodeResponse(contentType, resp)
 	}
-	r.send(inbox, contentType, kindOutcome, data, err)
+	r.send(inbox, contentType, question.KindOutcome, data, err)
 }
 
 func (r *Replies) send(inbox, contentType, kind string, data []byte, err error) {

@@ -12,26 +12,15 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// Incoming is a call request as it came in, with what its subject says.
-type Incoming struct {
-	Subject             string
-	Tenant, Actor, Tool string // "" where the name is too long to be read back from the subject, or none
-	Misnamed            error  // what in the subject is no name, as no client of ours writes it; see subjects.ParseCall
-	ContentType         string
-	InputRef            string
-	Body                []byte
-	Reply               string
-	Patient             bool // see dispatcher.Incoming
-}
 
 // Intake hands call requests to a bounded number of handlers. When all are busy, requests wait
 // in the connection's own bounded buffer; what does not fit there is dropped, and asked again.
 type Intake struct {
 	sub  *nats.Subscription
-	crew *crew[Incoming]
+	crew *crew[question.Incoming]
 }
 
 // Bounds of the intake of one dispatcher.
@@ -44,11 +33,11 @@ const (
 
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
 // each, in at most maxHandlers goroutines at once.
-func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, Incoming)) (*Intake, error) {
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming)) (*Intake, error) {
 	slots, strays := make(chan struct{}, maxHandlers), newStrays(log)
-	in := &Intake{crew: newCrew(func(request Incoming) {
+	in := &Intake{crew: newCrew(func(request question.Incoming) {
 		defer func() { <-slots }()
-		handle(ctx, request)
+		handle(ctx, &request)
 	})}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
@@ -56,8 +45,8 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 			return
 		}
 		slots <- struct{}{}
-		taken := in.crew.start(Incoming{
-			Subject: msg.Subject, Tenant: tenant, Actor: actor, Tool: tool, Misnamed: err, Body: msg.Data, Reply: msg.Reply,
+		taken := in.crew.start(question.Incoming{
+			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err, Body: msg.Data, Reply: msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		})
@@ -94,20 +83,19 @@ func (in *Intake) Stop() {
 type Endpoint struct {
 	Op string
 	// All lets every dispatcher answer, and not one of them.
-	All bool
-	// Handle gets the tenant and actor as their tokens in the subject.
-	Handle func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error)
+	All    bool
+	Handle func(ctx context.Context, from question.Sender, body []byte) (answer any, refusal *envelope.Error)
 }
 
 // Service is what [Serve] offers.
 type Service struct {
 	svc   micro.Service
-	crew  *crew[question]
+	crew  *crew[asked]
 	slots chan struct{}
 }
 
-// question is one request to an endpoint.
-type question struct {
+// asked is one request to an endpoint.
+type asked struct {
 	endpoint Endpoint
 	request  micro.Request
 }
@@ -129,7 +117,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	}
 	s := &Service{svc: svc, slots: make(chan struct{}, maxQuestions)}
 	strays := newStrays(log)
-	s.crew = newCrew(func(q question) {
+	s.crew = newCrew(func(q asked) {
 		defer func() { <-s.slots }()
 		if strays.drops(q.request.Subject(), q.request.Reply()) {
 			return
@@ -141,7 +129,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 		if e.All {
 			options = append(options, micro.WithEndpointQueueGroupDisabled())
 		}
-		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(question{e, r}) }), options...)
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(asked{e, r}) }), options...)
 		if err != nil {
 			return nil, fmt.Errorf("service %s: %w", e.Op, errors.Join(err, s.Stop()))
 		}
@@ -149,7 +137,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	return s, nil
 }
 
-func (s *Service) take(q question) {
+func (s *Service) take(q asked) {
 	s.slots <- struct{}{}
 	if !s.crew.start(q) {
 		<-s.slots // stopped; the caller asks another dispatcher
@@ -163,11 +151,6 @@ func (s *Service) Stop() error {
 	return err
 }
 
-// Refused is the body of an answer of kind "refusal": the service could not answer.
-type Refused struct {
-	Refusal *envelope.Error `json:"refusal"`
-}
-
 func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
 	if !ok {
@@ -175,10 +158,10 @@ func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := e.Handle(ctx, tenant, actor, r.Data())
-	header := nats.Header{subjects.HeaderKind: {kindOutcome}}
+	answer, refusal := e.Handle(ctx, question.Sender{Tenant: tenant, Actor: actor}, r.Data())
+	header := nats.Header{subjects.HeaderKind: {question.KindOutcome}}
 	if refusal != nil {
-		answer, header = Refused{refusal}, nats.Header{subjects.HeaderKind: {kindRefusal}}
+		answer, header = question.Refused{Refusal: refusal}, nats.Header{subjects.HeaderKind: {question.KindRefusal}}
 	}
 	data, err := Stamp(form.Answer, answer)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -50,10 +51,10 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *bus.Client {
 }
 
 // listening takes in all requests until the test ends.
-func (f *fixture) listening(handle func(in bus.Incoming, req envelope.Request, replies *bus.Replies)) {
+func (f *fixture) listening(handle func(in *question.Incoming, req envelope.Request, replies *bus.Replies)) {
 	f.t.Helper()
 	replies := bus.NewReplies(f.nc, slog.New(slog.DiscardHandler))
-	intake, err := bus.Listen(f.t.Context(), f.nc, slog.New(slog.DiscardHandler), func(_ context.Context, in bus.Incoming) {
+	intake, err := bus.Listen(f.t.Context(), f.nc, slog.New(slog.DiscardHandler), func(_ context.Context, in *question.Incoming) {
 		var req envelope.Request
 		if err := json.Unmarshal(in.Body, &req); err != nil {
 			f.t.Error(err)
@@ -73,7 +74,7 @@ func (f *fixture) listening(handle func(in bus.Incoming, req envelope.Request, r
 func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	f.t.Helper()
 	var asked atomic.Int32
-	f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
@@ -127,7 +128,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	f := setup(t)
 	c := f.serve(describing("count"))
-	f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
 		replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 		replies.Outcome(in.Reply, in.ContentType, envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
@@ -145,10 +146,10 @@ func TestCopyRefused(t *testing.T) {
 // than the one described, and is no less a success.
 func TestOutputOfAnotherBuild(t *testing.T) {
 	f := setup(t)
-	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
+	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
 			ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
-			Functions: map[string]bus.FnInfo{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{"required":["n"]}`)}},
+			Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{"required":["n"]}`)}},
 		}}}, nil
 	}})
 	for digest, want := range map[string]envelope.Status{"sha256:new": envelope.TerminalError, "sha256:old": envelope.Success} {
@@ -172,14 +173,14 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 func TestRefusedByAnOldBuild(t *testing.T) {
 	f := setup(t)
 	var upgraded atomic.Bool
-	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
 		digest, fn, request := "sha256:old", "run", `{"properties":{"n":{"type":"string"}}}`
 		if upgraded.Load() {
 			digest, fn, request = "sha256:new", "go", `{"properties":{"n":{"type":"number"}}}`
 		}
-		return bus.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []bus.ToolInfo{{
+		return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
 			ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 30_000,
-			Functions: map[string]bus.FnInfo{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
+			Functions: map[string]question.Function{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
 		}}}, nil
 	}})
 	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
@@ -203,15 +204,15 @@ func TestRefusedByAnOldBuild(t *testing.T) {
 func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
-	c := f.serve(bus.Endpoint{Op: subjects.OpCancel, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+	c := f.serve(bus.Endpoint{Op: subjects.OpCancel, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
 		arrived <- struct{}{}
 		<-release
-		return bus.CancelAnswer{Told: "queued"}, nil
+		return question.CancelAnswer{Told: "queued"}, nil
 	}})
 	told := make(chan error, 10)
 	for range 10 {
 		go func() {
-			a, err := c.Cancel(t.Context(), bus.CallQuery{Ref: "echo.id"})
+			a, err := c.Cancel(t.Context(), question.Call{Ref: "echo.id"})
 			if err == nil && a.Told != "queued" {
 				t.Errorf("told %q", a.Told)
 			}
@@ -243,11 +244,11 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 	var asked atomic.Int32
 	c := f.serve(
 		describing("count"),
-		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
 			}
-			return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+			return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 		}},
 	)
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 1), '7'))
@@ -268,15 +269,15 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 // Chunks that are not kept any more, or may not be read, spoil a fresh success; a stored one is
 // returned with a warning, in time also where the source only lacks them.
 func TestChunksOfStoredOutcome(t *testing.T) {
-	expired := func() (any, *envelope.Error) { return bus.ChunksAnswer{Expired: true}, nil }
-	lacking := func() (any, *envelope.Error) { return bus.ChunksAnswer{}, nil }
+	expired := func() (any, *envelope.Error) { return question.ChunksAnswer{Expired: true}, nil }
+	lacking := func() (any, *envelope.Error) { return question.ChunksAnswer{}, nil }
 	refused := func() (any, *envelope.Error) { return nil, envelope.NewError(envelope.CodeNotFound, "") }
 	for name, chunks := range map[string]func() (any, *envelope.Error){"expired": expired, "lacking": lacking, "refused": refused} {
 		for _, replayed := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, replayed %t", name, replayed), func(t *testing.T) {
 				t.Parallel()
 				f := setup(t)
-				c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+				c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
 					return chunks()
 				}})
 				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`), Provenance: envelope.Provenance{
@@ -318,11 +319,11 @@ func TestPanicOfCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
-			c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
-				return bus.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+			c := f.serve(describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+				return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 			}})
 			called := make(chan struct{})
-			f.listening(func(in bus.Incoming, req envelope.Request, replies *bus.Replies) {
+			f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 				if !in.Patient { // who has its outcome first is not told that it was accepted
 					replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 					<-called

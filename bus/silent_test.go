@@ -14,19 +14,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // describing answers for tools with one function that takes and returns any object.
 func describing(tools ...string) bus.Endpoint {
-	return bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) {
+	return bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
 		schema := jsontext.Value(`{"type":"object"}`)
-		d := bus.Description{NowUnixMS: time.Now().UnixMilli()}
+		d := question.Description{NowUnixMS: time.Now().UnixMilli()}
 		for _, id := range tools {
-			d.Tools = append(d.Tools, bus.ToolInfo{
+			d.Tools = append(d.Tools, question.Tool{
 				ToolID: id, Version: "1.0.0", TimeoutDefaultMS: 30_000,
-				Functions: map[string]bus.FnInfo{"run": {Request: schema, Response: schema}},
+				Functions: map[string]question.Function{"run": {Request: schema, Response: schema}},
 			})
 		}
 		return d, nil

@@ -36,7 +36,7 @@ type acceptance struct {
 // the outcome is not there soon. due is when it will have an answer.
 func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
 	h := acceptance{
-		due: time.Now().Add(patience), to: a.in.inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part}, admitted: attempt.Admitted,
+		due: time.Now().Add(patience), to: inboxOf(a.in), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part}, admitted: attempt.Admitted,
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -22,7 +23,7 @@ import (
 // asker is a checked request on its way into the log.
 type asker struct {
 	ask     call.Ask
-	in      *Incoming
+	in      *question.Incoming
 	req     *envelope.Request
 	request jsontext.Value // as it is stored; nil if it may only be answered, not admitted
 	known   call.State     // of its log, if that has been read
@@ -30,19 +31,19 @@ type asker struct {
 }
 
 // legible makes the names of the subject fit to be put on record, and reports whether they were.
-func (in *Incoming) legible() bool {
-	legible := true
-	for _, name := range []*string{&in.Tenant, &in.Actor, &in.Tool} {
+func legible(in *question.Incoming) bool {
+	all := true
+	for _, name := range []*string{&in.From.Tenant, &in.From.Actor, &in.Tool} {
 		if !utf8.ValidString(*name) {
-			*name, legible = strings.ToValidUTF8(*name, "\uFFFD"), false
+			*name, all = strings.ToValidUTF8(*name, "\uFFFD"), false
 		}
 	}
-	return legible
+	return all
 }
 
 // read decodes the request and proves that it is who its subject says.
-func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
-	legible := in.legible()
+func (d *Dispatcher) read(in *question.Incoming) (*envelope.Request, *envelope.Error) {
+	legible := legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType) // it is kept with the call: parameters may be long
 	req, refusal := envelope.DecodeRequest(in.ContentType, in.Body)
 	switch {
@@ -51,17 +52,17 @@ func (d *Dispatcher) read(in *Incoming) (*envelope.Request, *envelope.Error) {
 	case refusal != nil:
 		return req, refusal
 	}
-	named := in.Actor == req.Context.ActorID && in.Tool == req.ToolID // not so where one is too long to be read back
+	named := in.From.Actor == req.Context.ActorID && in.Tool == req.ToolID // not so where one is too long to be read back
 	switch {
 	case !legible:
 		return req, envelope.NewError(envelope.CodeMalformed, "the tenant, the actor or the tool in the subject is not valid UTF-8")
-	case in.Tenant == "" && in.Subject != subjects.Call("", req.Context.ActorID, req.ToolID):
+	case in.From.Tenant == "" && in.Subject != subjects.Call("", req.Context.ActorID, req.ToolID):
 		return req, envelope.NewError(envelope.CodeLimit, "the name of the tenant is longer than 100 bytes as a token of the subject")
-	case named, in.Subject == subjects.Call(in.Tenant, req.Context.ActorID, req.ToolID):
-		in.Actor, in.Tool = req.Context.ActorID, req.ToolID
-	case req.Context.ActorID != in.Actor:
+	case named, in.Subject == subjects.Call(in.From.Tenant, req.Context.ActorID, req.ToolID):
+		in.From.Actor, in.Tool = req.Context.ActorID, req.ToolID
+	case req.Context.ActorID != in.From.Actor:
 		return req, envelope.NewError(envelope.CodeIdentity,
-			fmt.Sprintf("context.actor_id is %q, but the request came from %q", req.Context.ActorID, in.Actor))
+			fmt.Sprintf("context.actor_id is %q, but the request came from %q", req.Context.ActorID, in.From.Actor))
 	default:
 		return req, envelope.NewError(envelope.CodeIdentity,
 			fmt.Sprintf("tool_id is %q, but the request was sent to %q", req.ToolID, in.Tool))
@@ -78,7 +79,7 @@ func misnamed(err error) *envelope.Error {
 
 // check asks, in order, whether the tool may be called and whether the request fits its schema,
 // its version and its deadline. Nothing has been written when it refuses.
-func (d *Dispatcher) check(ctx context.Context, in *Incoming, req *envelope.Request) (*asker, *envelope.Error) {
+func (d *Dispatcher) check(ctx context.Context, in *question.Incoming, req *envelope.Request) (*asker, *envelope.Error) {
 	m, fn, refusal := d.find(req)
 	if refusal != nil {
 		return nil, refusal
@@ -117,7 +118,7 @@ func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function
 
 // input returns the request's input, fetching one that travels by claim-check; free says that it is not
 // needed any more.
-func (d *Dispatcher) input(ctx context.Context, in *Incoming, req *envelope.Request) (input jsontext.Value, free func(), refusal *envelope.Error) {
+func (d *Dispatcher) input(ctx context.Context, in *question.Incoming, req *envelope.Request) (input jsontext.Value, free func(), refusal *envelope.Error) {
 	if in.InputRef == "" {
 		return req.Input, func() {}, fitsInline(req.Input)
 	}
@@ -194,7 +195,7 @@ func (d *Dispatcher) room() *envelope.Error {
 	return nil
 }
 
-func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest, input jsontext.Value) (*asker, *envelope.Error) {
+func (d *Dispatcher) asker(in *question.Incoming, req *envelope.Request, m *tool.Manifest, input jsontext.Value) (*asker, *envelope.Error) {
 	deadline, refusal := d.deadline(in, req, m)
 	if refusal != nil {
 		return nil, refusal
@@ -210,11 +211,11 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 		}
 	}
 	owner := call.Owner{
-		CallID: req.CallID, Actor: in.Actor, Reply: in.Reply, ContentType: in.ContentType, Trace: req.Context.TraceID,
+		CallID: req.CallID, Actor: in.From.Actor, Reply: in.Reply, ContentType: in.ContentType, Trace: req.Context.TraceID,
 		Run: req.Context.RunID, Role: req.Context.RoleID, Lane: req.Context.LaneID,
 	}
 	facts := call.Facts{
-		Tenant: in.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.Tenant, req), Fn: req.Fn,
+		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,
 		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 	}
@@ -229,7 +230,7 @@ func (d *Dispatcher) asker(in *Incoming, req *envelope.Request, m *tool.Manifest
 }
 
 // deadline is the earliest of what the caller and the tool allow, in bus time (design §6).
-func (d *Dispatcher) deadline(in *Incoming, req *envelope.Request, m *tool.Manifest) (time.Time, *envelope.Error) {
+func (d *Dispatcher) deadline(in *question.Incoming, req *envelope.Request, m *tool.Manifest) (time.Time, *envelope.Error) {
 	due := wished(in, req)
 	if longest := in.Received.Add(m.Limits.TimeoutMax); longest.Before(due) {
 		due = longest
@@ -241,7 +242,7 @@ func (d *Dispatcher) deadline(in *Incoming, req *envelope.Request, m *tool.Manif
 }
 
 // wished is when the caller wants to have its answer, in bus time.
-func wished(in *Incoming, req *envelope.Request) time.Time {
+func wished(in *question.Incoming, req *envelope.Request) time.Time {
 	due := in.Received.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
 	if abs := req.Constraints.DeadlineUnixMS; abs > 0 && time.UnixMilli(abs).Before(due) {
 		due = time.UnixMilli(abs)

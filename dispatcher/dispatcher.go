@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -61,7 +62,7 @@ var ErrRecordFull = errors.New("the audit record is full")
 // whom else than its owner an attempt is shared with. It returns
 // ErrRecordFull where they cannot be recorded until somebody makes room.
 type Gate interface {
-	Denied(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
+	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
 	Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error
@@ -75,7 +76,7 @@ type Killer interface {
 
 // Peers are all dispatchers of the deployment, this one included: nobody knows where a caller waits.
 type Peers interface {
-	Left(l Leave) // lets each of them Forget; best effort
+	Left(l question.Leave) // lets each of them Forget; best effort
 }
 
 // Pools knows how many executors of a pool live.
@@ -173,28 +174,12 @@ func New(o Options) *Dispatcher {
 	return d
 }
 
-// Incoming is a request as it came from the bus. Tenant, Actor and Tool are those of its
-// subject, which the bus enforces; a name too long to be read back from there is "", as is one that
-// is not written as a name, which Misnamed then tells.
-type Incoming struct {
-	Subject             string
-	Tenant, Actor, Tool string
-	Misnamed            error
-	ContentType         string
-	InputRef            string
-	Body                []byte
-	Reply               string
-	Received            time.Time // bus time
-	// Patient says that the caller does without an acceptance where the outcome comes soon.
-	Patient bool
-}
-
-func (in *Incoming) inbox() Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }
+func inboxOf(in *question.Incoming) Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }
 
 // Handle sees one request through admission (design §2): check it in the order of 003
 // §Execution pipeline, write it to the log of its key, and answer. The outcome of an accepted
 // call is delivered later, by whoever decides it. A request that panics it is answered, too.
-func (d *Dispatcher) Handle(ctx context.Context, in *Incoming) {
+func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
 	var req *envelope.Request
 	defer func() {
 		if p := recover(); p != nil {

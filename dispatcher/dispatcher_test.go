@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -164,7 +165,7 @@ func (w *world) Outcome(to dispatcher.Inbox, r *envelope.Response) {
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
 }
 
-func (w *world) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+func (w *world) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, e.Code)
@@ -193,26 +194,29 @@ func (w *world) refusals() []envelope.Code {
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
-func (w *world) Left(l dispatcher.Leave) { w.d.Forget(l) }
+func (w *world) Left(l question.Leave) { w.d.Forget(l) }
 
 func (w *world) Kill(context.Context, string, int, time.Time) bool { w.kills++; return w.running }
 
 // uuid makes a call id out of a number.
 func uuid(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", n) }
 
+// from is an actor of the tenant of these tests.
+func from(actor string) question.Sender { return question.Sender{Tenant: "t", Actor: actor} }
+
 // request is a valid request; edit changes its JSON before it is sent.
-func (w *world) request(n int, edit ...string) *dispatcher.Incoming {
+func (w *world) request(n int, edit ...string) *question.Incoming {
 	body := fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"1.x","fn":"say","input":{"n":1},`+
 		`"context":{"actor_id":"agent","trace_id":%q,"timezone":"UTC","env":"dev"},`+
 		`"constraints":{"timeout_ms":10000,"deadline_unix_ms":%d,"idempotency_key":"key-0123456789abcdef"}}`,
 		uuid(n), uuid(n), time.Now().Add(10*time.Second).UnixMilli())
-	return &dispatcher.Incoming{
-		Subject: "tb.call.t.agent.echo", Tenant: "t", Actor: "agent", Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
+	return &question.Incoming{
+		Subject: "tb.call.t.agent.echo", From: from("agent"), Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
 		Reply: fmt.Sprint("inbox", n), Received: time.Now(),
 	}
 }
 
-func (w *world) ask(n int, edit ...string) *dispatcher.Incoming {
+func (w *world) ask(n int, edit ...string) *question.Incoming {
 	in := w.request(n, edit...)
 	w.d.Handle(w.t.Context(), in)
 	synctest.Wait()

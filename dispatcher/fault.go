@@ -6,12 +6,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // request is one that came in, as far as it could be read.
 type request struct {
-	in  *Incoming
+	in  *question.Incoming
 	req *envelope.Request
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Who finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
@@ -131,21 +132,21 @@ func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
 		global := []string{`"key-0123456789abcdef"`, `"key-0123456789abcdef","idempotency_scope":"global"`}
 		w.ask(1, global...)
 		in := w.request(2, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
-		in.Subject, in.Actor = "tb.call.t.other.echo", "other"
+		in.Subject, in.From.Actor = "tb.call.t.other.echo", "other"
 		w.d.Handle(t.Context(), in)
-		q := dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(2)}
-		if _, a, refusal := w.d.Result(t.Context(), "t", "other", q); refusal != nil || a.CallID != uuid(2) || !a.Joined {
+		q := question.Call{Ref: w.state().Ref(), CallID: uuid(2)}
+		if a, refusal := w.d.Result(t.Context(), from("other"), q); refusal != nil || a.Accepted.CallID != uuid(2) || !a.Accepted.Joined {
 			t.Errorf("the joiner is told %+v, %v", a, refusal)
 		}
 		q.CallID = ""
-		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a.CallID != uuid(1) || a.Joined {
+		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.CallID != uuid(1) || a.Accepted.Joined {
 			t.Errorf("the owner is told %+v, %v", a, refusal)
 		}
 		w.decide(envelope.CodeUpstream)
 		in = w.request(3, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
-		in.Subject, in.Actor = "tb.call.t.other.echo", "other"
+		in.Subject, in.From.Actor = "tb.call.t.other.echo", "other"
 		w.d.Handle(t.Context(), in)
-		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a.Attempt != 2 || a.CallID != uuid(1) {
+		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.Attempt != 2 || a.Accepted.CallID != uuid(1) {
 			t.Errorf("the owner of the attempt before is told %+v, %v", a, refusal)
 		}
 	})

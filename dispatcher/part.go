@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // partings are joiners who wait here and whose own deadline comes before that of the attempt, nearest first.
@@ -20,7 +21,7 @@ type partings struct {
 // parting is when a joiner stops waiting, in bus time.
 type parting struct {
 	at   time.Time
-	from Leave
+	from question.Leave
 }
 
 type partingHeap []parting
@@ -37,7 +38,7 @@ func (h *partingHeap) Pop() any {
 	return last
 }
 
-func (p *partings) add(at time.Time, from Leave) {
+func (p *partings) add(at time.Time, from question.Leave) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	heap.Push(&p.due, parting{at, from})
@@ -51,7 +52,7 @@ func (p *partings) add(at time.Time, from Leave) {
 }
 
 // next removes and returns those that stop waiting now, and says how long it is to the one after them.
-func (p *partings) next(now time.Time) (over []Leave, wait time.Duration) {
+func (p *partings) next(now time.Time) (over []question.Leave, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.due) > 0 && !p.due[0].at.After(now) {
@@ -83,7 +84,7 @@ func (d *Dispatcher) keepPartings(ctx context.Context) {
 }
 
 // part tells a joiner at its deadline that its call goes on, if it still waits.
-func (d *Dispatcher) part(l Leave) {
+func (d *Dispatcher) part(l question.Leave) {
 	now := call.At(d.Now())
 	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
 	if ok {

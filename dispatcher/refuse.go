@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
@@ -17,7 +18,7 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 // refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
 // answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
 // is of no use, because the record is full.
-func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Request, e *envelope.Error) {
+func (d *Dispatcher) refuse(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) {
 	id, err := d.Gate.Denied(ctx, in, req, e)
 	full := errors.Is(err, ErrRecordFull)
 	if err != nil {
@@ -38,15 +39,15 @@ func (d *Dispatcher) refuse(ctx context.Context, in *Incoming, req *envelope.Req
 		d.Hooks.Refuse(ctx, in.Tool, req, e)
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
-	d.Replies.Outcome(in.inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+	d.Replies.Outcome(inboxOf(in), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
 // deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One
 // that is bound to an attempt already is answered by that: a denial governs execution, and must not change what
 // this call was or will be told (protocol M2). When the log cannot be read nothing is told: nobody knows
 // then, and the caller asks again.
-func (d *Dispatcher) deny(ctx context.Context, in *Incoming, req *envelope.Request, refusal *envelope.Error) {
-	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.Tenant, req))
+func (d *Dispatcher) deny(ctx context.Context, in *question.Incoming, req *envelope.Request, refusal *envelope.Error) {
+	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.From.Tenant, req))
 	if err != nil {
 		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
 		return
@@ -63,16 +64,16 @@ func (d *Dispatcher) deny(ctx context.Context, in *Incoming, req *envelope.Reque
 }
 
 // recalled is a denied request that is to be told what became of its call, and nothing else.
-func recalled(in *Incoming, req *envelope.Request, s call.State) *asker {
+func recalled(in *question.Incoming, req *envelope.Request, s call.State) *asker {
 	return &asker{in: in, req: req, known: s, ask: call.Ask{
-		Owner: call.Owner{CallID: req.CallID, Actor: in.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
+		Owner: call.Owner{CallID: req.CallID, Actor: in.From.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
 		Deadline: call.At(wished(in, req)),
 	}}
 }
 
 // otherInput reports whether the request is known to have another input than the call whose log is s. One
 // that travels by claim-check has not been read here.
-func otherInput(s call.State, in *Incoming, req *envelope.Request) bool {
+func otherInput(s call.State, in *question.Incoming, req *envelope.Request) bool {
 	if s.Empty() || in.InputRef != "" {
 		return false
 	}

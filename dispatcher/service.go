@@ -10,32 +10,19 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Query asks about a call by the reference that its acceptance named.
-type Query struct {
-	Ref    string `json:"ref"`
-	CallID string `json:"call_id,omitzero"` // whose outcome; empty means the newest attempt
-}
-
-// Cancellation is the answer to a cancel. Told says which it was: "queued" (never started, or, without a claim,
-// not known to run), "running" (killed), "detached" (a joiner left; the call goes on) or "decided" (too late).
-type Cancellation struct {
-	Told     string             `json:"told"`
-	Response *envelope.Response `json:"response,omitzero"`
-}
-
-// State reads the log that ref names, for an actor that may see it. Here and in all operations
-// below, tenant and actor are tokens of the subject that the bus enforces.
-func (d *Dispatcher) State(ctx context.Context, tenant, actor string, q Query) (call.State, *envelope.Error) {
-	last, refusal := d.last(ctx, tenant, actor, q)
+// State reads the log that ref names, for an actor that may see it.
+func (d *Dispatcher) State(ctx context.Context, from question.Sender, q question.Call) (call.State, *envelope.Error) {
+	last, refusal := d.last(ctx, from, q)
 	return last.State, refusal
 }
 
 // last reads the last event of that log.
-func (d *Dispatcher) last(ctx context.Context, tenant, actor string, q Query) (call.Entry, *envelope.Error) {
+func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.Call) (call.Entry, *envelope.Error) {
 	key, err := subjects.ParseRef(q.Ref)
 	if err != nil {
 		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
@@ -51,7 +38,7 @@ func (d *Dispatcher) last(ctx context.Context, tenant, actor string, q Query) (c
 	if err != nil {
 		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
 	}
-	if last.State.Empty() || subjects.Token(last.State.Tenant) != tenant || !concerns(last.State, actor, q.CallID) {
+	if last.State.Empty() || subjects.Token(last.State.Tenant) != from.Tenant || !concerns(last.State, from.Actor, q.CallID) {
 		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
 	}
 	return last, nil
@@ -67,8 +54,8 @@ func concerns(s call.State, actor, callID string) bool {
 	return false
 }
 
-// attempt finds the attempt that q asks for: that of its call id, or the newest.
-func (q Query) attempt(s call.State) (call.Attempt, *envelope.Error) {
+// attemptOf finds the attempt that q asks for: that of its call id, or the newest.
+func attemptOf(s call.State, q question.Call) (call.Attempt, *envelope.Error) {
 	if q.CallID == "" {
 		return s.Last(), nil
 	}
@@ -80,9 +67,9 @@ func (q Query) attempt(s call.State) (call.Attempt, *envelope.Error) {
 	return a, nil
 }
 
-// as returns the call id under which the actor is told of the call: the one that it names, or its
+// toldAs returns the call id under which the actor is told of the call: the one that it names, or its
 // own. With those of others it could ask in their names.
-func (q Query) as(s call.State, actor string) string {
+func toldAs(s call.State, actor string, q question.Call) string {
 	for _, a := range slices.Backward(s.Attempts) {
 		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor {
 			return a.Owner.CallID
@@ -92,50 +79,50 @@ func (q Query) as(s call.State, actor string) string {
 }
 
 // Result returns the outcome of a call, or its acceptance while it has none.
-func (d *Dispatcher) Result(ctx context.Context, tenant, actor string, q Query) (*envelope.Response, *envelope.Accepted, *envelope.Error) {
-	s, refusal := d.State(ctx, tenant, actor, q)
+func (d *Dispatcher) Result(ctx context.Context, from question.Sender, q question.Call) (question.ResultAnswer, *envelope.Error) {
+	s, refusal := d.State(ctx, from, q)
 	if refusal != nil {
-		return nil, nil, refusal
+		return question.ResultAnswer{}, refusal
 	}
-	a, refusal := q.attempt(s)
+	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return nil, nil, refusal
+		return question.ResultAnswer{}, refusal
 	}
-	id := q.as(s, actor)
+	id := toldAs(s, from.Actor, q)
 	if a.Open() {
-		return nil, &envelope.Accepted{
+		return question.ResultAnswer{Accepted: &envelope.Accepted{
 			CallID: id, Ref: s.Ref(), Attempt: a.N, Joined: slices.Contains(a.Joined, id),
 			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
-		}, nil
+		}}, nil
 	}
 	o, err := settle.Load(ctx, d.CallLog, s, a.N)
 	if err != nil {
-		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
+		return question.ResultAnswer{}, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
 	}
-	return o.For(id, true), nil, nil
+	return question.ResultAnswer{Response: o.For(id, true)}, nil
 }
 
 // Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
 // the answer says which it was. A joiner's cancel only detaches the joiner.
-func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) (Cancellation, *envelope.Error) {
-	last, refusal := d.last(ctx, tenant, actor, q)
+func (d *Dispatcher) Cancel(ctx context.Context, from question.Sender, q question.Call) (question.CancelAnswer, *envelope.Error) {
+	last, refusal := d.last(ctx, from, q)
 	if refusal != nil {
-		return Cancellation{}, refusal
+		return question.CancelAnswer{}, refusal
 	}
 	s := last.State
-	a, refusal := q.attempt(s)
+	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return Cancellation{}, refusal
+		return question.CancelAnswer{}, refusal
 	}
-	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != actor {
-		d.Peers.Left(Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
-		return Cancellation{Told: "detached"}, nil
+	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
+		d.Peers.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+		return question.CancelAnswer{Told: "detached"}, nil
 	}
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
 	}, draft(last, a.N), nil)
 	if err != nil {
-		return Cancellation{}, unsettled(err)
+		return question.CancelAnswer{}, unsettled(err)
 	}
 	told := "decided"
 	if o.Won || unheard(o.Attempt, d.Now()) {
@@ -148,7 +135,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, tenant, actor string, q Query) 
 		}
 		d.Replies.Outcome(Inbox{Reply: a.Owner.Reply, ContentType: a.Owner.ContentType}, o.For(a.Owner.CallID, false))
 	}
-	return Cancellation{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
+	return question.CancelAnswer{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
 }
 
 // unheard reports whether an attempt ended by a cancel of which nobody may have been told: whoever
@@ -168,19 +155,19 @@ func unsettled(err error) *envelope.Error {
 }
 
 // Why says in one sentence what a call is waiting for, or why it ended as it did (promise P8).
-func (d *Dispatcher) Why(ctx context.Context, tenant, actor string, q Query) (string, *envelope.Error) {
-	s, refusal := d.State(ctx, tenant, actor, q)
+func (d *Dispatcher) Why(ctx context.Context, from question.Sender, q question.Call) (question.WhyAnswer, *envelope.Error) {
+	s, refusal := d.State(ctx, from, q)
 	if refusal != nil {
-		return "", refusal
+		return question.WhyAnswer{}, refusal
 	}
-	a, refusal := q.attempt(s)
+	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return "", refusal
+		return question.WhyAnswer{}, refusal
 	}
 	if !a.Open() {
-		return call.Explain(s, a.N, d.Now()), nil
+		return question.WhyAnswer{Sentence: call.Explain(s, a.N, d.Now())}, nil
 	}
-	return d.sighting(ctx, s, a).Explain(s, a.N, d.Now()), nil
+	return question.WhyAnswer{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
 }
 
 // sighting asks the executors of the pool about an attempt.

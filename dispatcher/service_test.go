@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -24,13 +24,13 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		stranger := w.query(9)
 		check := func(when string) {
 			t.Helper()
-			if r, a, refusal := w.d.Result(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
-				t.Errorf("%s: result %+v, %+v, %v", when, r, a, refusal)
+			if r, refusal := w.d.Result(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+				t.Errorf("%s: result %+v, %v", when, r, refusal)
 			}
-			if c, refusal := w.d.Cancel(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			if c, refusal := w.d.Cancel(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: cancel %+v, %v", when, c, refusal)
 			}
-			if _, refusal := w.d.State(t.Context(), "t", "stranger", stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			if _, refusal := w.d.State(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: state, as chunks are read by it: %v", when, refusal)
 			}
 		}
@@ -47,7 +47,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 func TestOnlyTheOwnersActorCancels(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
-		c, refusal := w.d.Cancel(t.Context(), "t", "other", w.query(1))
+		c, refusal := w.d.Cancel(t.Context(), from("other"), w.query(1))
 		if refusal != nil || c.Told != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
@@ -60,13 +60,13 @@ func TestResultOfTheCallIDThatIsNamed(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(100 * time.Millisecond)
-		_, a, refusal := w.d.Result(t.Context(), "t", "agent", w.query(2))
-		if refusal != nil || a.CallID != uuid(2) || !a.Joined {
+		a, refusal := w.d.Result(t.Context(), from("agent"), w.query(2))
+		if refusal != nil || a.Accepted.CallID != uuid(2) || !a.Accepted.Joined {
 			t.Errorf("open: %+v, %v", a, refusal)
 		}
 		w.decide("")
-		r, _, refusal := w.d.Result(t.Context(), "t", "agent", w.query(2))
-		if refusal != nil || r.CallID != uuid(2) {
+		r, refusal := w.d.Result(t.Context(), from("agent"), w.query(2))
+		if refusal != nil || r.Response.CallID != uuid(2) {
 			t.Errorf("decided: %+v, %v", r, refusal)
 		}
 	})
@@ -99,14 +99,14 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 		q := w.query(1)
 		for _, all := range []bool{true, false} {
 			w.d.CallLog = unreadable{w.log, all}
-			if _, _, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+			if _, refusal := w.d.Result(t.Context(), from("agent"), q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
 				t.Errorf("result: %v", refusal)
 			}
-			if _, refusal := w.d.Cancel(t.Context(), "t", "agent", q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+			if _, refusal := w.d.Cancel(t.Context(), from("agent"), q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
 				t.Errorf("cancel: %v", refusal)
 			}
 		}
-		if _, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: "nonsense"}); refusal == nil || refusal.Code != envelope.CodeMalformed {
+		if _, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: "nonsense"}); refusal == nil || refusal.Code != envelope.CodeMalformed {
 			t.Errorf("what is no reference: %v", refusal)
 		}
 	})
@@ -130,7 +130,7 @@ func TestCancelWithoutCallID(t *testing.T) {
 			bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
 				w.ask(1)
 				setup(w)
-				c, refusal := w.d.Cancel(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
+				c, refusal := w.d.Cancel(t.Context(), from("agent"), question.Call{Ref: w.state().Ref()})
 				if refusal != nil || c.Told != told || w.kills != 1 {
 					t.Fatalf("%+v, %v, %d kills", c, refusal, w.kills)
 				}
@@ -149,7 +149,7 @@ func TestCancelAfterTheDeadline(t *testing.T) {
 		w.running = true
 		w.ask(1)
 		pass(time.Minute)
-		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
 		if refusal != nil || c.Told != "running" || w.kills != 1 {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
@@ -198,8 +198,8 @@ func TestDeniedIsNotAdmittedAnew(t *testing.T) {
 	})
 }
 
-func (w *world) query(n int) dispatcher.Query {
-	return dispatcher.Query{Ref: w.state().Ref(), CallID: uuid(n)}
+func (w *world) query(n int) question.Call {
+	return question.Call{Ref: w.state().Ref(), CallID: uuid(n)}
 }
 
 // A cancel for which the log has no room says so.
@@ -207,7 +207,7 @@ func TestCancelInAFullLog(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.log.Before(func(call.Event) error { return call.ErrFull })
-		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
+		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
 			t.Errorf("%+v", refusal)
 		}
 	})
@@ -223,7 +223,7 @@ func TestCancel(t *testing.T) {
 			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				w.ask(1)
 				setup(w)
-				c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+				c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
 				if refusal != nil || c.Told != told {
 					t.Fatalf("%+v, %v", c, refusal)
 				}
@@ -244,9 +244,9 @@ func TestJoinerCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
-		w.d.Forget(dispatcher.Leave{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
-		w.d.Forget(dispatcher.Leave{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
-		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2))
+		w.d.Forget(question.Leave{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.Forget(question.Leave{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
+		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2))
 		if refusal != nil || c.Told != "detached" || !w.state().Last().Open() {
 			t.Fatalf("%+v, %v", c, refusal)
 		}
@@ -261,46 +261,46 @@ func TestJoinerCancels(t *testing.T) {
 func TestResultAndWhy(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
-		_, accepted, refusal := w.d.Result(t.Context(), "t", "agent", w.query(1))
-		if refusal != nil || accepted == nil {
+		accepted, refusal := w.d.Result(t.Context(), from("agent"), w.query(1))
+		if refusal != nil || accepted.Accepted == nil {
 			t.Fatalf("open: %v, %v", accepted, refusal)
 		}
-		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "deadline") {
+		if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); !strings.Contains(why.Sentence, "deadline") {
 			t.Error(why)
 		}
-		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, "no executor of pool") {
+		if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); !strings.Contains(why.Sentence, "no executor of pool") {
 			t.Error(why)
 		}
 		w.executors = 1
-		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+		if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); strings.Contains(why.Sentence, "no executor of pool") {
 			t.Error(why)
 		}
 		w.decide("")
 		w.executors = 0
-		if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); strings.Contains(why, "no executor of pool") {
+		if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); strings.Contains(why.Sentence, "no executor of pool") {
 			t.Error(why)
 		}
-		r, _, refusal := w.d.Result(t.Context(), "t", "agent", dispatcher.Query{Ref: w.state().Ref()})
-		if refusal != nil || r.Status != envelope.Success {
+		r, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: w.state().Ref()})
+		if refusal != nil || r.Response.Status != envelope.Success {
 			t.Fatalf("decided: %+v, %v", r, refusal)
 		}
 		for _, q := range []struct {
-			tenant, actor string
-			q             dispatcher.Query
+			from question.Sender
+			q    question.Call
 		}{
-			{"other", "agent", w.query(1)},
-			{"t", "stranger", dispatcher.Query{Ref: w.state().Ref()}},
-			{"t", "agent", w.query(7)},
-			{"t", "agent", dispatcher.Query{Ref: "nonsense"}},
-			{"t", "agent", dispatcher.Query{Ref: "echo.0123456789"}},
+			{question.Sender{Tenant: "other", Actor: "agent"}, w.query(1)},
+			{from("stranger"), question.Call{Ref: w.state().Ref()}},
+			{from("agent"), w.query(7)},
+			{from("agent"), question.Call{Ref: "nonsense"}},
+			{from("agent"), question.Call{Ref: "echo.0123456789"}},
 		} {
-			if _, _, refusal := w.d.Result(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+			if _, refusal := w.d.Result(t.Context(), q.from, q.q); refusal == nil {
 				t.Errorf("%+v was told", q)
 			}
-			if _, refusal := w.d.Cancel(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+			if _, refusal := w.d.Cancel(t.Context(), q.from, q.q); refusal == nil {
 				t.Errorf("%+v could cancel", q)
 			}
-			if _, refusal := w.d.Why(t.Context(), q.tenant, q.actor, q.q); refusal == nil {
+			if _, refusal := w.d.Why(t.Context(), q.from, q.q); refusal == nil {
 				t.Errorf("%+v was told why", q)
 			}
 		}
@@ -315,12 +315,12 @@ func TestResultOfALongName(t *testing.T) {
 		in.Subject, in.Tool = subjects.Call("t", "agent", w.manifest.ToolID), ""
 		w.d.Handle(t.Context(), in)
 		synctest.Wait()
-		q := dispatcher.Query{Ref: w.state().Ref()}
-		if _, a, refusal := w.d.Result(t.Context(), "t", "agent", q); refusal != nil || a == nil {
+		q := question.Call{Ref: w.state().Ref()}
+		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted == nil {
 			t.Errorf("%v, %v", a, refusal)
 		}
-		other := dispatcher.Query{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
-		if _, _, refusal := w.d.Result(t.Context(), "t", "agent", other); refusal == nil || refusal.Code != envelope.CodeNotFound {
+		other := question.Call{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
+		if _, refusal := w.d.Result(t.Context(), from("agent"), other); refusal == nil || refusal.Code != envelope.CodeNotFound {
 			t.Errorf("of a tool that is not there: %v", refusal)
 		}
 	})
@@ -333,21 +333,21 @@ func TestUnsureCancel(t *testing.T) {
 		w.running = true
 		w.ask(1)
 		w.log.Lost(func(e call.Event) bool { return e.Kind == call.Decided })
-		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); refusal == nil || w.kills != 0 {
+		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1)); refusal == nil || w.kills != 0 {
 			t.Errorf("%v, %d kills", refusal, w.kills)
 		}
 		w.log.Lost(nil)
-		c, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(1))
+		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
 		if refusal != nil || w.kills != 1 || c.Told != "running" || c.Response.Error.Code != envelope.CodeCancelled {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
 		w.running = false
-		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" {
+		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Told != "decided" {
 			t.Errorf("told %s once nothing runs any more", c.Told)
 		}
 		pass(time.Minute)
 		w.kills = 0
-		if c, _ := w.d.Cancel(t.Context(), "t", "agent", w.query(1)); c.Told != "decided" || w.kills != 0 {
+		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Told != "decided" || w.kills != 0 {
 			t.Errorf("told %s, %d kills, after the deadline", c.Told, w.kills)
 		}
 	})

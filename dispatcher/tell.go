@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
@@ -36,11 +37,11 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	}
 	d.watch(s, attempt)
 	if w.due != 0 && d.late(a) {
-		d.part(Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.part(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
 	}
 	if w.due != 0 && fresh {
-		d.partings.add(w.due.Time(), Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.partings.add(w.due.Time(), question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 	}
 	d.accept(a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }
@@ -57,7 +58,7 @@ func (l *line) enlist(s call.State, n int, a *asker) (_ call.State, attempt call
 	if attempt.N == 0 || !attempt.Open() {
 		return s, attempt, w, false
 	}
-	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.inbox()}
+	w = waiter{callID: a.ask.Owner.CallID, inbox: inboxOf(a.in)}
 	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
 		w.due = a.ask.Deadline
 	}
@@ -87,16 +88,8 @@ func (l *line) wait(n int, w waiter) (_ waiter, fresh bool) {
 	return w, true
 }
 
-// Leave says that a joiner does not wait any more for the outcome of an attempt.
-type Leave struct {
-	Tool    string `json:"tool"`
-	ID      string `json:"id"`
-	Attempt int    `json:"attempt"`
-	CallID  string `json:"call_id"`
-}
-
 // Forget takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
-func (d *Dispatcher) Forget(l Leave) {
+func (d *Dispatcher) Forget(l question.Leave) {
 	w, s, ok := d.leave(l, func(waiter) bool { return true })
 	if !ok {
 		return
@@ -108,7 +101,7 @@ func (d *Dispatcher) Forget(l Leave) {
 }
 
 // leave takes out a waiter that may leave, and returns the log that it waited for.
-func (d *Dispatcher) leave(l Leave, may func(waiter) bool) (w waiter, s call.State, ok bool) {
+func (d *Dispatcher) leave(l question.Leave, may func(waiter) bool) (w waiter, s call.State, ok bool) {
 	d.mu.Lock()
 	line := d.lines[lineKey{l.Tool, l.ID}]
 	d.mu.Unlock()
@@ -136,11 +129,11 @@ func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		if errors.Is(err, settle.ErrUnreadable) { // the caller would ask again in vain
-			d.tellUnreadable(a.in.inbox(), a.ask.Owner.CallID, s, n)
+			d.tellUnreadable(inboxOf(a.in), a.ask.Owner.CallID, s, n)
 		}
 		return
 	}
-	d.Replies.Outcome(a.in.inbox(), o.For(a.ask.Owner.CallID, true))
+	d.Replies.Outcome(inboxOf(a.in), o.For(a.ask.Owner.CallID, true))
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}

@@ -15,7 +15,7 @@ func TestAskedForInVain(t *testing.T) {
 		w.manifest.Limits.TimeoutMax = 3 * time.Second
 		w.ask(1, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`)
 		w.ask(2, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`, "key-0123456789abcdef", "key-other-0123456789")
-		if _, refusal := w.d.Cancel(t.Context(), "t", "agent", w.query(2)); refusal != nil {
+		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2)); refusal != nil {
 			t.Fatal(refusal)
 		}
 		pass(4 * time.Second)

@@ -248,7 +248,7 @@ func TestWhyAsksExecutors(t *testing.T) {
 		} {
 			w.executors = c.alive
 			p.set(func(p *pool) { p.runner, p.since = c.runner, time.Now() })
-			if why, _ := w.d.Why(t.Context(), "t", "agent", w.query(1)); !strings.Contains(why, c.want) {
+			if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); !strings.Contains(why.Sentence, c.want) {
 				t.Errorf("%s: want %s", why, c.want)
 			}
 		}

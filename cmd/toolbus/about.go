@@ -11,11 +11,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // about completes a command about one call, which a reference names.
-func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *bus.Client, q bus.CallQuery) error) *cobra.Command {
-	q := bus.CallQuery{}
+func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *bus.Client, q question.Call) error) *cobra.Command {
+	q := question.Call{}
 	cmd.GroupID = "use"
 	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +53,7 @@ func resultCmd(g *global) *cobra.Command {
 to be open, and the exit code is 13.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "the outcome for this call id (default: the newest attempt)",
-		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+		func(ctx context.Context, c *bus.Client, q question.Call) error {
 			a, err := c.Result(ctx, q)
 			switch {
 			case err != nil:
@@ -75,10 +76,10 @@ func cancelled(r *envelope.Response) bool {
 }
 
 // tooLate reports whether a call had another end before it could be cancelled.
-func tooLate(a bus.CancelAnswer) bool { return a.Told == "decided" && !cancelled(a.Response) }
+func tooLate(a question.CancelAnswer) bool { return a.Told == "decided" && !cancelled(a.Response) }
 
 // told says what became of a cancel. What runs without a claim may run unheard.
-func told(a bus.CancelAnswer) string {
+func told(a question.CancelAnswer) string {
 	if a.Told == "decided" && !tooLate(a) {
 		return "it was cancelled before"
 	}
@@ -103,7 +104,7 @@ func cancelCmd(g *global) *cobra.Command {
 		Long: `Cancels a call: a queued one never starts, a running one is killed. The answer says which it was. The exit code
 is 14 when it was too late: the call had its outcome already.`,
 	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
-		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+		func(ctx context.Context, c *bus.Client, q question.Call) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
 				return err
@@ -126,13 +127,13 @@ func whyCmd(g *global) *cobra.Command {
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
 	},
 		"explain the attempt of this call id (default: the newest)",
-		func(ctx context.Context, c *bus.Client, q bus.CallQuery) error {
+		func(ctx context.Context, c *bus.Client, q question.Call) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {
 				return err
 			}
 			if g.json {
-				return printJSON(g.env.stdout, bus.WhyAnswer{Sentence: sentence})
+				return printJSON(g.env.stdout, question.WhyAnswer{Sentence: sentence})
 			}
 			_, err = fmt.Fprintln(g.env.stdout, plain(sentence))
 			return err

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // What is said of a cancel is no more than is known.
@@ -13,7 +13,7 @@ func TestTold(t *testing.T) {
 		e := envelope.NewError(envelope.CodeCancelled, "").WithEffect(effect)
 		return envelope.Failure("id", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	}
-	for says, a := range map[string]bus.CancelAnswer{
+	for says, a := range map[string]question.CancelAnswer{
 		"cancelled before it started":                               {Told: "queued", Response: cancelled(envelope.EffectNone)},
 		"cancelled; no executor said that it was running it":        {Told: "queued", Response: cancelled(envelope.EffectUnknown)},
 		"cancelled while it ran; its processes were killed":         {Told: "running", Response: cancelled(envelope.EffectUnknown)},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func toolsCmd(g *global) *cobra.Command {
@@ -61,7 +61,7 @@ func toolsCmd(g *global) *cobra.Command {
 	return cmd
 }
 
-func listTools(g *global, tools []bus.ToolInfo) error {
+func listTools(g *global, tools []question.Tool) error {
 	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
@@ -71,13 +71,13 @@ func listTools(g *global, tools []bus.ToolInfo) error {
 	return w.Flush()
 }
 
-func showTool(g *global, t bus.ToolInfo) error {
+func showTool(g *global, t question.Tool) error {
 	out := g.env.stdout
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain(t.Title), plain(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
 		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest, t.TimeoutDefaultMS, t.TimeoutMaxMS)
-	if l := t.Limits; l != (bus.ToolLimits{}) {
+	if l := t.Limits; l != (question.ToolLimits{}) {
 		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
 			l.Concurrency, l.OutputBytes, l.StderrBytes, l.MemoryMB, t.RetentionS)
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // The record of a denial names what was to be called with, also where it lies beside the request, which
@@ -25,7 +25,7 @@ func TestArgumentsHashOfDenied(t *testing.T) {
 		"no request":           {want: envelope.ArgumentsHash(body)},
 		"no input":             {req: &envelope.Request{}, want: envelope.ArgumentsHash(body)},
 	} {
-		if got := argumentsHash(&dispatcher.Incoming{Body: body, InputRef: c.ref}, c.req); got != c.want {
+		if got := argumentsHash(&question.Incoming{Body: body, InputRef: c.ref}, c.req); got != c.want {
 			t.Errorf("%s: %s instead of %s", name, got, c.want)
 		}
 	}

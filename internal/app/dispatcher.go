@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -235,11 +236,9 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err != nil {
 		return err
 	}
-	intake, err := bus.Listen(background, c.NC, c.Logger, func(ctx context.Context, in bus.Incoming) {
-		d.Handle(ctx, &dispatcher.Incoming{
-			Subject: in.Subject, Tenant: in.Tenant, Actor: in.Actor, Tool: in.Tool, Misnamed: in.Misnamed,
-			ContentType: in.ContentType, InputRef: in.InputRef, Body: in.Body, Reply: in.Reply, Patient: in.Patient, Received: c.Clock.Now(),
-		})
+	intake, err := bus.Listen(background, c.NC, c.Logger, func(ctx context.Context, in *question.Incoming) {
+		in.Received = c.Clock.Now()
+		d.Handle(ctx, in)
 	})
 	if err != nil {
 		return err
@@ -268,7 +267,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 }
 
 // leave reads the message of a joiner that leaves.
-func (c *Conn) leave(data []byte) (l dispatcher.Leave, ok bool) {
+func (c *Conn) leave(data []byte) (l question.Leave, ok bool) {
 	err := bus.Unstamp(form.Control, data, &l)
 	c.notices.Tell(c.Logger, "a joiner waits on", err)
 	return l, err == nil
@@ -354,10 +353,10 @@ type gate struct {
 	told *remembered // who is on record as allowed; the server knows only for a few seconds
 }
 
-func (g gate) Denied(ctx context.Context, in *dispatcher.Incoming, req *envelope.Request, e *envelope.Error) (string, error) {
+func (g gate) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (string, error) {
 	id := "gate." + g.c.NewNonce()
 	r := audit.Record{
-		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.Tenant, Actor: in.Actor,
+		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: audit.ContractVersion, Policies: map[string]string{},
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 	}
@@ -399,7 +398,7 @@ func recordFull(err error) error {
 
 // argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
 // it stands, and of a request without an input that can be read as it came.
-func argumentsHash(in *dispatcher.Incoming, req *envelope.Request) string {
+func argumentsHash(in *question.Incoming, req *envelope.Request) string {
 	switch ref := envelope.ParsePayloadRef(in.InputRef); {
 	case ref != nil:
 		return ref.SHA256
@@ -412,7 +411,7 @@ func argumentsHash(in *dispatcher.Incoming, req *envelope.Request) string {
 // peers tells dispatchers of joiners that leave.
 type peers struct{ c *Conn }
 
-func (p peers) Left(l dispatcher.Leave) {
+func (p peers) Left(l question.Leave) {
 	data, err := bus.Stamp(form.Control, l)
 	if err == nil {
 		err = p.c.NC.Publish(subjects.Left, data)

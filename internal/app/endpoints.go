@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -22,21 +23,12 @@ import (
 func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
 	return []bus.Endpoint{
-		endpoint(subjects.OpResult, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
-			r, a, refusal := d.Result(ctx, tenant, actor, dispatcher.Query(q))
-			return bus.ResultAnswer{Response: r, Accepted: a}, refusal
-		}),
-		endpoint(subjects.OpCancel, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
-			a, refusal := d.Cancel(ctx, tenant, actor, dispatcher.Query(q))
-			return bus.CancelAnswer(a), refusal
-		}),
-		endpoint(subjects.OpWhy, func(ctx context.Context, tenant, actor string, q bus.CallQuery) (any, *envelope.Error) {
-			sentence, refusal := d.Why(ctx, tenant, actor, dispatcher.Query(q))
-			return bus.WhyAnswer{Sentence: sentence}, refusal
-		}),
-		endpoint(subjects.OpDescribe, func(_ context.Context, _, _ string, q bus.Describe) (any, *envelope.Error) {
+		endpoint(subjects.OpResult, d.Result),
+		endpoint(subjects.OpCancel, d.Cancel),
+		endpoint(subjects.OpWhy, d.Why),
+		endpoint(subjects.OpDescribe, func(_ context.Context, _ question.Sender, q question.Describe) (question.Description, *envelope.Error) {
 			tools, more := describe(o.Registry, q)
-			answer := bus.Description{
+			answer := question.Description{
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
 			}
 			if q.Tool == "" {
@@ -44,19 +36,19 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			}
 			return answer, nil
 		}),
-		toAll(endpoint(subjects.OpInventory, func(context.Context, string, string, struct{}) (any, *envelope.Error) {
+		toAll(endpoint(subjects.OpInventory, func(context.Context, question.Sender, struct{}) (question.Inventory, *envelope.Error) {
 			return inventory(c.Instance, o.Registry), nil
 		})),
-		endpoint(subjects.OpChunks, func(ctx context.Context, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
-			return chunks(ctx, d, store, tenant, actor, q)
+		endpoint(subjects.OpChunks, func(ctx context.Context, from question.Sender, q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
+			return chunks(ctx, d, store, from, q)
 		}),
 	}
 }
 
 // endpoint decodes the question, which is as untrusted as any other message. Members that this build does not
 // know are those of a newer client, which does without an answer to them.
-func endpoint[Q any](op string, handle func(ctx context.Context, tenant, actor string, q Q) (any, *envelope.Error)) bus.Endpoint {
-	return bus.Endpoint{Op: op, Handle: func(ctx context.Context, tenant, actor string, body []byte) (any, *envelope.Error) {
+func endpoint[Q, A any](op string, handle func(ctx context.Context, from question.Sender, q Q) (A, *envelope.Error)) bus.Endpoint {
+	return bus.Endpoint{Op: op, Handle: func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
 		var q Q
 		err := bus.Unstamp(form.Question, body, &q)
 		if _, ok := errors.AsType[*form.Error](err); ok {
@@ -65,30 +57,32 @@ func endpoint[Q any](op string, handle func(ctx context.Context, tenant, actor s
 		if err != nil {
 			return nil, envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		}
-		return handle(ctx, tenant, actor, q)
+		return handle(ctx, from, q)
 	}}
 }
 
 // maxChunkBytes bounds one answer; it leaves room for its encoding below the server's limit.
 const maxChunkBytes = 512 << 10
 
-func chunks(ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Store, tenant, actor string, q bus.ChunksQuery) (any, *envelope.Error) {
-	s, refusal := d.State(ctx, tenant, actor, dispatcher.Query{Ref: q.Ref, CallID: q.CallID})
+func chunks(
+	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender, q question.Chunks,
+) (a question.ChunksAnswer, _ *envelope.Error) {
+	s, refusal := d.State(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID})
 	if refusal != nil {
-		return nil, refusal
+		return a, refusal
 	}
-	if a, ok := s.Attempt(q.Attempt); ok && q.Fence == 0 {
-		q.Fence = a.Fence()
+	if run, ok := s.Attempt(q.Attempt); ok && q.Fence == 0 {
+		q.Fence = run.Fence()
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
 	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), maxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):
-		return bus.ChunksAnswer{Fence: q.Fence, Expired: true}, nil
+		return question.ChunksAnswer{Fence: q.Fence, Expired: true}, nil
 	case err != nil:
-		return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read").WithCause(err.Error())
+		return a, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read").WithCause(err.Error())
 	}
-	return bus.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
+	return question.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
 }
 
 // toAll makes an endpoint one that every dispatcher answers.
@@ -98,8 +92,8 @@ func toAll(e bus.Endpoint) bus.Endpoint {
 }
 
 // inventory says which builds of which tools are loaded, as many as an answer has room for.
-func inventory(instance string, r *tool.Registry) bus.Inventory {
-	i := bus.Inventory{Instance: instance, Tools: map[string]string{}}
+func inventory(instance string, r *tool.Registry) question.Inventory {
+	i := question.Inventory{Instance: instance, Tools: map[string]string{}}
 	room := maxListed
 	for _, m := range r.List() { // by id
 		build := m.Semver + " (" + m.Digest[:min(len(m.Digest), digestShown)] + ")"
@@ -120,8 +114,8 @@ const maxListed = 256 << 10
 
 // describe lists tools, as many as an answer has room for, and says whether there are more; with an
 // id, that one with its schemas.
-func describe(r *tool.Registry, q bus.Describe) (list []bus.ToolInfo, more bool) {
-	list = []bus.ToolInfo{}
+func describe(r *tool.Registry, q question.Describe) (list []question.Tool, more bool) {
+	list = []question.Tool{}
 	if q.Tool != "" {
 		if m, ok := r.Get(q.Tool); ok {
 			list = append(list, toolInfo(m, true))
@@ -143,16 +137,16 @@ func describe(r *tool.Registry, q bus.Describe) (list []bus.ToolInfo, more bool)
 	return list, false
 }
 
-func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
-	info := bus.ToolInfo{
+func toolInfo(m *tool.Manifest, schemas bool) question.Tool {
+	info := question.Tool{
 		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
 		Status: string(m.Status), Determinism: string(m.Class), Transport: string(m.Transport), Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefault.Milliseconds(), TimeoutMaxMS: m.Limits.TimeoutMax.Milliseconds(),
-		Limits: toolLimits(m.Limits), RetentionS: int64(m.Retention / time.Second), Functions: map[string]bus.FnInfo{},
+		Limits: toolLimits(m.Limits), RetentionS: int64(m.Retention / time.Second), Functions: map[string]question.Function{},
 	}
 	for name, fn := range m.Functions {
-		f := bus.FnInfo{Description: fn.Description}
+		f := question.Function{Description: fn.Description}
 		if schemas {
 			f.Request, f.Response = fn.Request.Whole(), fn.Response.Whole()
 		}
@@ -160,7 +154,7 @@ func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Errors)) {
 		spec := m.Errors[name]
-		info.Errors = append(info.Errors, bus.ToolErrorInfo{
+		info.Errors = append(info.Errors, question.ToolError{
 			Code: envelope.ToolErrorCode(spec.Class, spec.Name), ToolCode: spec.Name, HTTPStatus: spec.HTTPStatus,
 			Message: spec.Message, Fix: spec.Fix,
 		})
@@ -168,8 +162,8 @@ func toolInfo(m *tool.Manifest, schemas bool) bus.ToolInfo {
 	return info
 }
 
-func toolLimits(l tool.Limits) bus.ToolLimits {
-	return bus.ToolLimits{
+func toolLimits(l tool.Limits) question.ToolLimits {
+	return question.ToolLimits{
 		TimeoutDefaultMS: l.TimeoutDefault.Milliseconds(), TimeoutMaxMS: l.TimeoutMax.Milliseconds(),
 		MemoryMB: l.MemoryMB, Concurrency: l.Concurrency, OutputBytes: l.OutputBytes, StderrBytes: l.StderrBytes,
 	}

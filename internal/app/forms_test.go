@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // A newer client may ask for more than this dispatcher knows; only another form is refused, and by name.
 func TestQuestionsOfOtherBuilds(t *testing.T) {
-	var asked bus.CallQuery
-	e := endpoint("result", func(_ context.Context, _, _ string, q bus.CallQuery) (any, *envelope.Error) {
+	var asked question.Call
+	e := endpoint("result", func(_ context.Context, _ question.Sender, q question.Call) (any, *envelope.Error) {
 		asked = q
 		return nil, nil
 	})
@@ -28,8 +28,8 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 		`{"form":"2"}`:               "form",
 		`nonsense`:                   "invalid",
 	} {
-		asked = bus.CallQuery{}
-		_, refusal := e.Handle(t.Context(), "t", "a", []byte(body))
+		asked = question.Call{}
+		_, refusal := e.Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, []byte(body))
 		switch {
 		case says == "" && (refusal != nil || asked.Ref != "echo.id"):
 			t.Errorf("%s: %+v, %v", body, asked, refusal)
@@ -41,7 +41,7 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 
 // What a newer build says of a joiner that leaves is understood as far as it is known, and never dropped without a word.
 func TestLeavesOfOtherBuilds(t *testing.T) {
-	sent, err := bus.Stamp(form.Control, dispatcher.Leave{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
+	sent, err := bus.Stamp(form.Control, question.Leave{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // unharmed returns the endpoints so that a question which panics one is refused, and logged with where: otherwise
@@ -14,14 +15,14 @@ import (
 func unharmed(log *slog.Logger, endpoints []bus.Endpoint) []bus.Endpoint {
 	for i, e := range endpoints {
 		handle := e.Handle
-		endpoints[i].Handle = func(ctx context.Context, tenant, actor string, body []byte) (answer any, refusal *envelope.Error) {
+		endpoints[i].Handle = func(ctx context.Context, from question.Sender, body []byte) (answer any, refusal *envelope.Error) {
 			defer func() {
 				if p := recover(); p != nil {
 					log.Error("panic", "in", "a question: "+e.Op, "panic", p, "stack", string(debug.Stack()))
 					refusal = envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this question; its log says where")
 				}
 			}()
-			return handle(ctx, tenant, actor, body)
+			return handle(ctx, from, body)
 		}
 	}
 	return endpoints

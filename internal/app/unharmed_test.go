@@ -9,25 +9,26 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // A question that panics is refused, and the others are answered.
 func TestQuestionThatPanics(t *testing.T) {
 	var log bytes.Buffer
 	endpoints := unharmed(slog.New(slog.NewTextHandler(&log, nil)), []bus.Endpoint{
-		{Op: "why", Handle: func(context.Context, string, string, []byte) (any, *envelope.Error) { panic("boom") }},
-		{Op: "result", Handle: func(_ context.Context, tenant, actor string, body []byte) (any, *envelope.Error) {
-			return tenant + actor + string(body), nil
+		{Op: "why", Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) { panic("boom") }},
+		{Op: "result", Handle: func(_ context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+			return from.Tenant + from.Actor + string(body), nil
 		}},
 	})
-	_, refusal := endpoints[0].Handle(t.Context(), "t", "a", nil)
+	_, refusal := endpoints[0].Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, nil)
 	if refusal == nil || refusal.Code != envelope.CodeInternal {
 		t.Errorf("refused with %v", refusal)
 	}
 	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "unharmed_test.go") || !strings.Contains(text, "why") {
 		t.Errorf("logged %s", text)
 	}
-	if answer, refusal := endpoints[1].Handle(t.Context(), "t", "a", []byte("b")); answer != "tab" || refusal != nil {
+	if answer, refusal := endpoints[1].Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, []byte("b")); answer != "tab" || refusal != nil {
 		t.Errorf("%v, %v", answer, refusal)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -248,7 +249,7 @@ func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 	c := check.Cancel{Caller: seen.Caller, Ref: seen.Ref, CallID: a.callID, Sent: time.Now()}
 	once, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	answer, err := d.callers[a.caller].Cancel(once, bus.CallQuery{Ref: seen.Ref, CallID: a.callID})
+	answer, err := d.callers[a.caller].Cancel(once, question.Call{Ref: seen.Ref, CallID: a.callID})
 	c.Done, c.Told = time.Now(), answer.Told
 	if answer.Response != nil {
 		c.Response = lighten(answer.Response)

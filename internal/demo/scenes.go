@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // scene is one line of the demo. play returns an error when it did not go as it should.
@@ -270,7 +271,7 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	case <-running:
 	case <-ctx.Done():
 	}
-	answer, err := s.callers[ada].Cancel(ctx, bus.CallQuery{Ref: ref})
+	answer, err := s.callers[ada].Cancel(ctx, question.Call{Ref: ref})
 	wg.Wait()
 	if err := errors.Join(err, failed); err != nil {
 		return t, err
@@ -278,7 +279,7 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	t.outcome = outcome(r)
 	left := survivors(ctx, at.PIDs)
 	t.happened = fmt.Sprintf("it was %s; its process is gone", answer.Told)
-	why, err := s.callers[ada].Why(ctx, bus.CallQuery{Ref: ref})
+	why, err := s.callers[ada].Why(ctx, question.Call{Ref: ref})
 	t.note("why: %s", why)
 	return t, errors.Join(err,
 		should(answer.Told == "running", "told that it was running, not %q", answer.Told),

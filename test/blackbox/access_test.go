@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -163,7 +164,7 @@ func TestLeastPermissions(t *testing.T) {
 	}()
 	a := <-accepted
 	<-started
-	q := bus.CallQuery{Ref: a.Ref, CallID: a.CallID}
+	q := question.Call{Ref: a.Ref, CallID: a.CallID}
 	if _, err := c.Why(t.Context(), q); err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -185,7 +186,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	}
 	if !r.Provenance.Final { // a busy machine, or its disk alone, has told the caller too late: what the dispatcher decided is in the log
 		eventually(t, "the call has ended", func() bool {
-			result, err := c.Result(t.Context(), bus.CallQuery{Ref: ref})
+			result, err := c.Result(t.Context(), question.Call{Ref: ref})
 			if err == nil && result.Response != nil {
 				r = result.Response
 			}
@@ -246,7 +247,7 @@ func TestCancelRunning(t *testing.T) {
 	}()
 	<-started
 	late, before := stalled(t), time.Now()
-	answer, err := c.Cancel(t.Context(), bus.CallQuery{Ref: <-ref})
+	answer, err := c.Cancel(t.Context(), question.Call{Ref: <-ref})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestCancelQueued(t *testing.T) {
 		}
 		outcome <- r
 	}()
-	answer, err := c.Cancel(t.Context(), bus.CallQuery{Ref: <-ref})
+	answer, err := c.Cancel(t.Context(), question.Call{Ref: <-ref})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,11 +314,11 @@ func TestResultOfLargeOutput(t *testing.T) {
 	var ref string
 	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: big, Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
-		result, err := c.Result(t.Context(), bus.CallQuery{Ref: ref})
+		result, err := c.Result(t.Context(), question.Call{Ref: ref})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel, err := c.Cancel(t.Context(), bus.CallQuery{Ref: ref})
+		cancel, err := c.Cancel(t.Context(), question.Call{Ref: ref})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -145,7 +146,7 @@ func TestJoinerLeaves(t *testing.T) {
 	call.CallID, call.Accepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }
 	go func() { left <- mustCall(t, d.client(), call) }()
 	a := <-joined
-	told, err := d.client().Cancel(t.Context(), bus.CallQuery{Ref: a.Ref, CallID: call.CallID})
+	told, err := d.client().Cancel(t.Context(), question.Call{Ref: a.Ref, CallID: call.CallID})
 	if err != nil || told.Told != "detached" {
 		t.Fatalf("%+v, %v", told, err)
 	}

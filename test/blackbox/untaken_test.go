@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -52,7 +53,7 @@ func wantUnserved(t *testing.T, client *bus.Client, c bus.Call) (ref string, r *
 	}
 	if !r.Provenance.Final && ref != "" {
 		eventually(t, "the call has ended", func() bool {
-			a, err := client.Result(t.Context(), bus.CallQuery{Ref: ref, CallID: r.CallID})
+			a, err := client.Result(t.Context(), question.Call{Ref: ref, CallID: r.CallID})
 			if err == nil && a.Response != nil {
 				r = a.Response
 			}
@@ -146,7 +147,7 @@ func (d *deployment) storeLate(client *bus.Client, ref string, n int) {
 		d.t.Fatal(err)
 	}
 	eventually(d.t, "the late attempt ends", func() bool {
-		a, err := client.Result(d.t.Context(), bus.CallQuery{Ref: ref, CallID: owner.CallID})
+		a, err := client.Result(d.t.Context(), question.Call{Ref: ref, CallID: owner.CallID})
 		if err != nil || a.Response == nil {
 			return false
 		}
@@ -167,7 +168,7 @@ func TestPoolWithoutExecutors(t *testing.T) {
 	began := time.Now()
 	c := once("t", uuid.NewString(), time.Minute)
 	c.Accepted = func(a envelope.Accepted) {
-		why, err := client.Why(t.Context(), bus.CallQuery{Ref: a.Ref})
+		why, err := client.Why(t.Context(), question.Call{Ref: a.Ref})
 		if err != nil || !strings.Contains(why, "no executor of pool default is alive") {
 			t.Errorf("%s, %v", why, err)
 		}
@@ -260,7 +261,7 @@ func TestWhyTellsQueuedFromRunning(t *testing.T) {
 	}
 	why := func(ref string) string {
 		t.Helper()
-		sentence, err := client.Why(t.Context(), bus.CallQuery{Ref: ref})
+		sentence, err := client.Why(t.Context(), question.Call{Ref: ref})
 		if err != nil {
 			t.Error(err)
 		}

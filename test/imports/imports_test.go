@@ -33,6 +33,7 @@ var layers = []layer{
 	{"internal/wait", ""},
 	{"internal/stalls", ""},
 	{"internal/form", ""},
+	{"question", "envelope"},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope subjects"},
 	{"call/calltest", "call envelope subjects"},
@@ -40,12 +41,12 @@ var layers = []layer{
 	{"tool", "call envelope internal/nearest subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope internal/form internal/wait settle subjects tool"},
+	{"dispatcher", "call envelope internal/form internal/wait question settle subjects tool"},
 	{"executor", "call envelope internal/form internal/wait settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/wait subjects"},
 	{"streaming", "envelope internal/form subjects"},
-	{"bus", "audit call envelope internal/form internal/members internal/wait kv streaming subjects"},
+	{"bus", "audit call envelope internal/form internal/members internal/wait kv question streaming subjects"},
 	// What runs tools.
 	{"tool/process/supervisor", ""},
 	{"tool/process/protocol", ""},
@@ -81,7 +82,7 @@ const speakNATS = "bus kv streaming internal/app internal/natsserver internal/na
 const embedNATS = "internal/natsserver internal/natstest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "envelope subjects call/... settle tool/... audit dispatcher executor program/... tools/..."
+const pure = "envelope subjects question call/... settle tool/... audit dispatcher executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}

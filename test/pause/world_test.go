@@ -28,6 +28,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -173,7 +174,7 @@ func (w *world) dispatcher(name string, s *stop, log settle.Log) *dispatcher.Dis
 // alone is a dispatcher without peers.
 type alone struct{}
 
-func (alone) Left(dispatcher.Leave)                      {}
+func (alone) Left(question.Leave)                        {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
 
 func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
@@ -247,8 +248,8 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 	w.mu.Unlock()
 	go func() { // ends by itself, or dies at a stop
 		defer close(a.done)
-		d.Handle(context.WithoutCancel(w.t.Context()), &dispatcher.Incoming{
-			Subject: subjects.Call(tenant, actor, w.tool), Tenant: tenant, Actor: actor, Tool: w.tool,
+		d.Handle(context.WithoutCancel(w.t.Context()), &question.Incoming{
+			Subject: subjects.Call(tenant, actor, w.tool), From: question.Sender{Tenant: tenant, Actor: actor}, Tool: w.tool,
 			ContentType: envelope.ContentJSON, Body: body, Reply: a.reply, Received: time.Now(),
 		})
 	}()
@@ -328,7 +329,7 @@ func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
 // cancel ends the call as the owner of callID.
 func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
-	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), subjects.Token(tenant), subjects.Token(actor), dispatcher.Query{Ref: w.ref(), CallID: callID})
+	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), question.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(), CallID: callID})
 	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
 	if refusal != nil {
 		c.Failed = refusal.String()
@@ -501,7 +502,7 @@ func (o owners) Outcome(owner call.Owner, r *envelope.Response) {
 func (well) AuditLag() time.Duration { return 0 }
 func (well) StoreFull() bool         { return false }
 
-func (g gate) Denied(_ context.Context, _ *dispatcher.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	id := fmt.Sprint("gate.", len(g.w.denied))

@@ -1,0 +1,77 @@
+package question
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Describe asks what tools there are, behind the one named After if there is; with a tool, for that
+// one and its schemas.
+type Describe struct {
+	Tool  string `json:"tool,omitzero"`
+	After string `json:"after,omitzero"`
+}
+
+// Description is the answer: the tools, and bus time, by which deadlines are compared. More says that
+// there are tools behind the last one; a message has no room for all.
+type Description struct {
+	NowUnixMS int64  `json:"now_unix_ms"`
+	Tools     []Tool `json:"tools"`
+	More      bool   `json:"more,omitzero"`
+	// SilentMS is for how long the server has taken no write of this dispatcher, while it could be read.
+	SilentMS int64 `json:"silent_ms,omitzero"`
+	// Waiting says how many open attempts nobody has claimed, by pool, where there are any and no tool was named. Pure
+	// and idempotent ones among them may run.
+	Waiting map[string]int `json:"waiting,omitzero"`
+}
+
+// Tool is what callers may know of a tool.
+type Tool struct {
+	ToolID           string `json:"tool_id"`
+	Version          string `json:"tool_version"`
+	Digest           string `json:"digest,omitzero"`
+	Title            string `json:"title,omitzero"`
+	Description      string `json:"description,omitzero"`
+	Owner            string `json:"owner,omitzero"`
+	Status           string `json:"status"`
+	Determinism      string `json:"determinism"`
+	Transport        string `json:"transport,omitzero"`
+	Pool             string `json:"pool,omitzero"`
+	Streaming        bool   `json:"streaming"`
+	DryRun           bool   `json:"dry_run"`
+	Lookup           bool   `json:"lookup"`
+	TimeoutDefaultMS int64  `json:"timeout_ms_default"`
+	TimeoutMaxMS     int64  `json:"timeout_ms_max"`
+	// Limits are all zero where a dispatcher of another build does not say.
+	Limits     ToolLimits          `json:"limits,omitzero"`
+	RetentionS int64               `json:"retention_s,omitzero"` // how long outcomes are kept
+	Functions  map[string]Function `json:"functions"`
+	Errors     []ToolError         `json:"errors,omitzero"`
+}
+
+// ToolLimits are the limits of a tool, by the names that its manifest has for them.
+type ToolLimits struct {
+	TimeoutDefaultMS int64 `json:"timeout_ms_default"`
+	TimeoutMaxMS     int64 `json:"timeout_ms_max"`
+	MemoryMB         int64 `json:"memory_mb_max"` // not enforced yet
+	Concurrency      int   `json:"concurrency_max"`
+	OutputBytes      int64 `json:"output_bytes_max"`
+	StderrBytes      int64 `json:"stderr_bytes_max"`
+}
+
+// Function is what callers may know of a function; schemas are given only when asked for the tool.
+type Function struct {
+	Description string         `json:"description,omitzero"`
+	Request     jsontext.Value `json:"request,omitzero"`
+	Response    jsontext.Value `json:"response,omitzero"`
+}
+
+// ToolError is one error that a tool declares.
+type ToolError struct {
+	Code       envelope.Code `json:"code"`
+	ToolCode   string        `json:"tool_code"`
+	HTTPStatus int           `json:"http_status,omitzero"`
+	Message    string        `json:"message,omitzero"`
+	Fix        string        `json:"fix,omitzero"`
+}

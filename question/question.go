@@ -1,0 +1,107 @@
+// Package question holds what is asked over the bus besides calls themselves: the questions that the service
+// "toolbus" of dispatchers answers (subjects tb.svc.*), their answers, and who asks. Both ends use these types, so
+// that each is written down once. On the wire they are JSON.
+package question
+
+import (
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// What an answer is; the value of header Tb-Kind.
+const (
+	KindAccepted = "accepted"
+	KindOutcome  = "outcome"
+	KindRefusal  = "refusal" // a service could not answer: the body is a Refused
+)
+
+// Sender is whoever sent a call or a question, as its subject says, which the bus enforces. Of a call they are names,
+// "" where one is too long to be read back from the subject, or no name; of a question they are the tokens of the
+// subject, which may be digests of names.
+type Sender struct {
+	Tenant, Actor string
+}
+
+// Incoming is a call as it came from the bus.
+type Incoming struct {
+	Subject     string
+	From        Sender
+	Tool        string // the name in the subject; "" as the names of a Sender
+	Misnamed    error  // what in the subject is no name, as no client of ours writes it; see subjects.ParseCall
+	ContentType string
+	InputRef    string
+	Body        []byte
+	Reply       string
+	Received    time.Time // bus time; whoever hands it to a dispatcher says
+	// Patient says that the caller does without an acceptance where the outcome comes soon.
+	Patient bool
+}
+
+// Call names a call by the reference that its acceptance gave. CallID narrows it to the attempt that this call id
+// owns or joined; without one it is the newest.
+type Call struct {
+	Ref    string `json:"ref"`
+	CallID string `json:"call_id,omitzero"`
+}
+
+// ResultAnswer is the outcome of a call, or its acceptance while there is none.
+type ResultAnswer struct {
+	Response *envelope.Response `json:"response,omitzero"`
+	Accepted *envelope.Accepted `json:"accepted,omitzero"`
+}
+
+// CancelAnswer says what a cancel did: "queued" (it never starts; of a pure or idempotent call, no
+// executor said that it runs it), "running" (killed), "detached" (a joiner left; the call goes on), "decided" (too
+// late; Response is the outcome).
+type CancelAnswer struct {
+	Told     string             `json:"told"`
+	Response *envelope.Response `json:"response,omitzero"`
+}
+
+// WhyAnswer is one sentence.
+type WhyAnswer struct {
+	Sentence string `json:"sentence"`
+}
+
+// Chunks asks for stored chunks of one run of a call, from an index on.
+type Chunks struct {
+	Ref      string `json:"ref"`
+	CallID   string `json:"call_id"`
+	Attempt  int    `json:"attempt"`
+	Fence    uint64 `json:"fence"` // 0: of the newest run of the attempt
+	Index    int64  `json:"index"`
+	After    uint64 `json:"after,omitzero"`
+	MaxBytes int    `json:"max_bytes"`
+}
+
+// ChunksAnswer is a frame of chunks; an empty one means that they are not stored yet. Expired
+// means that they never will be.
+type ChunksAnswer struct {
+	Header  map[string][]string `json:"header,omitzero"`
+	Body    []byte              `json:"body,omitzero"`
+	Fence   uint64              `json:"fence"` // of the run that they are of
+	Expired bool                `json:"expired,omitzero"`
+}
+
+// Inventory is what one dispatcher has loaded. All of them answer this question, so that they can be compared.
+type Inventory struct {
+	Instance string            `json:"instance"`
+	Tools    map[string]string `json:"tools"` // version and digest, by tool id
+	// More says that there are tools behind the last one, by id, for which there was no room.
+	More bool `json:"more,omitzero"`
+}
+
+// Refused is the body of an answer of kind [KindRefusal].
+type Refused struct {
+	Refusal *envelope.Error `json:"refusal"`
+}
+
+// Leave says to all dispatchers, since nobody knows where a caller waits, that a joiner does not wait any more for the
+// outcome of an attempt.
+type Leave struct {
+	Tool    string `json:"tool"`
+	ID      string `json:"id"`
+	Attempt int    `json:"attempt"`
+	CallID  string `json:"call_id"`
+}
