@@ -17,12 +17,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 func TestMain(m *testing.M) {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	os.Exit(m.Run())
 }
 

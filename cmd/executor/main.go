@@ -6,11 +6,11 @@ import (
 	"os"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 func main() {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	ctx, stop := cli.UntilSignal()
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
 	release := cli.Ballast()

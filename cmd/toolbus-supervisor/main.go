@@ -1,12 +1,12 @@
 // Command toolbus-supervisor runs one tool for an executor and ends its whole process tree. It
-// is found beside the executor's binary and started by it alone; see tool/process/supervisor.
+// is found beside the executor's binary and started by it alone; see supervisor.
 package main
 
 import (
 	"fmt"
 	"os"
 
-	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 func main() {

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 func main() {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	env := environment{

@@ -20,12 +20,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 // The test binary is also the tool of its bus.
 func TestMain(m *testing.M) {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	if len(os.Args) == 2 && os.Args[1] == "tool" {
 		os.Exit(play(os.Stdin, os.Stdout))
 	}

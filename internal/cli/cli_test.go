@@ -15,11 +15,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 func TestMain(m *testing.M) {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	if len(os.Args) == 2 && os.Args[1] == "stubborn" {
 		stubborn()
 		return

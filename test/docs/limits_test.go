@@ -19,7 +19,7 @@ import (
 var folders = map[string]string{
 	"envelope": "envelope", "call": "call", "dispatcher": "dispatcher", "executor": "executor",
 	"bus": "bus", "subjects": "subjects", "app": "internal/app", "process": "tool/process",
-	"protocol": "tool/process/protocol", "supervisor": "tool/process/supervisor", "tool": "tool", "audit": "audit",
+	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")

@@ -48,9 +48,9 @@ var layers = []layer{
 	{"streaming", "envelope internal/form subjects"},
 	{"bus", "audit call envelope internal/form internal/members internal/wait kv question streaming subjects"},
 	// What runs tools.
-	{"tool/process/supervisor", ""},
+	{"supervisor", ""},
 	{"tool/process/protocol", ""},
-	{"tool/process", "envelope tool tool/process/protocol tool/process/supervisor"},
+	{"tool/process", "envelope tool tool/process/protocol supervisor"},
 	{"tool/native", "envelope tool"},
 	{"tool/tooltest", "call envelope internal/stalls tool"},
 	// What observes: it is given to the wiring as hooks, and the cores never see it.
@@ -62,8 +62,8 @@ var layers = []layer{
 	{"internal/bench/...", "* internal/bench/..."},
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
-	{"cmd/dispatcher cmd/executor", "internal/cli tool/process"},
-	{"cmd/toolbus-supervisor", "tool/process/supervisor"},
+	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
+	{"cmd/toolbus-supervisor", "supervisor"},
 	{"cmd/toolbus", "*"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
@@ -20,7 +21,7 @@ import (
 // TestMain turns this binary into one of the processes that tests need: those that are stopped
 // and killed cannot be part of the test itself.
 func TestMain(m *testing.M) {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	if len(os.Args) > 2 && os.Args[1] == "role" {
 		if err := play(os.Args[2], os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

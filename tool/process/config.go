@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
 // What every tool gets unless its manifest says otherwise.

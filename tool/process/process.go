@@ -1,36 +1,24 @@
 package process
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
-	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
 // DefaultGrace is how long a tool has after SIGTERM unless Options say otherwise.
 const DefaultGrace = 200 * time.Millisecond
 
-const (
-	// lastMoment is what a program has to end by itself after its output has ended, which most often is
-	// because it does: what ended it is to be told from our own signal.
-	lastMoment = 100 * time.Millisecond
-	// patience is how long, beyond the grace, a killed run may take to go. The kernel kills
-	// at once; only a process within a system call that cannot be interrupted stays.
-	patience = 5 * time.Second
-	// startPatience is how long a supervisor may take to take its orders.
-	startPatience = 10 * time.Second
-)
-
-// errSurvivors means that a run has not gone within patience.
-var errSurvivors = errors.New("processes survive")
+// lastMoment is what a program has to end by itself after its output has ended, which most often is
+// because it does: what ended it is to be told from our own signal.
+const lastMoment = 100 * time.Millisecond
 
 // Options configure an Adapter. The zero value is usable.
 type Options struct {
@@ -38,9 +26,7 @@ type Options struct {
 	Environ []string
 	// Grace is the time between SIGTERM and SIGKILL when a context ends; DefaultGrace if 0.
 	Grace time.Duration
-	// Supervisor is the supervisor's program. If empty, it is toolbus-supervisor beside the
-	// running executable, or else the running executable itself, which must then call
-	// RunIfSupervisor first in main.
+	// Supervisor is the supervisor's program. If empty, supervisor.Find finds one.
 	Supervisor string
 }
 
@@ -53,44 +39,14 @@ type Adapter struct {
 
 var _ tool.Adapter = (*Adapter)(nil)
 
-// RunIfSupervisor turns this process into the supervisor of one run and does not return, if it
-// was started as one. Call it first in main, and in TestMain, of every binary that uses New.
-func RunIfSupervisor() { supervisor.RunIfSupervisor() }
-
 // New returns an adapter after it has seen a supervisor work on this host.
 func New(opts Options) (*Adapter, error) {
-	program, err := findSupervisor(opts.Supervisor)
+	program, err := supervisor.Find(opts.Supervisor)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{environ: parseEnviron(opts.Environ), grace: opts.Grace, supervisor: program}
-	if a.grace == 0 {
-		a.grace = DefaultGrace
-	}
-	if err := probe(program, startPatience); err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-// findSupervisor returns the program that supervises: the small binary starts faster, and has
-// a path of its own that a security profile can name.
-func findSupervisor(configured string) (string, error) {
-	if configured != "" {
-		return filepath.Abs(configured)
-	}
-	if os.Args[0] == supervisor.Name {
-		return "", errors.New("this process was started as a supervisor: call process.RunIfSupervisor first in main")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	beside := filepath.Join(filepath.Dir(self), supervisor.Name)
-	if executable(beside) == nil {
-		return beside, nil
-	}
-	return "/proc/self/exe", nil // the running binary, even when its file was replaced
+	grace := cmp.Or(opts.Grace, DefaultGrace)
+	return &Adapter{environ: parseEnviron(opts.Environ), grace: grace, supervisor: program}, nil
 }
 
 // Validate says whether the manifest's program can be run on this host.

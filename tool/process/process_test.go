@@ -22,9 +22,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
-	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
 
@@ -575,7 +575,7 @@ func TestHookMissing(t *testing.T) {
 }
 
 func ExampleNew() {
-	// In main, before anything else: process.RunIfSupervisor()
+	// In main, before anything else: supervisor.RunIfSupervisor()
 	adapter, err := process.New(process.Options{})
 	if err != nil {
 		fmt.Println(err)

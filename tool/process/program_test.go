@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
@@ -30,7 +31,7 @@ import (
 
 // This binary plays every part: it is the test, the supervisor, the tools, and once the executor.
 func TestMain(m *testing.M) {
-	process.RunIfSupervisor()
+	supervisor.RunIfSupervisor()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		syscall.Exit(play(os.Args[2], os.Args[3:])) // os.Exit sleeps a second under the race detector
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
-	"github.com/seed-018f16cc/toolbus/tool/process/supervisor"
 )
 
 // run starts the tool for one operation, reads what it says, and returns when nothing of it is
@@ -25,21 +25,21 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
 	}
-	release := context.AfterFunc(ctx, func() { p.end(supervisor.Terminate) })
+	release := context.AfterFunc(ctx, func() { p.End(supervisor.Terminate) })
 	defer release()
 
-	r := newReader(p.stdout, op, m.Limits.OutputBytes)
+	r := newReader(p.Stdout, op, m.Limits.OutputBytes)
 	violation := r.readAll(ctx, sink)
 	switch {
 	case violation != nil && ctx.Err() == nil:
-		p.end(supervisor.Kill)
+		p.End(supervisor.Kill)
 	case violation != nil: // it is being ended already, and has its grace
 		violation = nil
-	case r.said.kind == "" && !p.endsWithin(lastMoment):
-		p.end(supervisor.Terminate) // it closed its output, so it can say nothing any more
+	case r.said.kind == "" && !p.EndsWithin(lastMoment):
+		p.End(supervisor.Terminate) // it closed its output, so it can say nothing any more
 	}
-	report, err := p.wait()
-	e := ending{said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.stderr.String()}
+	report, err := p.Wait()
+	e := ending{said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.Stderr()}
 	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
@@ -47,7 +47,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv
 	return e.said, nil
 }
 
-func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation) (*child, error) {
+func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation) (*supervisor.Run, error) {
 	cfg, err := a.config(m)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op protocol.Op, i
 		return nil, err
 	}
 	cfg.LimitMS = limit(ctx).Milliseconds()
-	return launch(a.supervisor, cfg, input, m.Limits.StderrBytes)
+	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
 }
 
 // limit is how long a run may last that begins now: until its context ends, which has a deadline. Its supervisor
@@ -85,8 +85,8 @@ type ending struct {
 func (e *ending) judge(ctx context.Context) error {
 	clean := e.failed == nil && e.report.ExitCode == 0
 	switch {
-	case errors.Is(e.failed, errSurvivors):
-		return &tool.SurvivorError{Waited: patience}
+	case errors.Is(e.failed, supervisor.ErrSurvivors):
+		return &tool.SurvivorError{Waited: supervisor.Patience}
 	case e.report.Failure != "":
 		return &tool.StartError{Err: errors.New(e.report.Failure)}
 	case e.violation != nil:

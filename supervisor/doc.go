@@ -1,4 +1,6 @@
-// Package supervisor is the small process that stands between an executor and a tool.
+// Package supervisor is the small process that stands between an executor and a tool, and the executor's side of it:
+// [Start] starts a program under a supervisor, and the [Run] that it returns ends it. Every adapter whose tools are
+// processes uses it; it knows neither tools nor adapters.
 //
 // There is one supervisor per run, and it exists so that a run can always be ended as a whole.
 // It is a child subreaper: a process below it that loses its parent becomes its child, however

@@ -1,0 +1,32 @@
+//go:build !linux
+
+package supervisor
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"time"
+)
+
+var errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
+
+// Run does not exist here: nothing outside Linux ends a process tree for certain.
+type Run struct{ Stdout io.Reader }
+
+// Start refuses, as all of them do.
+func Start(string, Config, []byte, int64) (*Run, error) { return nil, errUnsupported }
+
+func probe(string, time.Duration) error { return errUnsupported }
+
+// End does nothing.
+func (*Run) End(Command) {}
+
+// EndsWithin reports that nothing runs.
+func (*Run) EndsWithin(time.Duration) bool { return true }
+
+// Wait refuses.
+func (*Run) Wait() (Report, error) { return Report{}, errUnsupported }
+
+// Stderr is empty.
+func (*Run) Stderr() string { return "" }
