@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -37,7 +38,7 @@ type described struct {
 type function struct {
 	name              string
 	digest            string // of the build that it is of
-	request, response *envelope.Schema
+	request, response *schema.Schema
 }
 
 // freshDescription is how long a description is used; a newer build then shows up.
@@ -210,11 +211,11 @@ func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
 func compile(info question.Tool) (*described, error) {
 	d := &described{info: info, fns: map[string]*function{}, fetched: time.Now()}
 	for name, fn := range info.Functions {
-		request, err := envelope.CompileSchema(info.ToolID+"/"+name+"/request", fn.Request, nil)
+		request, err := schema.Compile(info.ToolID+"/"+name+"/request", fn.Request, nil)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		response, err := envelope.CompileSchema(info.ToolID+"/"+name+"/response", fn.Response, nil)
+		response, err := schema.Compile(info.ToolID+"/"+name+"/response", fn.Response, nil)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -235,9 +236,9 @@ func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Respons
 	if r.Provenance.Digest != fn.digest {
 		return warned(r, "the output was not checked by the client: it is of another build of the tool")
 	}
-	validate := (*envelope.Schema).ValidateChecked // it was decoded with its envelope
+	validate := (*schema.Schema).ValidateChecked // it was decoded with its envelope
 	if r.Provenance.OutputRef != nil {
-		validate = (*envelope.Schema).Validate
+		validate = (*schema.Schema).Validate
 	}
 	if bad := validate(fn.response, r.Output); len(bad) > 0 {
 		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))

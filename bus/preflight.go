@@ -10,7 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // known returns the description of a tool for a call, which has until then to be sent at all: a
@@ -72,11 +74,11 @@ func fit(req *envelope.Request, t *described) (*function, *envelope.Error) {
 
 // check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It
 // fills in the key, which depends on an input that is right.
-func check(req *envelope.Request, input *envelope.Schema) *envelope.Error {
+func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
 	if len(req.Input) > envelope.MaxPayload {
 		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
 	}
-	if bad := envelope.CheckIJSON(req.Input); len(bad) > 0 {
+	if bad := ijson.Check(req.Input); len(bad) > 0 {
 		return envelope.InputFault(prefixed("/input", bad))
 	}
 	if req.Constraints.IdempotencyKey == "" {
@@ -112,7 +114,7 @@ func checkHead(req *envelope.Request) *envelope.Error {
 	if err != nil {
 		e := envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			e.WithViolations(envelope.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
+			e.WithViolations(schema.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
 		}
 		return e
 	}
@@ -122,12 +124,12 @@ func checkHead(req *envelope.Request) *envelope.Error {
 
 // tooShort refuses a timeout that the unit of the wire cannot say.
 func tooShort() *envelope.Error {
-	return envelope.NewError(envelope.CodeSchema, "").WithViolations(envelope.Violation{
+	return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Violation{
 		Pointer: "/constraints/timeout_ms", Rule: "minimum", Message: "the timeout must be at least 1 ms, or left out for the tool's own",
 	})
 }
 
-func prefixed(prefix string, bad []envelope.Violation) []envelope.Violation {
+func prefixed(prefix string, bad []schema.Violation) []schema.Violation {
 	for i := range bad {
 		bad[i].Pointer = prefix + bad[i].Pointer
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // RequestBody is the body of a Requested event: the canonical request, and the outcomes of
@@ -79,7 +80,7 @@ func (b OutcomeBody) Encode() ([]byte, error) { return json.Marshal(b) }
 // unwrap returns the one document of a body; ok is false for a body that holds more.
 func unwrap(start string, body []byte) (document jsontext.Value, ok bool) {
 	document, ok = inside(start, body)
-	return document, ok && envelope.CheckIJSON(document) == nil
+	return document, ok && ijson.Check(document) == nil
 }
 
 // DecodeRequestBody is the inverse of [RequestBody.Encode]. The request shares the memory of data.

@@ -15,7 +15,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -158,7 +160,7 @@ func (d *Dispatcher) fetch(ctx context.Context, ref envelope.PayloadRef) (jsonte
 	case err != nil:
 		return nil, payloadFault(err).WithCause(err.Error()).WithEffect(envelope.EffectNone)
 	}
-	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
+	if bad := ijson.Check(data); len(bad) > 0 {
 		return nil, envelope.InputFault(under("/input", bad))
 	}
 	return data, nil
@@ -251,7 +253,7 @@ func wished(in *question.Incoming, req *envelope.Request) time.Time {
 }
 
 // under moves violations below a prefix of the document.
-func under(prefix string, bad []envelope.Violation) []envelope.Violation {
+func under(prefix string, bad []schema.Violation) []schema.Violation {
 	for i := range bad {
 		bad[i].Pointer = prefix + bad[i].Pointer
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -56,7 +57,7 @@ type world struct {
 
 // start runs a dispatcher in the present synctest bubble, following the log.
 func start(t *testing.T, class call.Class) *world {
-	schema, err := envelope.CompileSchema("in", []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}},"additionalProperties":false}`), nil)
+	schema, err := schema.Compile("in", []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}},"additionalProperties":false}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

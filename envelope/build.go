@@ -9,6 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // NewError returns the error of a code with every field as the taxonomy has it; message "" means
@@ -63,12 +66,12 @@ func (e *Error) WithCause(cause string) *Error {
 	return e
 }
 
-// WithViolations lists broken rules, at most MaxViolations, each with bounded texts.
-func (e *Error) WithViolations(v ...Violation) *Error {
-	v = v[:min(len(v), MaxViolations)]
-	e.Details.Violations = make([]Violation, len(v))
+// WithViolations lists broken rules, at most ijson.MaxViolations, each with bounded texts.
+func (e *Error) WithViolations(v ...schema.Violation) *Error {
+	v = v[:min(len(v), ijson.MaxViolations)]
+	e.Details.Violations = make([]schema.Violation, len(v))
 	for i, x := range v {
-		e.Details.Violations[i] = violation(x.Pointer, clip(x.Rule, MaxCode), x.Message)
+		e.Details.Violations[i] = ijson.NewViolation(x.Pointer, ijson.Clip(x.Rule, MaxCode), x.Message)
 	}
 	return e
 }
@@ -109,7 +112,7 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 		return e
 	}
 	const above = 2 // what is around the object: the response and its error
-	if len(object) > MaxErrorDetails || CheckIJSON(object) != nil || Depth(object)+above > MaxDepth || json.Unmarshal(object, &members) != nil {
+	if len(object) > MaxErrorDetails || ijson.Check(object) != nil || ijson.Depth(object)+above > ijson.MaxDepth || json.Unmarshal(object, &members) != nil {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
 	for _, ours := range []string{"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr"} {
@@ -128,7 +131,7 @@ func sanitise(s string, n int) string {
 	if len(s) > 4*n {
 		s = s[:4*n]
 	}
-	return clip(strings.TrimSpace(printable(s, "")), n)
+	return ijson.Clip(strings.TrimSpace(printable(s, "")), n)
 }
 
 // printable removes control characters, except those in keep, and invalid UTF-8. A removed line

@@ -8,6 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 func unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
@@ -72,7 +75,7 @@ func TestWith(t *testing.T) {
 	if got := NewError(CodeToolFault, "").WithHTTPStatus(7).Details.HTTPStatus; got != 0 {
 		t.Errorf("HTTP status %d", got)
 	}
-	if got := NewError(CodeSchema, "").WithViolations(make([]Violation, 500)...).Details.Violations; len(got) != MaxViolations {
+	if got := NewError(CodeSchema, "").WithViolations(make([]schema.Violation, 500)...).Details.Violations; len(got) != ijson.MaxViolations {
 		t.Errorf("%d violations", len(got))
 	}
 }
@@ -83,13 +86,13 @@ func TestWithDetails(t *testing.T) {
 	if len(e.Details.Extra) != 1 || string(e.Details.Extra["status"]) != "429" {
 		t.Errorf("%v", e.Details.Extra)
 	}
-	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`, `{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`, nested(MaxDepth - 1)} {
+	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`, `{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`, nested(ijson.MaxDepth - 1)} {
 		e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(bad))
 		if string(e.Details.Extra["details_dropped"]) != "true" {
 			t.Errorf("%.40s: %v", bad, e.Details.Extra)
 		}
 	}
-	deepest := Failure(NoCallID, NewError(CodeUpstream, "").WithDetails(jsontext.Value(nested(MaxDepth-2))), Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
+	deepest := Failure(NoCallID, NewError(CodeUpstream, "").WithDetails(jsontext.Value(nested(ijson.MaxDepth-2))), Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
 	body, err := EncodeResponse(ContentJSON, deepest)
 	if _, fault := DecodeResponse(ContentJSON, body); err != nil || fault != nil || deepest.Error.Details.Extra["a"] == nil {
 		t.Errorf("the deepest details: %v, %v, %v", err, fault, deepest.Error.Details.Extra)

@@ -9,7 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/members"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // The content types of an envelope. No content type means JSON.
@@ -49,7 +51,7 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	}
 	if e == nil {
 		if err := s.Check(); err != nil {
-			e = asResponse.refuse(asResponse.schema, violation("", "coherence", err.Error()))
+			e = asResponse.refuse(asResponse.schema, ijson.NewViolation("", "coherence", err.Error()))
 		}
 	}
 	return orNil(&s, e)
@@ -77,7 +79,7 @@ func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 
 // EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
 func EncodeRequest(contentType string, r *Request) ([]byte, error) {
-	if len(r.Input) >= worthCutting && !isQuick(r.Input) {
+	if len(r.Input) >= worthCutting && !ijson.IsQuick(r.Input) {
 		return encode(contentType, r)
 	}
 	body, err := AppendRequest(nil, r)
@@ -88,7 +90,7 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 }
 
 // AppendRequest appends r to b as JSON. Its input is known to be JSON: it was part of a decoded envelope,
-// or has passed [CheckIJSON]. A large one is not looked at again.
+// or has passed [ijson.Check]. A large one is not looked at again.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
 	payload := large(r.Input)
 	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}
@@ -209,7 +211,7 @@ func MediaType(contentType string) string {
 // wire is a type of envelope: its schema, and the codes that say what is wrong with one. A
 // request is the caller's to mend, everything else is a fault of the protocol.
 type wire struct {
-	published                func() *Schema
+	published                func() *schema.Schema
 	malformed, schema, limit Code
 	payload                  string // name of the member that may be large
 	values                   int    // most values besides that; 0 for what is ours
@@ -222,7 +224,7 @@ var (
 	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0}
 )
 
-func (w wire) refuse(code Code, v ...Violation) *Error {
+func (w wire) refuse(code Code, v ...schema.Violation) *Error {
 	return NewError(code, "").WithViolations(v...)
 }
 
@@ -235,12 +237,12 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 		return 0, nil, e
 	}
 	if w.payload != "" && len(doc) >= worthCutting {
-		if rest, payload, ok := cut(doc, w.payload); ok && w.fine(rest, read) {
+		if rest, payload, ok := ijson.Cut(doc, w.payload); ok && w.fine(rest, read) {
 			return len(doc), payload, nil
 		}
 	}
 	r, err := readJSON(doc, read)
-	if err == nil && !r.odd && !r.unsure && withinLimits(doc) && !w.crowded(doc) {
+	if err == nil && !r.odd && !r.unsure && ijson.WithinLimits(doc) && !w.crowded(doc) {
 		return len(doc), nil, nil
 	}
 	if e := w.judge(doc); e != nil {
@@ -255,24 +257,24 @@ func (w wire) decode(contentType string, body []byte, read func(*reader)) (size 
 // fine reports whether all is well with doc as far as read can tell.
 func (w wire) fine(doc []byte, read func(*reader)) bool {
 	r, err := readJSON(doc, read)
-	return err == nil && !r.odd && !r.unsure && withinLimits(doc) && !w.crowded(doc)
+	return err == nil && !r.odd && !r.unsure && ijson.WithinLimits(doc) && !w.crowded(doc)
 }
 
 // crowded reports whether doc has more values besides its payload than may be. What is short has not so
 // many.
 func (w wire) crowded(doc []byte) bool {
-	return w.values > 0 && len(doc) > 2*w.values && values(hollow(doc, w.payload)) > w.values
+	return w.values > 0 && len(doc) > 2*w.values && ijson.Values(ijson.Hollow(doc, w.payload)) > w.values
 }
 
 // readAgain reads the canonical form of a doc that the schema found valid: the schema takes 1.0
 // and 1e3 for integers, in canonical form they are 1 and 1000.
 func (w wire) readAgain(doc jsontext.Value, read func(*reader)) *Error {
-	doc, err := canonical(doc)
+	doc, err := ijson.CanonicalChecked(doc)
 	if err != nil {
-		return w.refuse(w.malformed, violation("", ruleSyntax, err.Error()))
+		return w.refuse(w.malformed, ijson.NewViolation("", ijson.RuleSyntax, err.Error()))
 	}
 	if r, err := readJSON(doc, read); err != nil || r.odd {
-		return w.refuse(w.schema, violation(r.at, "type", "does not have the form that is expected here"))
+		return w.refuse(w.schema, ijson.NewViolation(r.at, "type", "does not have the form that is expected here"))
 	}
 	return nil
 }
@@ -280,7 +282,7 @@ func (w wire) readAgain(doc jsontext.Value, read func(*reader)) *Error {
 // json returns body as JSON.
 func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
 	if len(body) > MaxDocument {
-		return nil, w.refuse(w.limit, violation("", ruleSize, errTooLarge.Error()))
+		return nil, w.refuse(w.limit, ijson.NewViolation("", ijson.RuleSize, errTooLarge.Error()))
 	}
 	switch MediaType(contentType) {
 	case ContentJSON:
@@ -288,37 +290,37 @@ func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
 	case ContentMsgpack:
 		return w.msgpack(body)
 	}
-	return nil, w.refuse(w.malformed, violation("", ruleType, fmt.Sprintf("%q is not supported", clip(contentType, 80))))
+	return nil, w.refuse(w.malformed, ijson.NewViolation("", ijson.RuleType, fmt.Sprintf("%q is not supported", ijson.Clip(contentType, 80))))
 }
 
 func (w wire) msgpack(body []byte) ([]byte, *Error) {
 	doc, err := msgpackToJSON(body)
 	switch {
-	case errors.Is(err, errTooDeep):
-		return nil, w.refuse(w.limit, violation("", ruleDepth, err.Error()))
+	case errors.Is(err, ijson.ErrTooDeep):
+		return nil, w.refuse(w.limit, ijson.NewViolation("", ijson.RuleDepth, err.Error()))
 	case errors.Is(err, errTooLarge):
-		return nil, w.refuse(w.limit, violation("", ruleSize, err.Error()))
+		return nil, w.refuse(w.limit, ijson.NewViolation("", ijson.RuleSize, err.Error()))
 	case err != nil:
-		return nil, w.refuse(w.malformed, violation("", "msgpack", err.Error()))
+		return nil, w.refuse(w.malformed, ijson.NewViolation("", "msgpack", err.Error()))
 	}
 	return doc, nil
 }
 
 // judge lists all that is wrong with doc; nil means nothing is.
 func (w wire) judge(doc jsontext.Value) *Error {
-	found := CheckIJSON(doc)
+	found := ijson.Check(doc)
 	code := w.code(found)
 	head := doc
 	if w.payload != "" {
-		head = hollow(doc, w.payload)
+		head = ijson.Hollow(doc, w.payload)
 	}
 	switch {
 	case code != w.schema:
 	case w.crowded(doc), w.payload != "" && len(head) > MaxHead: // to judge it would take far longer than to send it
 		code = w.limit
-		found = append(found, violation("", ruleSize, fmt.Sprintf("more than %d bytes, or too many values, besides the payload", MaxHead)))
+		found = append(found, ijson.NewViolation("", ijson.RuleSize, fmt.Sprintf("more than %d bytes, or too many values, besides the payload", MaxHead)))
 	default:
-		found = append(found, w.published().judge(head)...)
+		found = append(found, w.published().ValidateChecked(head)...)
 	}
 	if len(found) == 0 {
 		return nil
@@ -327,13 +329,13 @@ func (w wire) judge(doc jsontext.Value) *Error {
 }
 
 // code says with which code such violations of I-JSON are refused.
-func (w wire) code(found []Violation) Code {
+func (w wire) code(found []schema.Violation) Code {
 	code := w.schema
 	for _, v := range found {
 		switch v.Rule {
-		case ruleSyntax, ruleUTF8, ruleDuplicate:
+		case ijson.RuleSyntax, ijson.RuleUTF8, ijson.RuleDuplicate:
 			return w.malformed
-		case ruleDepth, ruleName:
+		case ijson.RuleDepth, ijson.RuleName:
 			code = w.limit
 		}
 	}
@@ -341,16 +343,18 @@ func (w wire) code(found []Violation) Code {
 }
 
 // InputFault returns the error with which a request is refused whose input, by itself, breaks I-JSON
-// as [CheckIJSON] says.
-func InputFault(found []Violation) *Error { return asRequest.refuse(asRequest.code(found), found...) }
+// as [ijson.Check] says.
+func InputFault(found []schema.Violation) *Error {
+	return asRequest.refuse(asRequest.code(found), found...)
+}
 
 // sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
 func (w wire) sizes(envelope, payload, most int) *Error {
 	if payload > most {
-		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("the payload is larger than %d bytes", most)))
+		return w.refuse(w.limit, ijson.NewViolation("", ijson.RuleSize, fmt.Sprintf("the payload is larger than %d bytes", most)))
 	}
 	if envelope-payload > MaxHead {
-		return w.refuse(w.limit, violation("", ruleSize, fmt.Sprintf("more than %d bytes besides the payload", MaxHead)))
+		return w.refuse(w.limit, ijson.NewViolation("", ijson.RuleSize, fmt.Sprintf("more than %d bytes besides the payload", MaxHead)))
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package envelope
 
 import (
 	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // read reads a request; the order of the cases is that of the struct.
@@ -150,7 +152,7 @@ func (k *Constraints) read(r *reader) {
 			r.integer(&k.TimeoutMS, MinTimeoutMS, MaxTimeoutMS)
 		case "deadline_unix_ms":
 			k.DeadlineUnixMS = 0
-			r.integer(&k.DeadlineUnixMS, 0, MaxInteger)
+			r.integer(&k.DeadlineUnixMS, 0, ijson.MaxInteger)
 		case "idempotency_key":
 			r.text(&k.IdempotencyKey, MinKey, MaxKey)
 		case "idempotency_scope":
@@ -164,7 +166,7 @@ func (k *Constraints) read(r *reader) {
 		case "budget":
 			r.raw(&k.Budget, '{')
 		case "memory_mb_limit":
-			r.integer(&k.MemoryMBLimit, MinMemoryMB, MaxInteger)
+			r.integer(&k.MemoryMBLimit, MinMemoryMB, ijson.MaxInteger)
 		case "net_allowlist":
 			r.texts(&k.NetAllowlist, MaxHosts, MaxText)
 		case "retry_policy":

@@ -5,6 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // read reads a response. Unknown members are refused where the schema refuses them, at the top;
@@ -62,7 +64,7 @@ func (c *Chunk) read(r *reader) {
 		case "call_id":
 			match(r, &c.CallID, isUUID)
 		case "index":
-			r.integer(&c.Index, 0, MaxInteger)
+			r.integer(&c.Index, 0, ijson.MaxInteger)
 		case "kind":
 			oneOf(r, &c.Kind, ChunkData, ChunkProgress, ChunkLog)
 		case "data":
@@ -94,12 +96,12 @@ func (a *Accepted) read(r *reader) {
 		case "ref":
 			r.text(&a.Ref, 1, MaxID)
 		case "attempt":
-			r.integer(&attempt, 1, MaxInteger)
+			r.integer(&attempt, 1, ijson.MaxInteger)
 		case "joined":
 			joined = true
 			r.boolean(&a.Joined)
 		case "deadline_unix_ms":
-			r.integer(&a.DeadlineUnixMS, 0, MaxInteger)
+			r.integer(&a.DeadlineUnixMS, 0, ijson.MaxInteger)
 		case "tool_version":
 			r.text(&a.ToolVersion, 1, MaxLabel)
 		default:
@@ -128,15 +130,15 @@ func (m *Metrics) read(r *reader) {
 	r.object(func(name []byte) bool {
 		switch string(name) {
 		case "duration_ms":
-			r.integer(&m.DurationMS, 0, MaxInteger)
+			r.integer(&m.DurationMS, 0, ijson.MaxInteger)
 		case "cpu_ms":
-			r.integer(&m.CPUMS, 0, MaxInteger)
+			r.integer(&m.CPUMS, 0, ijson.MaxInteger)
 		case "memory_peak_mb":
-			r.integer(&m.MemoryPeakMB, 0, MaxInteger)
+			r.integer(&m.MemoryPeakMB, 0, ijson.MaxInteger)
 		case "queue_ms":
-			r.integer(&m.QueueMS, 0, MaxInteger)
+			r.integer(&m.QueueMS, 0, ijson.MaxInteger)
 		case "attempts":
-			r.integer(&attempts, 0, MaxInteger)
+			r.integer(&attempts, 0, ijson.MaxInteger)
 		default:
 			r.keep(&m.Extra, name)
 		}

@@ -1,6 +1,10 @@
 package envelope
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/schema"
+)
 
 // Effect says whether the tool's effect took place. It is never guessed (promise P7).
 type Effect string
@@ -34,16 +38,9 @@ type Details struct {
 	Effect       Effect                    `json:"effect,omitzero"`
 	ToolCode     string                    `json:"tool_code,omitzero"`
 	HTTPStatus   int                       `json:"http_status,omitzero"`
-	Violations   []Violation               `json:"violations,omitzero"`
+	Violations   []schema.Violation        `json:"violations,omitzero"`
 	Stderr       string                    `json:"stderr,omitzero"`
 	Extra        map[string]jsontext.Value `json:",embed"`
-}
-
-// Violation is one broken rule of a schema: where (a JSON pointer), and what.
-type Violation struct {
-	Pointer string `json:"pointer"`
-	Rule    string `json:"rule"`
-	Message string `json:"message"`
 }
 
 // Diagnostic is the block that Tool Gateway v1 requires (003 §Diagnostic block).

@@ -35,28 +35,6 @@ func ExampleStableKey() {
 	// Output: sha256-3c03582305cfb1baf955d0e3838a9251e1119ca2d03ae034f277d7a744c81622 <nil>
 }
 
-func ExampleCanonical() {
-	c, err := envelope.Canonical(jsontext.Value(`{ "b": 1e2, "a": "\u0041" }`))
-	fmt.Println(string(c), err)
-	// Output: {"a":"A","b":100} <nil>
-}
-
-func ExampleCompileSchema() {
-	s, err := envelope.CompileSchema("request.json", []byte(`{
-		"type": "object", "required": ["url"], "additionalProperties": false,
-		"properties": {"url": {"type": "string", "format": "uri"}}
-	}`), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(s.Validate(jsontext.Value(`{"url": "https://example.com"}`)))
-	fmt.Println(s.Validate(jsontext.Value(`{"uri": 1}`)))
-	// Output:
-	// []
-	// [{/uri additionalProperties is not allowed here} {/url required is missing}]
-}
-
 // A tool's own error becomes a subcode of its class, and the taxonomy fills in the rest.
 func ExampleNewError() {
 	code := envelope.ToolErrorCode(envelope.ClassUpstream, "fetch_failed")

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // seedWire adds the golden wire files of a kind to a corpus.
@@ -35,7 +37,7 @@ func FuzzDecodeRequestJSON(f *testing.F) {
 		before := bytes.Clone(body)
 		q, e := DecodeRequest(ContentJSON, body)
 		if (e == nil) != accepts(body) {
-			t.Fatalf("fast path says %v, schema %v, I-JSON %v", e, RequestSchema().Validate(body), CheckIJSON(body))
+			t.Fatalf("fast path says %v, schema %v, I-JSON %v", e, RequestSchema().Validate(body), ijson.Check(body))
 		}
 		if !bytes.Equal(before, body) {
 			t.Fatal("the body was changed")
@@ -103,14 +105,14 @@ func FuzzDecodeResponse(f *testing.F) {
 
 func checkRefusal(t *testing.T, e *Error) {
 	t.Helper()
-	if n := len(e.Details.Violations); n == 0 || n > MaxViolations {
+	if n := len(e.Details.Violations); n == 0 || n > ijson.MaxViolations {
 		t.Fatalf("%d violations", n)
 	}
 	if e.Message == "" || e.Fix == "" || e.Retryable {
 		t.Fatalf("incomplete: %+v", e)
 	}
 	for _, v := range e.Details.Violations {
-		if v.Rule == "" || v.Message == "" || len(v.Pointer)+len(v.Message) > 2*MaxViolationText {
+		if v.Rule == "" || v.Message == "" || len(v.Pointer)+len(v.Message) > 2*ijson.MaxViolationText {
 			t.Fatalf("violation %+v", v)
 		}
 	}
@@ -133,7 +135,7 @@ func sameAfterBoth(t *testing.T, q *Request) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Canonical(body)
+		c, err := ijson.Canonical(body)
 		if err != nil {
 			t.Fatal(err)
 		}

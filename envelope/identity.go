@@ -9,13 +9,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // Fingerprint returns what must not differ between two requests with one idempotency key:
 // "sha256:" and the hex of SHA-256 over the canonical form of {env, input, scope}. No scope is
 // the same as an empty one.
 func Fingerprint(r *Request) (string, error) {
-	input, err := Canonical(r.Input)
+	input, err := ijson.Canonical(r.Input)
 	if err != nil {
 		return "", fmt.Errorf("input: %w", err)
 	}
@@ -24,9 +26,9 @@ func Fingerprint(r *Request) (string, error) {
 
 // Hashes returns the [Fingerprint] that r has with input, which may lie beside the request, and
 // the [ArgumentsHash] of input, which is known to be I-JSON: it was part of a decoded envelope, or
-// has passed [CheckIJSON].
+// has passed [ijson.Check].
 func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, err error) {
-	if input, err = canonical(input); err != nil {
+	if input, err = ijson.CanonicalChecked(input); err != nil {
 		return "", "", fmt.Errorf("input: %w", err)
 	}
 	if fingerprint, err = fingerprintOf(r, input); err != nil {
@@ -61,13 +63,13 @@ func canonicalStrings(m map[string]string) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Canonical(raw)
+	return ijson.Canonical(raw)
 }
 
 // ArgumentsHash returns the SHA-256 of the canonical input in hex, as audit records hold it. An
 // input that is no I-JSON is hashed as it stands: it was refused, and its record still needs one.
 func ArgumentsHash(input jsontext.Value) string {
-	if c, err := Canonical(input); err == nil {
+	if c, err := ijson.Canonical(input); err == nil {
 		input = c
 	}
 	sum := sha256.Sum256(input)
@@ -106,7 +108,7 @@ func CallKeyID(tenant string, r *Request) string {
 // and the hex of SHA-256 over tool_id|fn|input|version_range, the input in canonical form. The
 // same call made twice has the same key, in every language.
 func StableKey(toolID, fn, versionRange string, input jsontext.Value) (string, error) {
-	c, err := Canonical(input)
+	c, err := ijson.Canonical(input)
 	if err != nil {
 		return "", fmt.Errorf("input: %w", err)
 	}

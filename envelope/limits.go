@@ -23,19 +23,6 @@ const (
 	// as it arrives at a door.
 	MaxDocument = MaxPayload + MaxHead
 
-	// MaxDepth is how deep arrays and objects may be nested.
-	MaxDepth = 64
-	// MaxName is the longest name of an object member, in bytes.
-	MaxName = 1024
-	// MaxInteger is the largest integer that survives every JSON library (RFC 7493); the
-	// smallest is -MaxInteger.
-	MaxInteger = 1<<53 - 1
-
-	// MaxViolations is how many broken rules one error lists.
-	MaxViolations = 100
-	// MaxViolationText is the longest message or pointer of a violation, in bytes.
-	MaxViolationText = 256
-
 	// MaxID is the longest identifier of an actor, tool, function, session, run, role, lane or
 	// span, and the longest scope, in characters.
 	MaxID = 256
@@ -71,11 +58,6 @@ const (
 	MaxChunk = 256 << 10
 	// MaxHeaders is the most that the headers of one message on the bus may take, in bytes.
 	MaxHeaders = 64 << 10
-	// MaxManifest is the largest tool.yaml.
-	MaxManifest = 1 << 20
-	// MaxDescribed is the most that callers are told of one tool, in bytes of JSON: its schemas with
-	// all that they refer to, and its texts.
-	MaxDescribed = 512 << 10
 
 	// MaxMessage is the longest message or fix of an error, in bytes.
 	MaxMessage = 1 << 10

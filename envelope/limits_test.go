@@ -3,6 +3,9 @@ package envelope
 import (
 	"strings"
 	"testing"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // TestLimitsMatchSchemas holds the constants and the numbers in the schemas together.
@@ -28,7 +31,7 @@ func TestLimitsMatchSchemas(t *testing.T) {
 		context + "evidence/items/maxLength":      MaxText,
 		constraints + "timeout_ms/minimum":        MinTimeoutMS,
 		constraints + "timeout_ms/maximum":        MaxTimeoutMS,
-		constraints + "deadline_unix_ms/maximum":  MaxInteger,
+		constraints + "deadline_unix_ms/maximum":  ijson.MaxInteger,
 		constraints + "idempotency_key/minLength": MinKey,
 		constraints + "idempotency_key/maxLength": MaxKey,
 		constraints + "cache_key/maxLength":       MaxText,
@@ -44,7 +47,7 @@ func TestLimitsMatchSchemas(t *testing.T) {
 	}
 	for path, want := range map[string]int64{
 		"code/maxLength": MaxCode, "message/maxLength": MaxMessage, "fix/maxLength": MaxMessage, "cause/maxLength": MaxCause,
-		"details/violations/maxItems": MaxViolations, "details/stderr/maxLength": MaxStderr, "details/tool_code/maxLength": MaxCode,
+		"details/violations/maxItems": ijson.MaxViolations, "details/stderr/maxLength": MaxStderr, "details/tool_code/maxLength": MaxCode,
 	} {
 		if got := schemaNumber(t, ErrorSchema(), path); got != want {
 			t.Errorf("error.json %s is %d, the constant %d", path, got, want)
@@ -53,12 +56,9 @@ func TestLimitsMatchSchemas(t *testing.T) {
 }
 
 // schemaNumber returns the number at path, in which each step but a keyword is a property.
-func schemaNumber(t *testing.T, s *Schema, path string) int64 {
+func schemaNumber(t *testing.T, s *schema.Schema, path string) int64 {
 	t.Helper()
-	v, err := decodeAny(s.Raw())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := decodeAny(t, s.Raw())
 	steps := strings.Split(path, "/")
 	for _, step := range steps[:len(steps)-1] {
 		m := v.(map[string]any)
@@ -72,11 +72,11 @@ func schemaNumber(t *testing.T, s *Schema, path string) int64 {
 		}
 		v = m[step]
 	}
-	n, ok := v.(map[string]any)[steps[len(steps)-1]].(int64)
+	n, ok := v.(map[string]any)[steps[len(steps)-1]].(float64)
 	if !ok {
 		t.Fatalf("no number at %s", path)
 	}
-	return n
+	return int64(n)
 }
 
 func TestPayloadRef(t *testing.T) {

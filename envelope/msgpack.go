@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // msgpackToJSON turns the one msgpack value of body into JSON. It refuses what JSON cannot say:
@@ -110,14 +112,14 @@ func (t *transcoder) float() error {
 func (t *transcoder) integer(code byte) error {
 	if code == msgpcode.Uint64 {
 		n, err := t.in.DecodeUint64()
-		if err == nil && n > MaxInteger {
+		if err == nil && n > ijson.MaxInteger {
 			err = errInteger
 		}
 		t.out = strconv.AppendUint(t.out, n, 10)
 		return err
 	}
 	n, err := t.in.DecodeInt64()
-	if err == nil && (n > MaxInteger || n < -MaxInteger) {
+	if err == nil && (n > ijson.MaxInteger || n < -ijson.MaxInteger) {
 		err = errInteger
 	}
 	t.out = strconv.AppendInt(t.out, n, 10)
@@ -156,8 +158,8 @@ func (t *transcoder) array(depth int) error {
 }
 
 func (t *transcoder) items(n, depth int, opening, closing byte, item func() error) error {
-	if depth > MaxDepth {
-		return errTooDeep
+	if depth > ijson.MaxDepth {
+		return ijson.ErrTooDeep
 	}
 	t.out = append(t.out, opening)
 	for i := range n {
@@ -198,7 +200,7 @@ func jsonToMsgpack(v jsontext.Value) ([]byte, error) {
 		default:
 			err = encodeScalar(enc, dec)
 		}
-		if isEOF(err) {
+		if errors.Is(err, io.EOF) {
 			return out.Bytes(), nil
 		}
 		if err != nil {
@@ -234,7 +236,7 @@ func countItems(v jsontext.Value) ([]int, error) {
 				open = open[:len(open)-1]
 			}
 		}
-		if _, err := dec.ReadToken(); isEOF(err) {
+		if _, err := dec.ReadToken(); errors.Is(err, io.EOF) {
 			return counts, nil
 		} else if err != nil {
 			return nil, err
@@ -263,9 +265,9 @@ func encodeNumber(enc *msgpack.Encoder, raw jsontext.Value) error {
 	switch {
 	case err != nil:
 		return err
-	case f == math.Trunc(f) && math.Abs(f) <= MaxInteger:
+	case f == math.Trunc(f) && math.Abs(f) <= ijson.MaxInteger:
 		return enc.EncodeInt(int64(f))
-	case !fractional(raw):
+	case !ijson.Fractional(raw):
 		return errInteger
 	}
 	return enc.EncodeFloat64(f)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 func TestMsgpackRefuses(t *testing.T) {
@@ -20,7 +22,7 @@ func TestMsgpackRefuses(t *testing.T) {
 		}
 		return b
 	}
-	deep := append(bytes.Repeat([]byte{0x91}, MaxDepth+1), 0xc0)
+	deep := append(bytes.Repeat([]byte{0x91}, ijson.MaxDepth+1), 0xc0)
 	for _, c := range []struct {
 		name string
 		body []byte
@@ -60,7 +62,7 @@ func TestMsgpackRefuses(t *testing.T) {
 
 func TestMsgpackDuplicateNames(t *testing.T) {
 	body := []byte{0x82, 0xa1, 'a', 0x01, 0xa1, 'a', 0x02}
-	if _, e := DecodeRequest(ContentMsgpack, body); e == nil || e.Code != CodeMalformed || e.Details.Violations[0].Rule != ruleDuplicate {
+	if _, e := DecodeRequest(ContentMsgpack, body); e == nil || e.Code != CodeMalformed || e.Details.Violations[0].Rule != ijson.RuleDuplicate {
 		t.Errorf("got %v", e)
 	}
 }
@@ -99,7 +101,7 @@ func TestMsgpackIsomorphic(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		v := jsontext.Value(randomJSON(rng, 4))
-		want, err := Canonical(v)
+		want, err := ijson.Canonical(v)
 		if err != nil {
 			t.Fatalf("%s: %v", v, err)
 		}
@@ -111,7 +113,7 @@ func TestMsgpackIsomorphic(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", v, err)
 		}
-		got, err := Canonical(back)
+		got, err := ijson.Canonical(back)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%s came back as %s, %v", want, got, err)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // accepts is what DecodeRequest promises: I-JSON, valid by the schema, within the sizes.
@@ -16,7 +18,7 @@ func accepts(body []byte) bool {
 	var parts struct {
 		Input jsontext.Value `json:"input"`
 	}
-	return CheckIJSON(body) == nil && RequestSchema().Validate(body) == nil &&
+	return ijson.Check(body) == nil && RequestSchema().Validate(body) == nil &&
 		json.Unmarshal(body, &parts) == nil && len(body)-len(parts.Input) <= MaxHead
 }
 
@@ -81,10 +83,7 @@ func TestOddAnswers(t *testing.T) {
 // each odd value put in.
 func mutate(t *testing.T, body []byte, odd []string, try func(path []string, body []byte)) {
 	t.Helper()
-	tree, err := decodeAny(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := decodeAny(t, body)
 	try([]string{"zz"}, edited(t, tree, []string{"zz"}, "1", false))
 	walkPaths(tree, nil, func(path []string) {
 		try(path, edited(t, tree, path, "", true))

@@ -8,6 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // openPlaces are the objects of each wire type in which a peer may say more.
@@ -24,7 +26,7 @@ func TestUnknownMembersAreWrittenOn(t *testing.T) {
 		`null`, `true`, `-0.5`, `1e300`, `9007199254740991`, `""`, `"ü 😀 \u0000 \n"`, `[]`, `{}`, `[{"a":[null,{"b":{}}]}]`,
 		`{"input":null,"output":null}`, `"` + strings.Repeat("long text, ", 1000) + `"`,
 	}
-	names := []string{"", "zz", "ü 😀", "input", "Extra", "CONTEXT", "a/b~c", strings.Repeat("n", MaxName-2)}
+	names := []string{"", "zz", "ü 😀", "input", "Extra", "CONTEXT", "a/b~c", strings.Repeat("n", ijson.MaxName-2)}
 	tried := 0
 	for _, c := range wireCases() {
 		kind, _, _ := strings.Cut(c.name, "_")
@@ -49,11 +51,7 @@ func treeOf(t *testing.T, c wireCase) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := decodeAny(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
+	return decodeAny(t, body)
 }
 
 // reaches reports whether there is an object at path.
@@ -137,9 +135,9 @@ func TestUnknownMembersAreBounded(t *testing.T) {
 			{"too many", `"x":[` + strings.Repeat("1,", MaxHeadValues) + `1]`, CodeLimit},
 			{"many members", strings.Trim(manyMembers(MaxHeadValues), "{}"), CodeLimit},
 			{"large", `"x":"` + strings.Repeat("x", MaxHead) + `"`, CodeLimit},
-			{"as deep as may be", `"x":` + nested(MaxDepth-3), ""},
-			{"too deep", `"x":` + nested(MaxDepth), CodeLimit},
-			{"long name", `"` + strings.Repeat("n", MaxName+1) + `":1`, CodeLimit},
+			{"as deep as may be", `"x":` + nested(ijson.MaxDepth-3), ""},
+			{"too deep", `"x":` + nested(ijson.MaxDepth), CodeLimit},
+			{"long name", `"` + strings.Repeat("n", ijson.MaxName+1) + `":1`, CodeLimit},
 			{"twice", `"x":1,"\u0078":1`, CodeMalformed},
 			{"twice within", `"x":{"a":1,"a":1}`, CodeMalformed},
 			{"no UTF-8", "\"x\":\"\xff\"", CodeMalformed},
@@ -188,7 +186,7 @@ func TestIdentityWithoutExtra(t *testing.T) {
 // spelt: it knows nothing of the hand-written readers.
 func likeLibrary[T any](t *testing.T, body []byte, got *T) {
 	t.Helper()
-	whole, err := Canonical(body)
+	whole, err := ijson.Canonical(body)
 	if err != nil {
 		t.Fatal(err)
 	}

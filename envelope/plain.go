@@ -1,5 +1,7 @@
 package envelope
 
+import "github.com/seed-018f16cc/toolbus/internal/ijson"
+
 // Plain reports whether all but the input of q is certainly fine: it has only members that nearly all
 // requests have, in simple ASCII. It saves whoever made q in memory to encode and decode it just to
 // look at it; false says nothing, and [Request.Check] does.
@@ -25,7 +27,7 @@ func (k *Constraints) plain() bool {
 		k.NetAllowlist != nil || k.RetryPolicy != nil
 	urgency := k.Priority == "" || k.Priority == PriorityNormal || k.Priority == PriorityLow || k.Priority == PriorityHigh
 	return !rare && urgency && MinTimeoutMS <= k.TimeoutMS && k.TimeoutMS <= MaxTimeoutMS &&
-		0 <= k.DeadlineUnixMS && k.DeadlineUnixMS <= MaxInteger && plain(k.IdempotencyKey, MinKey, MaxKey)
+		0 <= k.DeadlineUnixMS && k.DeadlineUnixMS <= ijson.MaxInteger && plain(k.IdempotencyKey, MinKey, MaxKey)
 }
 
 // plain reports whether s is least to most characters of printable ASCII.

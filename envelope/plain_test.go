@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // leaves returns every field of v that holds no struct itself, and its path.
@@ -36,7 +38,7 @@ func trials(kind reflect.Type) []any {
 			strings.Repeat("k", 257), strings.Repeat("k", 3000),
 		}
 	case reflect.Int64:
-		return []any{int64(-1), int64(0), int64(1), int64(MinMemoryMB), int64(MaxTimeoutMS), int64(MaxTimeoutMS + 1), int64(MaxInteger), int64(MaxInteger + 1), int64(math.MinInt64)}
+		return []any{int64(-1), int64(0), int64(1), int64(MinMemoryMB), int64(MaxTimeoutMS), int64(MaxTimeoutMS + 1), int64(ijson.MaxInteger), int64(ijson.MaxInteger + 1), int64(math.MinInt64)}
 	case reflect.Bool:
 		return []any{false, true}
 	case reflect.Map:

@@ -4,6 +4,8 @@ import (
 	"embed"
 	"fmt"
 	"sync"
+
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 //go:embed schemas/*.json
@@ -19,24 +21,24 @@ var (
 )
 
 // RequestSchema returns the published schema of a [Request].
-func RequestSchema() *Schema { return requestSchema() }
+func RequestSchema() *schema.Schema { return requestSchema() }
 
 // ResponseSchema returns the published schema of a [Response]: that of the source contract
 // (000 §7), word for word. The schema of output is the tool's, so any output is valid here.
-func ResponseSchema() *Schema { return responseSchema() }
+func ResponseSchema() *schema.Schema { return responseSchema() }
 
 // ChunkSchema returns the published schema of a [Chunk].
-func ChunkSchema() *Schema { return chunkSchema() }
+func ChunkSchema() *schema.Schema { return chunkSchema() }
 
 // AcceptedSchema returns the published schema of an [Accepted].
-func AcceptedSchema() *Schema { return acceptedSchema() }
+func AcceptedSchema() *schema.Schema { return acceptedSchema() }
 
 // ErrorSchema returns the published schema of an [Error].
-func ErrorSchema() *Schema { return errorSchema() }
+func ErrorSchema() *schema.Schema { return errorSchema() }
 
 // Schemas returns the published schemas by file name, for those who serve them.
-func Schemas() map[string]*Schema {
-	return map[string]*Schema{
+func Schemas() map[string]*schema.Schema {
+	return map[string]*schema.Schema{
 		"request.json": RequestSchema(), "response.json": ResponseSchema(), "chunk.json": ChunkSchema(),
 		"accepted.json": AcceptedSchema(), "error.json": ErrorSchema(),
 	}
@@ -44,13 +46,13 @@ func Schemas() map[string]*Schema {
 
 // published returns a function that compiles an embedded schema. The files are part of the
 // program, so a fault in one is a programmer's mistake and panics; a test compiles them all.
-func published(name string) func() *Schema {
-	return func() *Schema {
+func published(name string) func() *schema.Schema {
+	return func() *schema.Schema {
 		raw, err := schemaFiles.ReadFile("schemas/" + name)
 		if err != nil {
 			panic(err)
 		}
-		s, err := CompileSchema(name, raw, anything)
+		s, err := schema.Compile(name, raw, anything)
 		if err != nil {
 			panic(err)
 		}

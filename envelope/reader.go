@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // reader reads the members of an envelope by hand. A broken rule does not stop it: it notes that
@@ -184,7 +186,7 @@ func (r *reader) integer(dst *int64, least, most int64) {
 
 func (r *reader) unsigned(dst *uint64) {
 	var n int64
-	r.integer(&n, 0, MaxInteger)
+	r.integer(&n, 0, ijson.MaxInteger)
 	*dst = uint64(n)
 }
 

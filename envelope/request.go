@@ -19,7 +19,7 @@ type Request struct {
 
 // Context says who asks, on whose behalf and in which trace. Extra holds what else the caller says, as it said it:
 // Toolbus only passes it on, down to the tool, and nothing vouches for it. It counts towards MaxHead, MaxHeadValues
-// and MaxDepth, and no two requests differ by it: it is part of neither [Fingerprint] nor [CallKeyID].
+// and the depth of the whole, and no two requests differ by it: it is part of neither [Fingerprint] nor [CallKeyID].
 type Context struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`

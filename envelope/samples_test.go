@@ -1,9 +1,13 @@
 package envelope
 
 import (
+	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Samples of every wire type: the least that is valid, and all there is.
@@ -92,7 +96,7 @@ func openResponse() *Response {
 }
 
 func invalidResponse() *Response {
-	e := NewError(CodeSchema, "").WithViolations(Violation{Pointer: "/context/env", Rule: "required", Message: "is missing"})
+	e := NewError(CodeSchema, "").WithViolations(schema.Violation{Pointer: "/context/env", Rule: "required", Message: "is missing"})
 	return Failure("not a uuid", e, Provenance{ToolID: "search.web", Final: true}, Metrics{})
 }
 
@@ -105,4 +109,20 @@ func sampleAccepted() *Accepted {
 		CallID: sampleCall, Ref: "search_2eweb.0123456789abcdefghijklmnopqrstuv", Attempt: 1, Joined: true,
 		DeadlineUnixMS: 1734378895123, ToolVersion: "1.4.2",
 	}
+}
+
+// rules says what is broken where.
+func rules(found []schema.Violation) (s []string) {
+	for _, v := range found {
+		s = append(s, v.Pointer+" "+v.Rule)
+	}
+	return s
+}
+
+func decodeAny(t *testing.T, v jsontext.Value) (doc any) {
+	t.Helper()
+	if err := json.Unmarshal(v, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
 }

@@ -11,6 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -179,5 +183,31 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s is out of date (run the test with -update and review):\n%s", path, got)
+	}
+}
+
+func TestErrorsFitTheirSchema(t *testing.T) {
+	for _, r := range Codes() {
+		e := NewError(r.Code, "").WithViolations(schema.Violation{Pointer: "/a", Rule: "type", Message: "must be null"}).WithCause("x").WithStderr("y")
+		s := Failure(sampleCall, e, sampleProvenance(), Metrics{})
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", r.Code, err)
+		}
+		body, err := EncodeResponse("", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := ResponseSchema().Validate(body); v != nil {
+			t.Errorf("%s: %v", r.Code, v)
+		}
+		var parts struct {
+			Error jsontext.Value `json:"error"`
+		}
+		if err := unmarshal(body, &parts); err != nil {
+			t.Fatal(err)
+		}
+		if v := ErrorSchema().Validate(parts.Error); v != nil {
+			t.Errorf("%s: %v", r.Code, v)
+		}
 	}
 }

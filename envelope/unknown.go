@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/nearest"
 )
 
@@ -14,7 +15,7 @@ const maxNamed = 20
 // NoTool refuses a request for a tool that is none of tools, of which it names the one that was
 // probably meant.
 func NoTool(id string, tools []string) *Error {
-	return NewError(CodeToolUnknown, fmt.Sprintf("there is no tool %q", clip(id, MaxToolID))+meant(id, tools))
+	return NewError(CodeToolUnknown, fmt.Sprintf("there is no tool %q", ijson.Clip(id, MaxToolID))+meant(id, tools))
 }
 
 // NoFunction refuses a request for a function that is none of functions, those of the tool, or for none
@@ -29,7 +30,7 @@ func NoFunction(tool, fn string, functions []string) *Error {
 		says := fmt.Sprintf("the request names no function, and tool %q has %d", tool, len(functions))
 		return NewError(CodeFnUnknown, says).WithFix(fix)
 	}
-	says := fmt.Sprintf("tool %q has no function %q", tool, clip(fn, MaxToolID)) + meant(fn, functions)
+	says := fmt.Sprintf("tool %q has no function %q", tool, ijson.Clip(fn, MaxToolID)) + meant(fn, functions)
 	return NewError(CodeFnUnknown, says).WithFix(fix)
 }
 

@@ -8,18 +8,21 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // wireCase is a sample of a wire type with its codec, free of the type.
 type wireCase struct {
 	name   string
 	value  any
-	schema *Schema
+	schema *schema.Schema
 	encode func(contentType string, v any) ([]byte, error)
 	decode func(contentType string, body []byte) (any, *Error)
 }
 
-func caseOf[T any](name string, v *T, schema *Schema, enc func(string, *T) ([]byte, error), dec func(string, []byte) (*T, *Error)) wireCase {
+func caseOf[T any](name string, v *T, schema *schema.Schema, enc func(string, *T) ([]byte, error), dec func(string, []byte) (*T, *Error)) wireCase {
 	return wireCase{name, v, schema,
 		func(ct string, v any) ([]byte, error) { return enc(ct, v.(*T)) },
 		func(ct string, body []byte) (any, *Error) { v, e := dec(ct, body); return v, e },
@@ -72,7 +75,7 @@ func TestWire(t *testing.T) {
 }
 
 func canonicalText(v jsontext.Value) string {
-	c, err := Canonical(v)
+	c, err := ijson.Canonical(v)
 	if err != nil {
 		return string(v)
 	}
@@ -110,7 +113,7 @@ func TestSourceSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sourceRequest, err := CompileSchema("request.json", raw, anything)
+	sourceRequest, err := schema.Compile("request.json", raw, anything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,7 @@ func TestSourceSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]*Schema{"the source's": sourceRequest, "our": RequestSchema()} {
+	for name, s := range map[string]*schema.Schema{"the source's": sourceRequest, "our": RequestSchema()} {
 		if v := s.Validate(example); v != nil {
 			t.Errorf("the source's example breaks %s schema: %v", name, v)
 		}
@@ -130,12 +133,8 @@ func TestSourceSchemas(t *testing.T) {
 
 // TestTypesMatchSchemas holds Go types and schemas together: the same members everywhere.
 func TestTypesMatchSchemas(t *testing.T) {
-	doc := func(s *Schema) map[string]any {
-		v, err := decodeAny(s.Raw())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v.(map[string]any)
+	doc := func(s *schema.Schema) map[string]any {
+		return decodeAny(t, s.Raw()).(map[string]any)
 	}
 	compare := func(what string, schema map[string]any, typ reflect.Type) {
 		want := map[string]bool{}

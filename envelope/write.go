@@ -1,6 +1,11 @@
 package envelope
 
-import "github.com/seed-018f16cc/toolbus/internal/members"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/seed-018f16cc/toolbus/internal/members"
+)
 
 // Requests and responses are written by hand, as every call needs some of each; what is rare in one leaves the
 // whole to the JSON library. Their members are in the order of the structs.
@@ -112,4 +117,18 @@ func writePayload(w *members.Writer, name string, v, payload []byte) {
 	}
 	w.Raw(name)
 	w.Bytes = append(w.Bytes, payload...)
+}
+
+// worthCutting is the size from which an envelope is read and written without its payload.
+const worthCutting = 4 << 10
+
+// splice appends rest to b, with payload in the place of the null that the first member of this name has.
+// Strings cannot look like it, since their quotes are escaped.
+func splice(b, rest []byte, name string, payload []byte) []byte {
+	place := []byte(`,"` + name + `":null`)
+	i := bytes.Index(rest, place) + len(place) - len(null)
+	b = slices.Grow(b, len(rest)+len(payload))
+	b = append(b, rest[:i]...)
+	b = append(b, payload...)
+	return append(b, rest[i+len(null):]...)
 }

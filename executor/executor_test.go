@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -49,7 +50,7 @@ type world struct {
 
 func newWorld(t *testing.T, class call.Class) *world {
 	w := &world{t: t, log: &calltest.Log{}, gone: map[string]bool{}, payloads: map[string][]byte{}}
-	any, err := envelope.CompileSchema("any", []byte(`{"type":"object"}`), nil)
+	any, err := schema.Compile("any", []byte(`{"type":"object"}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // A manifest is plain data: these bounds keep the YAML library away from its slow and deep cases.
@@ -46,8 +46,8 @@ type decoder struct {
 // decode reads src into the struct that into points to. Field names are yaml tags; unknown and
 // doubled fields, anchors, aliases and tags are refused.
 func (d *decoder) decode(src []byte, into any) {
-	if len(src) > envelope.MaxManifest {
-		d.report(place{}, fmt.Sprintf("the file is larger than %d bytes", envelope.MaxManifest), "move large examples out of the manifest")
+	if len(src) > MaxManifest {
+		d.report(place{}, fmt.Sprintf("the file is larger than %d bytes", MaxManifest), "move large examples out of the manifest")
 		return
 	}
 	text := strings.TrimPrefix(string(src), "\ufeff") // some editors write the mark
@@ -118,8 +118,8 @@ func (d *decoder) plain(tokens token.Tokens) bool {
 		case token.MappingEndType, token.SequenceEndType:
 			depth--
 		}
-		if depth > envelope.MaxDepth || t.Type == token.SequenceEntryType && at.column > maxEntryColumn {
-			d.report(at, "values are nested too deeply", fmt.Sprintf("at most %d levels, and fewer on one line", envelope.MaxDepth))
+		if depth > ijson.MaxDepth || t.Type == token.SequenceEntryType && at.column > maxEntryColumn {
+			d.report(at, "values are nested too deeply", fmt.Sprintf("at most %d levels, and fewer on one line", ijson.MaxDepth))
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -175,11 +176,11 @@ func TestCheckedResultsCanBeRead(t *testing.T) {
 		result tool.Result
 		taken  bool
 	}{
-		"deep output":          {tool.Result{Output: jsontext.Value(nested(envelope.MaxDepth - 1))}, true},
-		"too deep output":      {tool.Result{Output: jsontext.Value(nested(envelope.MaxDepth))}, false},
-		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, envelope.MaxDepth) + `"`)}, true},
-		"deep effect":          {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(envelope.MaxDepth-3) + `}`)}, true},
-		"too deep effect":      {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(envelope.MaxDepth-2) + `}`)}, false},
+		"deep output":          {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth - 1))}, true},
+		"too deep output":      {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth))}, false},
+		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, ijson.MaxDepth) + `"`)}, true},
+		"deep effect":          {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-3) + `}`)}, true},
+		"too deep effect":      {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-2) + `}`)}, false},
 		"inexact effect":       {tool.Result{Output: one, SideEffects: effects(`{"bytes":9007199254740993}`)}, false},
 		"large effect":         {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxAside-8) + `"}`)}, true},
 		"too large effect":     {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxHead) + `"}`)}, false},

@@ -16,7 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,9 +28,14 @@ const DefaultPool = "default"
 func ValidPool(name string) bool { return poolPattern.MatchString(name) }
 
 const (
-	manifestFile   = "tool.yaml"
-	sharedFolder   = "internal" // code that tools share, as Go knows it; never a tool
-	maxSchemaBytes = envelope.MaxManifest
+	manifestFile = "tool.yaml"
+	sharedFolder = "internal" // code that tools share, as Go knows it; never a tool
+
+	// MaxManifest is the largest tool.yaml, in bytes.
+	MaxManifest = 1 << 20
+	// MaxDescribed is the most that callers are told of one tool, in bytes of JSON: its schemas with
+	// all that they refer to, and its texts.
+	MaxDescribed = 512 << 10
 )
 
 // Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
@@ -120,7 +125,7 @@ func loadTool(files fs.FS, folder, dir string) (*Manifest, Problems) {
 	if dir != "" {
 		l.manifest.Dir = filepath.Join(dir, folder)
 	}
-	src, err := readFile(files, manifestFile, envelope.MaxManifest)
+	src, err := readFile(files, manifestFile, MaxManifest)
 	if err != nil {
 		l.report(place{}, reason(err), manifestHint(err))
 		return nil, l.problems
@@ -190,7 +195,7 @@ func (l *toolLoader) described() {
 	for _, f := range m.Functions {
 		texts = append(texts, f.Name, f.Description)
 		size += around
-		for _, s := range []*envelope.Schema{f.Request, f.Response} {
+		for _, s := range []*schema.Schema{f.Request, f.Response} {
 			if s != nil {
 				size += len(s.Whole())
 			}
@@ -204,14 +209,14 @@ func (l *toolLoader) described() {
 		quoted, _ := jsontext.AppendQuote(nil, text) // the manifest is UTF-8
 		size += len(quoted)
 	}
-	if size > envelope.MaxDescribed {
-		l.fail("functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, envelope.MaxDescribed),
+	if size > MaxDescribed {
+		l.fail("functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, MaxDescribed),
 			"shorten schemas and descriptions")
 	}
 }
 
 // schema compiles the schema file named at a path of the manifest.
-func (l *toolLoader) schema(at, name string) *envelope.Schema {
+func (l *toolLoader) schema(at, name string) *schema.Schema {
 	l.required(at, name)
 	if name == "" {
 		return nil
@@ -221,7 +226,7 @@ func (l *toolLoader) schema(at, name string) *envelope.Schema {
 		l.fail(at, reason(err), "a schema lies in the tool's own folder")
 		return nil
 	}
-	compiled, err := envelope.CompileSchema(path.Clean(name), raw, l.read)
+	compiled, err := schema.Compile(path.Clean(name), raw, l.read)
 	if err != nil {
 		l.fail(at, reason(err), schemaHint(err))
 		return nil
@@ -248,7 +253,7 @@ func schemaHint(err error) string {
 // read returns a schema file of the folder and notes it for the digest.
 func (l *toolLoader) read(name string) ([]byte, error) {
 	name = path.Clean(name)
-	raw, err := readFile(l.files, name, maxSchemaBytes)
+	raw, err := readFile(l.files, name, schema.MaxBytes)
 	if err == nil {
 		sum := sha256.Sum256(raw)
 		l.sums[name] = hex.EncodeToString(sum[:])
@@ -272,7 +277,7 @@ func (l *toolLoader) examples(at string, f *Function, raw []rawExample) []Exampl
 }
 
 // conforms reports where an example breaks its schema.
-func (l *toolLoader) conforms(at string, schema *envelope.Schema, value jsontext.Value) {
+func (l *toolLoader) conforms(at string, schema *schema.Schema, value jsontext.Value) {
 	if schema == nil || value == nil {
 		return
 	}

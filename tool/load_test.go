@@ -298,7 +298,7 @@ func TestProblems(t *testing.T) {
 			at + ":18:14: schema schema/request.json: ",
 		}},
 		{"more than callers can be told", full, map[string]string{
-			"schema/request.json": `{"description":"` + strings.Repeat("x", envelope.MaxDescribed) + `"}`,
+			"schema/request.json": `{"description":"` + strings.Repeat("x", tool.MaxDescribed) + `"}`,
 		}, []string{at + ":16:3: "}},
 		{"schema that refers elsewhere", full, map[string]string{"schema/request.json": `{"$ref":"../../other/x.json"}`}, []string{at + ":18:14: "}},
 		{"schema that is a folder", replace("request: schema/request.json", "request: schema"), nil, []string{at + ":18:14: schema: not a regular file"}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Status says whether a tool may be called. Tools of every status are loaded and listed.
@@ -92,8 +93,8 @@ type Endpoint struct {
 type Function struct {
 	Name        string
 	Description string
-	Request     *envelope.Schema
-	Response    *envelope.Schema
+	Request     *schema.Schema
+	Response    *schema.Schema
 	Examples    []Example
 }
 

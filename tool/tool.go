@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // Invocation is one run of one tool function: what an adapter gets after every check passed.
@@ -48,8 +49,8 @@ func (r Result) Check() error {
 	switch {
 	case !r.Output.IsValid():
 		return errors.New("the output is no JSON value")
-	case envelope.Depth(r.Output)+1 > envelope.MaxDepth: // the response is around it
-		return fmt.Errorf("the output is nested deeper than %d", envelope.MaxDepth-1)
+	case ijson.Depth(r.Output)+1 > ijson.MaxDepth: // the response is around it
+		return fmt.Errorf("the output is nested deeper than %d", ijson.MaxDepth-1)
 	case len(r.SideEffects) > envelope.MaxSideEffects:
 		return fmt.Errorf("more than %d side effects", envelope.MaxSideEffects)
 	case len(r.Warnings) > envelope.MaxWarnings:
@@ -81,11 +82,11 @@ func checkSideEffect(effect jsontext.Value) error {
 	if effect.Kind() != '{' || !effect.IsValid() {
 		return errors.New("it is no JSON object")
 	}
-	if bad := envelope.CheckIJSON(effect); len(bad) > 0 {
+	if bad := ijson.Check(effect); len(bad) > 0 {
 		return fmt.Errorf("%q: %s", bad[0].Pointer, bad[0].Message)
 	}
-	if envelope.Depth(effect)+above > envelope.MaxDepth {
-		return fmt.Errorf("it is nested deeper than %d", envelope.MaxDepth-above)
+	if ijson.Depth(effect)+above > ijson.MaxDepth {
+		return fmt.Errorf("it is nested deeper than %d", ijson.MaxDepth-above)
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ type Sink interface {
 }
 
 // Adapter runs tools of one transport (003 §Adapter implementation requirement). Normalisation
-// of arguments is the same for every transport and lives in envelope.Canonical. All methods are
+// of arguments is the same for every transport and lives in ijson.Canonical. All methods are
 // safe for concurrent use.
 type Adapter interface {
 	// Validate says whether the manifest's endpoint can be run by this adapter on this host.

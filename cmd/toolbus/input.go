@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // readInput returns the JSON that --input names.
@@ -39,7 +40,7 @@ func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, erro
 // legible refuses an input that cannot be read as one JSON value, and says where. What else is wrong
 // with it is told of the call.
 func legible(arg string, data []byte) error {
-	bad := envelope.CheckIJSON(data)
+	bad := ijson.Check(data)
 	switch {
 	case len(bad) == 0, envelope.InputFault(bad).Code != envelope.CodeMalformed:
 		return nil

@@ -28,30 +28,32 @@ var layers = []layer{
 	// What travels, and where.
 	{"internal/members/...", ""},
 	{"internal/nearest", ""},
-	{"envelope", "internal/members internal/nearest"},
+	{"internal/ijson", ""},
+	{"schema", "internal/ijson"},
+	{"envelope", "internal/ijson internal/members internal/nearest schema"},
 	{"subjects", ""},
 	{"internal/wait", ""},
 	{"internal/stalls", ""},
 	{"internal/form", ""},
 	{"question", "envelope"},
 	// The protocol, tools and records as pure functions and data.
-	{"call", "envelope subjects"},
+	{"call", "envelope internal/ijson subjects"},
 	{"call/calltest", "call envelope subjects"},
 	{"settle", "call envelope subjects"},
-	{"tool", "call envelope internal/nearest subjects"},
+	{"tool", "call envelope internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope internal/form internal/wait question settle subjects tool"},
+	{"dispatcher", "call envelope internal/form internal/ijson internal/wait question schema settle subjects tool"},
 	{"executor", "call envelope internal/form internal/wait settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/wait subjects"},
 	{"streaming", "envelope internal/form subjects"},
-	{"bus", "audit call envelope internal/form internal/members internal/wait kv question streaming subjects"},
+	{"bus", "audit call envelope internal/form internal/ijson internal/members internal/wait kv question schema streaming subjects"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},
-	{"tool/process", "envelope tool tool/process/protocol supervisor"},
-	{"tool/native", "envelope tool"},
+	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
+	{"tool/native", "envelope internal/ijson tool"},
 	{"tool/tooltest", "call envelope internal/stalls tool"},
 	// What observes: it is given to the wiring as hooks, and the cores never see it.
 	{"telemetry", "call envelope"},
@@ -82,7 +84,7 @@ const speakNATS = "bus kv streaming internal/app internal/natsserver internal/na
 const embedNATS = "internal/natsserver internal/natstest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "envelope subjects question call/... settle tool/... audit dispatcher executor program/... tools/..."
+const pure = "internal/ijson schema envelope subjects question call/... settle tool/... audit dispatcher executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}

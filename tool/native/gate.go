@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -54,7 +55,7 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	if bad := envelope.CheckIJSON(data); len(bad) > 0 {
+	if bad := ijson.Check(data); len(bad) > 0 {
 		return g.refuse(&tool.ProtocolError{Reason: fmt.Sprintf("a chunk that cannot travel, at %q: %s", bad[0].Pointer, bad[0].Message)})
 	}
 	if g.used += int64(len(data)); g.used > g.limit {

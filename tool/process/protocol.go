@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
@@ -163,7 +164,7 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 
 // untyped says why a line has no type that can be read.
 func untyped(line []byte) error {
-	if bad := envelope.CheckIJSON(line); len(bad) > 0 && line[0] == '{' {
+	if bad := ijson.Check(line); len(bad) > 0 && line[0] == '{' {
 		return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(line))
 	}
 	return broken("not a JSON object with a type: %s", excerpt(line))
@@ -177,7 +178,7 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if l.Data == nil {
 		return broken("a %s line without data", l.Type)
 	}
-	if bad := envelope.CheckIJSON(l.Data); len(bad) > 0 {
+	if bad := ijson.Check(l.Data); len(bad) > 0 {
 		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
 	}
 	if r.lost { // chunks after a gap are of no use

@@ -1,15 +1,17 @@
-package envelope
+package schema
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 func compiled(t testing.TB, schema string) *Schema {
 	t.Helper()
-	s, err := CompileSchema("test", []byte(schema), nil)
+	s, err := Compile("test", []byte(schema), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +87,12 @@ func FuzzAccepter(f *testing.F) {
 	f.Add(`{"type":"array","items":{"type":["string","null"],"maxLength":2},"minItems":1}`, `["ab",null]`)
 	f.Add(`{"enum":["a"],"additionalProperties":{"type":"number","maximum":1e3}}`, `{"b":1e3}`)
 	f.Fuzz(func(t *testing.T, schema, value string) {
-		s, err := CompileSchema("fuzz", []byte(schema), nil)
+		s, err := Compile("fuzz", []byte(schema), nil)
 		if err != nil || s.accepter == nil {
 			return
 		}
 		taken := s.accepter.accepts([]byte(value)) // must not panic, whatever it is
-		if taken && isIJSON(jsontext.Value(value)) && len(s.judge(jsontext.Value(value))) > 0 {
+		if taken && ijson.Valid(jsontext.Value(value)) && len(s.judge(jsontext.Value(value))) > 0 {
 			t.Errorf("%s takes %s, which is not valid", schema, value)
 		}
 	})
@@ -101,7 +103,7 @@ func BenchmarkAccept(b *testing.B) {
 		"items":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"text":{"type":"string"}}}},"query":{"type":"string"}},
 		"additionalProperties":false}`)
 	for _, size := range []int{256, 64 << 10} {
-		in := jsontext.Value(inputOf(size, false))
+		in := inputOf(size)
 		for name, validate := range map[string]func(jsontext.Value) []Violation{"checked": s.ValidateChecked, "any": s.Validate, "full": s.judge} {
 			b.Run(fmt.Sprintf("%dB/%s", size, name), func(b *testing.B) {
 				b.ReportAllocs()

@@ -1,4 +1,4 @@
-package envelope
+package schema
 
 import (
 	"bytes"
@@ -7,8 +7,11 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // Schema is a compiled JSON Schema (2020-12, formats asserted). It is immutable and safe for
@@ -21,16 +24,23 @@ type Schema struct {
 	accepter *accepter // may be nil
 }
 
+// Violation is one broken rule of a schema, or of JSON that all parsers read alike: where (a JSON pointer), which
+// rule, and what it demands. Its texts are bounded, and never repeat a value, which may be a secret.
+type Violation = ijson.Violation
+
+// MaxBytes is the largest document of a schema, in bytes.
+const MaxBytes = 1 << 20
+
 // schemaBase is where schemas live for the compiler, which wants absolute addresses.
 const schemaBase = "toolbus:///"
 
-// CompileSchema compiles raw, which is known by name, a relative path. A reference to another
+// Compile compiles raw, which is known by name, a relative path. A reference to another
 // document is resolved against name and read with load; the path that load gets never leaves
 // the root. Without load there are no other documents. Nothing is ever fetched from a network.
 // All documents together must make one (see [Schema.Whole]).
-func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error)) (*Schema, error) {
-	if len(raw) > MaxManifest {
-		return nil, fmt.Errorf("schema %s: larger than %d bytes", name, MaxManifest)
+func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*Schema, error) {
+	if len(raw) > MaxBytes {
+		return nil, fmt.Errorf("schema %s: larger than %d bytes", name, MaxBytes)
 	}
 	doc, err := schemaDocument(raw)
 	if err != nil {
@@ -57,7 +67,7 @@ func CompileSchema(name string, raw []byte, load func(ref string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	s, err := CompileSchema(name, whole, nil) // as callers do, who get this
+	s, err := Compile(name, whole, nil) // as callers do, who get this
 	if err != nil {
 		return nil, fmt.Errorf("with what it refers to, %w", err)
 	}
@@ -86,7 +96,7 @@ func compileAt(at string, doc any, l loader, steps *counted) (*jsonschema.Schema
 }
 
 func schemaDocument(raw []byte) (any, error) {
-	if v := CheckIJSON(raw); v != nil {
+	if v := ijson.Check(raw); v != nil {
 		return nil, fmt.Errorf("%s: %s", v[0].Pointer, v[0].Message)
 	}
 	return decodeAny(raw)
@@ -112,8 +122,8 @@ func (l loader) Load(address string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) > MaxManifest {
-		return nil, fmt.Errorf("larger than %d bytes", MaxManifest)
+	if len(raw) > MaxBytes {
+		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
 	}
 	l.loaded[address] = raw
 	return schemaDocument(raw)
@@ -126,17 +136,17 @@ func (s *Schema) Raw() []byte { return s.raw }
 // The caller must not change it.
 func (s *Schema) Whole() []byte { return s.whole }
 
-// Validate lists every rule that v breaks, in a stable order and at most MaxViolations; nil means
+// Validate lists every rule that v breaks, in a stable order and at most ijson.MaxViolations; nil means
 // that v is valid. Messages name the rule, never the offending value, which may be a secret.
 func (s *Schema) Validate(v jsontext.Value) []Violation {
-	if found := CheckIJSON(v); found != nil {
+	if found := ijson.Check(v); found != nil {
 		return found
 	}
 	return s.ValidateChecked(v)
 }
 
 // ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a
-// decoded envelope or has passed [CheckIJSON].
+// decoded envelope or has passed [ijson.Check].
 func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
 	if s.accepter != nil && s.accepter.accepts(v) {
 		return nil
@@ -158,29 +168,22 @@ func (s *Schema) judge(v jsontext.Value) []Violation {
 	case ok:
 		return violations(invalid)
 	case err != nil:
-		return []Violation{violation("", "steps", "cannot be checked: the schema tries it in too many ways")}
+		return []Violation{ijson.NewViolation("", "steps", "cannot be checked: the schema tries it in too many ways")}
 	}
 	return nil
 }
 
 // listUnreadable says why v could not be decoded.
 func listUnreadable(v jsontext.Value) []Violation {
-	if found := CheckIJSON(v); found != nil {
+	if found := ijson.Check(v); found != nil {
 		return found
 	}
-	return []Violation{violation("", ruleSyntax, "cannot be read")}
+	return []Violation{ijson.NewViolation("", ijson.RuleSyntax, "cannot be read")}
 }
 
-// decodeAny decodes v into what a schema validates: numbers are float64, or int64 where that
-// says more.
-func decodeAny(v jsontext.Value) (any, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
-	doc, err := decodeNext(dec, 0)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := dec.ReadToken(); err == nil {
-		return nil, errors.New("more than one JSON value")
-	}
-	return doc, nil
+// decodeAny decodes v into what a schema validates. A number that no float64 holds is an error: the schema
+// library would make a rational of a million digits of it, or panic.
+func decodeAny(v jsontext.Value) (doc any, err error) {
+	err = json.Unmarshal(v, &doc)
+	return doc, err
 }

@@ -1,10 +1,11 @@
-package envelope
+package ijson
 
 import (
 	"bytes"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 )
@@ -53,7 +54,7 @@ func TestCheckIJSON(t *testing.T) {
 		{"NaN", `[NaN]`, []string{"/0 syntax"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, rules(CheckIJSON(jsontext.Value(c.in)))); diff != "" {
+			if diff := cmp.Diff(c.want, rules(Check(jsontext.Value(c.in)))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -73,13 +74,13 @@ func TestCheckIJSONSaysWhere(t *testing.T) {
 		"":                                    "line 1, column 1: not JSON: ",
 		"[\n" + strings.Repeat("[", MaxDepth): "line 2, column 64: nested deeper than 64",
 	} {
-		if found := CheckIJSON(jsontext.Value(in)); len(found) != 1 || !strings.HasPrefix(found[0].Message, want) {
+		if found := Check(jsontext.Value(in)); len(found) != 1 || !strings.HasPrefix(found[0].Message, want) {
 			t.Errorf("%q: %+v, want %s…", in, found, want)
 		}
 	}
 	const two = "{\"n\": 1e999,\n \"m\": [1e999,\n1e999]}"
 	var places []string
-	for _, v := range CheckIJSON(jsontext.Value(two)) {
+	for _, v := range Check(jsontext.Value(two)) {
 		at, _, _ := strings.Cut(v.Message, ":")
 		places = append(places, at)
 	}
@@ -90,7 +91,7 @@ func TestCheckIJSONSaysWhere(t *testing.T) {
 
 func TestCheckIJSONIsBounded(t *testing.T) {
 	many := jsontext.Value("[" + strings.Repeat("1e999,", 500) + "1]")
-	if n := len(CheckIJSON(many)); n != MaxViolations {
+	if n := len(Check(many)); n != MaxViolations {
 		t.Errorf("%d violations", n)
 	}
 }
@@ -104,12 +105,12 @@ func FuzzCheckIJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)
-		fast, listed := isIJSON(b), listIJSON(b)
+		fast, listed := Valid(b), list(b)
 		if fast != (len(listed) == 0) {
 			t.Errorf("fast %t, listed %v", fast, listed)
 		}
 		if fast {
-			if _, err := decodeAny(b); err != nil {
+			if err := json.Unmarshal(b, new(any)); err != nil {
 				t.Errorf("I-JSON cannot be decoded: %v", err)
 			}
 		}

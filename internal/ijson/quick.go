@@ -1,21 +1,20 @@
-package envelope
+package ijson
 
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// isQuick reports whether v is certainly I-JSON, in one pass. Of some values that are, it says no; the
+// IsQuick reports whether v is certainly I-JSON, in one pass. Of some values that are, it says no; the
 // JSON library judges those. It exists because large payloads are checked at every door they pass,
 // and mostly are long strings, over which it is far quicker.
-func isQuick(v []byte) bool {
+func IsQuick(v []byte) bool {
 	q := quick{v: v}
-	end := q.value(skipSpace(v, 0), 0)
-	return end >= 0 && skipSpace(v, end) == len(v)
+	end := q.value(SkipSpace(v, 0), 0)
+	return end >= 0 && SkipSpace(v, end) == len(v)
 }
 
 // quick walks v. Its methods return where what starts at i ends, or unsure. depth is how many arrays
@@ -25,6 +24,11 @@ type quick struct {
 	names [maxOpen]span // of the open objects
 	open  int           // how many there are
 }
+
+// unsure is what is answered when a value cannot be said to be fine.
+const unsure = -1
+
+var null = jsontext.Value("null")
 
 // span is a part of v. Slices of v would cost an allocation.
 type span struct{ start, end int }
@@ -69,7 +73,7 @@ func (q *quick) literal(i int, want string) int {
 }
 
 func (q *quick) array(i, depth int) int {
-	i = skipSpace(q.v, i+1)
+	i = SkipSpace(q.v, i+1)
 	if q.is(i, ']') {
 		return i + 1
 	}
@@ -77,19 +81,19 @@ func (q *quick) array(i, depth int) int {
 		if i = q.value(i, depth); i < 0 {
 			return unsure
 		}
-		switch i = skipSpace(q.v, i); {
+		switch i = SkipSpace(q.v, i); {
 		case q.is(i, ']'):
 			return i + 1
 		case !q.is(i, ','):
 			return unsure
 		}
-		i = skipSpace(q.v, i+1)
+		i = SkipSpace(q.v, i+1)
 	}
 }
 
 func (q *quick) object(i, depth int) int {
 	first := q.open
-	i = skipSpace(q.v, i+1)
+	i = SkipSpace(q.v, i+1)
 	if q.is(i, '}') {
 		return i + 1
 	}
@@ -100,14 +104,14 @@ func (q *quick) object(i, depth int) int {
 		if i = q.value(i, depth); i < 0 {
 			return unsure
 		}
-		switch i = skipSpace(q.v, i); {
+		switch i = SkipSpace(q.v, i); {
 		case q.is(i, '}'):
 			q.open = first
 			return i + 1
 		case !q.is(i, ','):
 			return unsure
 		}
-		i = skipSpace(q.v, i+1)
+		i = SkipSpace(q.v, i+1)
 	}
 }
 
@@ -135,10 +139,10 @@ func (q *quick) name(i, first int) int {
 	}
 	q.names[q.open] = span{i, end}
 	q.open++
-	if i = skipSpace(q.v, end); !q.is(i, ':') {
+	if i = SkipSpace(q.v, end); !q.is(i, ':') {
 		return unsure
 	}
-	return skipSpace(q.v, i+1)
+	return SkipSpace(q.v, i+1)
 }
 
 func (q *quick) is(i int, c byte) bool { return i < len(q.v) && q.v[i] == c }
@@ -233,13 +237,10 @@ func (q *quick) digits(i int) int {
 	return i
 }
 
-// worthCutting is the size from which an envelope is read without its payload.
-const worthCutting = 4 << 10
-
-// cut splits a document in two: its payload, the member of this name, and the rest with null in its
+// Cut splits a document in two: its payload, the member of this name, and the rest with null in its
 // place. The payload is I-JSON, so that the whole is, if the rest is. ok is false when it cannot be
 // said so quickly.
-func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool) {
+func Cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool) {
 	i := find(doc, name)
 	if i < 0 {
 		return nil, nil, false
@@ -252,9 +253,9 @@ func cut(doc []byte, name string) (rest []byte, payload jsontext.Value, ok bool)
 	return bytes.Join([][]byte{doc[:i], null, doc[end:]}, nil), doc[i:end:end], true
 }
 
-// hollow returns a document with nothing in its payload, which keeps its type; doc itself where it has
+// Hollow returns a document with nothing in its payload, which keeps its type; doc itself where it has
 // none of this name. doc must be valid JSON.
-func hollow(doc []byte, name string) []byte {
+func Hollow(doc []byte, name string) []byte {
 	i := find(doc, name)
 	if i < 0 {
 		return doc
@@ -263,15 +264,15 @@ func hollow(doc []byte, name string) []byte {
 	if empty == "" {
 		return doc
 	}
-	return bytes.Join([][]byte{doc[:i], []byte(empty), doc[i+valueLen(doc[i:]):]}, nil)
+	return bytes.Join([][]byte{doc[:i], []byte(empty), doc[i+ValueLen(doc[i:]):]}, nil)
 }
 
-// values returns about how many values valid JSON holds, and no fewer.
-func values(doc []byte) (n int) {
+// Values returns about how many values valid JSON holds, and no fewer.
+func Values(doc []byte) (n int) {
 	for i := 0; i < len(doc); i++ {
 		switch doc[i] {
 		case '"':
-			i += stringLen(doc[i:]) - 1
+			i += StringLen(doc[i:]) - 1
 		case ',', '[', '{':
 			n++
 		}
@@ -281,34 +282,68 @@ func values(doc []byte) (n int) {
 
 // find returns where the value of the first member of this name starts; unsure when there is none.
 func find(doc []byte, name string) int {
-	i := skipSpace(doc, 0)
+	i := SkipSpace(doc, 0)
 	if i >= len(doc) || doc[i] != '{' {
 		return unsure
 	}
-	for i = skipSpace(doc, i+1); i < len(doc) && doc[i] == '"'; {
-		n := stringLen(doc[i:])
+	for i = SkipSpace(doc, i+1); i < len(doc) && doc[i] == '"'; {
+		n := StringLen(doc[i:])
 		found := string(doc[i:i+n]) == `"`+name+`"`
-		if i = skipSpace(doc, i+n); i >= len(doc) || doc[i] != ':' {
+		if i = SkipSpace(doc, i+n); i >= len(doc) || doc[i] != ':' {
 			break
 		}
-		i = skipSpace(doc, i+1)
+		i = SkipSpace(doc, i+1)
 		if found && i < len(doc) {
 			return i
 		}
-		if i = skipSpace(doc, i+valueLen(doc[i:])); i < len(doc) && doc[i] == ',' {
-			i = skipSpace(doc, i+1)
+		if i = SkipSpace(doc, i+ValueLen(doc[i:])); i < len(doc) && doc[i] == ',' {
+			i = SkipSpace(doc, i+1)
 		}
 	}
 	return unsure
 }
 
-// splice is the inverse of cut: it appends rest to b, with payload in the place of the null that the
-// first member of this name has. Strings cannot look like it, since their quotes are escaped.
-func splice(b, rest []byte, name string, payload jsontext.Value) []byte {
-	place := []byte(`,"` + name + `":null`)
-	i := bytes.Index(rest, place) + len(place) - len(null)
-	b = slices.Grow(b, len(rest)+len(payload))
-	b = append(b, rest[:i]...)
-	b = append(b, payload...)
-	return append(b, rest[i+len(null):]...)
+// SkipSpace returns where the first byte from i on is that is no white space.
+func SkipSpace(v []byte, i int) int {
+	for i < len(v) && (v[i] == ' ' || v[i] == '\n' || v[i] == '\t' || v[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// ValueLen returns the length of the JSON value that v starts with.
+func ValueLen(v []byte) int {
+	depth := 0
+	for i := 0; i < len(v); {
+		switch c := v[i]; c {
+		case '"':
+			i += StringLen(v[i:])
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':', ' ', '\n', '\t', '\r':
+			i++
+			continue
+		default:
+			i += scalarLen(v[i:])
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return len(v)
+}
+
+// scalarLen returns the length of the number or literal that v starts with.
+func scalarLen(v []byte) int {
+	for i, c := range v {
+		switch c {
+		case ',', ']', '}', ' ', '\n', '\t', '\r':
+			return i
+		}
+	}
+	return len(v)
 }

@@ -1,4 +1,4 @@
-package envelope
+package ijson
 
 import (
 	"bytes"
@@ -7,47 +7,46 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Rules that [CheckIJSON] names. The first three are about what cannot be read at all.
+// Rules that [Check] names. The first three are about what cannot be read at all.
 const (
-	ruleSyntax    = "syntax"    // not JSON
-	ruleUTF8      = "utf8"      // invalid UTF-8 or a lone surrogate
-	ruleDuplicate = "duplicate" // an object with two members of one name
-	ruleInteger   = "integer"   // an integer beyond 2^53-1
-	ruleNumber    = "number"    // a number that no float64 holds
-	ruleDepth     = "depth"     // nested too deep
-	ruleName      = "name"      // the name of a member is too long
-	ruleSize      = "size"      // too many bytes
-	ruleType      = "content_type"
+	RuleSyntax    = "syntax"    // not JSON
+	RuleUTF8      = "utf8"      // invalid UTF-8 or a lone surrogate
+	RuleDuplicate = "duplicate" // an object with two members of one name
+	RuleInteger   = "integer"   // an integer beyond 2^53-1
+	RuleNumber    = "number"    // a number that no float64 holds
+	RuleDepth     = "depth"     // nested too deep
+	RuleName      = "name"      // the name of a member is too long
+	RuleSize      = "size"      // too many bytes
+	RuleType      = "content_type"
 )
 
-// CheckIJSON lists where v breaks I-JSON (RFC 7493), so where two JSON libraries could read
+// Check lists where v breaks I-JSON (RFC 7493), so where two JSON libraries could read
 // different things: duplicate names, invalid UTF-8 and lone surrogates, integers beyond 2^53-1,
 // numbers that no float64 holds. It also enforces MaxDepth and MaxName. It returns nil for a
 // value that is fine, and stops at the first byte that is not JSON. Each message begins with the line
 // and the column in v, both counted from 1, columns in characters.
-func CheckIJSON(v jsontext.Value) []Violation {
-	if isIJSON(v) {
+func Check(v jsontext.Value) []Violation {
+	if Valid(v) {
 		return nil
 	}
-	return listIJSON(v)
+	return list(v)
 }
 
-func isIJSON(v jsontext.Value) bool { return isQuick(v) || v.IsValid() && withinLimits(v) }
+func Valid(v jsontext.Value) bool { return IsQuick(v) || v.IsValid() && WithinLimits(v) }
 
-// withinLimits reports whether v, which must be valid JSON with unique names, also obeys the
+// WithinLimits reports whether v, which must be valid JSON with unique names, also obeys the
 // rules that a JSON parser does not know: numbers, depth, length of names.
-func withinLimits(v jsontext.Value) bool {
+func WithinLimits(v jsontext.Value) bool {
 	depth := 0
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; {
 		case c == '"':
-			end := i + stringLen(v[i:])
+			end := i + StringLen(v[i:])
 			if end-i > MaxName && isName(v[end:]) {
 				return false
 			}
@@ -59,7 +58,7 @@ func withinLimits(v jsontext.Value) bool {
 		case c == '}' || c == ']':
 			depth--
 		case c == '-' || '0' <= c && c <= '9':
-			n := numberLen(v[i:])
+			n := NumberLen(v[i:])
 			if numberRule(v[i:i+n]) != "" {
 				return false
 			}
@@ -76,7 +75,7 @@ func Depth(v jsontext.Value) int {
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
 		case '"':
-			i += stringLen(v[i:]) - 1
+			i += StringLen(v[i:]) - 1
 		case '{', '[':
 			depth++
 			deepest = max(deepest, depth)
@@ -87,8 +86,8 @@ func Depth(v jsontext.Value) int {
 	return deepest
 }
 
-// stringLen returns the length of the JSON string that b starts with, quotes included.
-func stringLen(b []byte) int {
+// StringLen returns the length of the JSON string that b starts with, quotes included.
+func StringLen(b []byte) int {
 	quote := 0 // the next one; looked for again only once it is passed, for strings may be all escapes
 	for i := 1; i < len(b); {
 		if quote < i {
@@ -113,7 +112,7 @@ func isName(rest []byte) bool {
 	return len(rest) > 0 && rest[0] == ':'
 }
 
-func numberLen(b []byte) int {
+func NumberLen(b []byte) int {
 	n := 1
 	for n < len(b) && (b[n] >= '0' && b[n] <= '9' || b[n] == '.' || b[n]|0x20 == 'e' || b[n] == '+' || b[n] == '-') {
 		n++
@@ -124,22 +123,22 @@ func numberLen(b []byte) int {
 // numberRule names the rule that a JSON number breaks, or "". A number is an integer when its
 // canonical form is one, so 1e17 is refused like 100000000000000000.
 func numberRule(literal []byte) string {
-	if len(literal) <= 15 && !fractional(literal) {
+	if len(literal) <= 15 && !Fractional(literal) {
 		return ""
 	}
 	f, err := strconv.ParseFloat(string(literal), 64)
 	if err != nil || f == 0 && bytes.ContainsAny(mantissa(literal), "123456789") {
-		return ruleNumber
+		return RuleNumber
 	}
 	// From 1e21 on the canonical form has an exponent; before, it is all digits.
-	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || !fractional(literal)) {
-		return ruleInteger
+	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || !Fractional(literal)) {
+		return RuleInteger
 	}
 	return ""
 }
 
-// fractional reports whether a JSON number has a fraction or an exponent.
-func fractional(literal []byte) bool {
+// Fractional reports whether a JSON number has a fraction or an exponent.
+func Fractional(literal []byte) bool {
 	for _, c := range literal {
 		if c == '.' || c == 'e' || c == 'E' {
 			return true
@@ -155,9 +154,9 @@ func mantissa(literal []byte) []byte {
 	return literal
 }
 
-// listIJSON walks v token by token and collects every violation. It is the slow and complete
-// sibling of isIJSON.
-func listIJSON(v jsontext.Value) []Violation {
+// list walks v token by token and collects every violation. It is the slow and complete
+// sibling of Valid.
+func list(v jsontext.Value) []Violation {
 	w := walker{
 		dec: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
 		at:  place{text: v, line: 1, column: 1},
@@ -189,7 +188,7 @@ func (w *walker) step() bool {
 		w.text(raw)
 	case '0':
 		if rule := numberRule(raw); rule != "" {
-			w.report(w.start(raw), rule, "the number %s cannot be kept exactly", clip(string(raw), 40))
+			w.report(w.start(raw), rule, "the number %s cannot be kept exactly", Clip(string(raw), 40))
 		}
 	}
 	if w.dec.StackDepth() == 0 {
@@ -210,7 +209,7 @@ func (w *walker) next() (jsontext.Value, error) {
 	return w.dec.ReadValue()
 }
 
-var errTooDeep = fmt.Errorf("nested deeper than %d", MaxDepth)
+var ErrTooDeep = fmt.Errorf("nested deeper than %d", MaxDepth)
 
 // nest follows the brackets. Too deep ends the walk: nobody wants a hundred messages about it.
 func (w *walker) nest(kind jsontext.Kind) error {
@@ -223,7 +222,7 @@ func (w *walker) nest(kind jsontext.Kind) error {
 		w.names = w.names[:len(w.names)-1]
 	}
 	if len(w.names) > MaxDepth {
-		return errTooDeep
+		return ErrTooDeep
 	}
 	return nil
 }
@@ -235,19 +234,19 @@ func (w *walker) text(raw jsontext.Value) {
 		w.name(raw, string(plain))
 	}
 	if bad := invalidUTF8(raw); bad < len(raw) {
-		w.report(w.start(raw)+bad, ruleUTF8, "the byte 0x%02x in a string is not valid UTF-8", raw[bad])
+		w.report(w.start(raw)+bad, RuleUTF8, "the byte 0x%02x in a string is not valid UTF-8", raw[bad])
 	} else if err != nil {
-		w.report(w.start(raw), ruleUTF8, "a string is not valid UTF-8: it holds half of a surrogate pair")
+		w.report(w.start(raw), RuleUTF8, "a string is not valid UTF-8: it holds half of a surrogate pair")
 	}
 }
 
 func (w *walker) name(raw jsontext.Value, plain string) {
 	if len(plain) > MaxName {
-		w.report(w.start(raw), ruleName, "the name of a member is longer than %d bytes", MaxName)
+		w.report(w.start(raw), RuleName, "the name of a member is longer than %d bytes", MaxName)
 	}
 	names := w.names[len(w.names)-1]
 	if names[plain] {
-		w.report(w.start(raw), ruleDuplicate, "the member occurs twice (a duplicate name)")
+		w.report(w.start(raw), RuleDuplicate, "the member occurs twice (a duplicate name)")
 	}
 	names[plain] = true
 }
@@ -271,14 +270,14 @@ func invalidUTF8(b []byte) int {
 func (w *walker) end() bool {
 	end := int(w.dec.InputOffset())
 	if rest := bytes.TrimLeft(w.at.text[end:], " \t\r\n"); len(rest) > 0 {
-		w.report(len(w.at.text)-len(rest), ruleSyntax, "more than one JSON value")
+		w.report(len(w.at.text)-len(rest), RuleSyntax, "more than one JSON value")
 	}
 	return false
 }
 
 func (w *walker) syntax(err error) {
-	if errors.Is(err, errTooDeep) {
-		w.report(int(w.dec.InputOffset())-1, ruleDepth, "%s", errTooDeep)
+	if errors.Is(err, ErrTooDeep) {
+		w.report(int(w.dec.InputOffset())-1, RuleDepth, "%s", ErrTooDeep)
 		return
 	}
 	pointer, offset := w.dec.StackPointer(), w.dec.InputOffset()
@@ -289,34 +288,12 @@ func (w *walker) syntax(err error) {
 		offset, err = int64(len(w.at.text)), errCut
 	}
 	text := fmt.Sprintf("%s: not JSON: %v", w.at.move(int(offset)), err)
-	w.found = append(w.found, violation(string(pointer), ruleSyntax, text))
+	w.found = append(w.found, NewViolation(string(pointer), RuleSyntax, text))
 }
 
 var errCut = errors.New("it ends here, before the value does")
 
 func (w *walker) report(offset int, rule, format string, args ...any) {
 	text := w.at.move(offset).String() + ": " + fmt.Sprintf(format, args...)
-	w.found = append(w.found, violation(string(w.dec.StackPointer()), rule, text))
-}
-
-// violation returns a violation whose texts are bounded and clean.
-func violation(pointer, rule, message string) Violation {
-	return Violation{
-		Pointer: clip(strings.ToValidUTF8(pointer, "�"), MaxViolationText),
-		Rule:    rule,
-		Message: clip(strings.ToValidUTF8(message, "�"), MaxViolationText),
-	}
-}
-
-// clip cuts s to at most n bytes, not inside a character, and marks the cut.
-func clip(s string, n int) string {
-	const mark = "…"
-	if len(s) <= n {
-		return s
-	}
-	cut := n - len(mark)
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + mark
+	w.found = append(w.found, NewViolation(string(w.dec.StackPointer()), rule, text))
 }

@@ -1,4 +1,4 @@
-package envelope
+package ijson
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 // A v that already has this form is returned as it is; otherwise the result is new. A v that is
 // no I-JSON has no canonical form and is an error.
 func Canonical(v jsontext.Value) (jsontext.Value, error) {
-	if found := CheckIJSON(v); found != nil {
+	if found := Check(v); found != nil {
 		return nil, fmt.Errorf("no canonical form: %s at %q: %s", found[0].Rule, found[0].Pointer, found[0].Message)
 	}
-	return canonical(v)
+	return CanonicalChecked(v)
 }
 
-// canonical is Canonical for a v that is known to be I-JSON.
-func canonical(v jsontext.Value) (jsontext.Value, error) {
+// CanonicalChecked is Canonical for a v that is known to be I-JSON.
+func CanonicalChecked(v jsontext.Value) (jsontext.Value, error) {
 	if isCanonical(v) {
 		return v, nil
 	}
@@ -44,7 +44,7 @@ func isCanonical(v jsontext.Value) bool {
 		case '}', ']':
 			depth--
 		case '"':
-			s := v[i : i+stringLen(v[i:])]
+			s := v[i : i+StringLen(v[i:])]
 			i += len(s) - 1
 			if !plainString(s) {
 				return false
@@ -56,8 +56,8 @@ func isCanonical(v jsontext.Value) bool {
 				last[depth] = s
 			}
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			n := numberLen(v[i:])
-			if fractional(v[i:i+n]) || n == 2 && v[i+1] == '0' && c == '-' {
+			n := NumberLen(v[i:])
+			if Fractional(v[i:i+n]) || n == 2 && v[i+1] == '0' && c == '-' {
 				return false
 			}
 			i += n - 1

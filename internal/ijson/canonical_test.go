@@ -1,4 +1,4 @@
-package envelope
+package ijson
 
 import (
 	"bytes"
@@ -65,8 +65,8 @@ func FuzzCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := Canonical(b)
-		if (err == nil) != (CheckIJSON(b) == nil) {
-			t.Fatalf("Canonical says %v, CheckIJSON %v", err, CheckIJSON(b))
+		if (err == nil) != (Check(b) == nil) {
+			t.Fatalf("Canonical says %v, Check %v", err, Check(b))
 		}
 		if err != nil {
 			return

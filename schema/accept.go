@@ -1,9 +1,11 @@
-package envelope
+package schema
 
 import (
 	"bytes"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // accepter is a schema in a form that says of most valid values that they are valid, in one pass
@@ -13,8 +15,8 @@ import (
 type accepter struct {
 	types    int // set of the kinds below; 0 takes all
 	words    map[string]bool
-	length   [2]int64 // least and most characters of a string
-	size     [2]int64 // of an array
+	length   [2]float64 // least and most characters of a string
+	size     [2]float64 // of an array
 	value    [2]*float64
 	items    *accepter // nil takes all
 	members  map[string]*accepter
@@ -40,7 +42,7 @@ var kindsOf = map[string]int{
 }
 
 // acceptAll takes every value.
-var acceptAll = &accepter{types: kindAll, length: [2]int64{0, MaxInteger}, size: [2]int64{0, MaxInteger}}
+var acceptAll = &accepter{types: kindAll, length: [2]float64{0, ijson.MaxInteger}, size: [2]float64{0, ijson.MaxInteger}}
 
 // newAccepter returns the accepter of a decoded schema, nil when it has keywords beyond those.
 func newAccepter(schema any) *accepter {
@@ -76,13 +78,13 @@ func (a *accepter) keyword(name string, v any) (ok bool) {
 	case "enum":
 		a.words, ok = wordsOf(v)
 	case "minLength":
-		a.length[0], ok = v.(int64)
+		a.length[0], ok = v.(float64)
 	case "maxLength":
-		a.length[1], ok = v.(int64)
+		a.length[1], ok = v.(float64)
 	case "minItems":
-		a.size[0], ok = v.(int64)
+		a.size[0], ok = v.(float64)
 	case "maxItems":
-		a.size[1], ok = v.(int64)
+		a.size[1], ok = v.(float64)
 	case "minimum":
 		a.value[0], ok = numberOf(v)
 	case "maximum":
@@ -129,14 +131,8 @@ func wordsOf(v any) (set map[string]bool, ok bool) {
 }
 
 func numberOf(v any) (*float64, bool) {
-	switch n := v.(type) {
-	case int64:
-		f := float64(n)
-		return &f, n == int64(f)
-	case float64:
-		return &n, true
-	}
-	return nil, false
+	f, ok := v.(float64)
+	return &f, ok
 }
 
 func membersOf(v any) (map[string]*accepter, bool) {
@@ -151,7 +147,7 @@ func membersOf(v any) (map[string]*accepter, bool) {
 }
 
 // accepts reports whether the I-JSON value v is certainly valid.
-func (a *accepter) accepts(v []byte) bool { return a.take(v, skipSpace(v, 0)) >= 0 }
+func (a *accepter) accepts(v []byte) bool { return a.take(v, ijson.SkipSpace(v, 0)) >= 0 }
 
 // unsure is what take answers when it cannot say that a value is valid.
 const unsure = -1
@@ -162,7 +158,7 @@ func (a *accepter) take(v []byte, i int) int {
 		return unsure
 	}
 	if a == acceptAll {
-		return i + valueLen(v[i:])
+		return i + ijson.ValueLen(v[i:])
 	}
 	switch c := v[i]; c {
 	case '{':
@@ -190,7 +186,7 @@ func (a *accepter) of(kind, end int) int {
 }
 
 func (a *accepter) takeString(v []byte, i int) int {
-	n := stringLen(v[i:])
+	n := ijson.StringLen(v[i:])
 	if n < 2 {
 		return unsure
 	}
@@ -201,18 +197,18 @@ func (a *accepter) takeString(v []byte, i int) int {
 		return unsure
 	case a.words != nil && !a.words[string(s)]:
 		return unsure
-	case counted && !within(int64(utf8.RuneCount(s)), a.length):
+	case counted && !within(utf8.RuneCount(s), a.length):
 		return unsure
 	}
 	return a.of(kindString, i+n)
 }
 
-func within(n int64, bounds [2]int64) bool { return bounds[0] <= n && n <= bounds[1] }
+func within(n int, bounds [2]float64) bool { return bounds[0] <= float64(n) && float64(n) <= bounds[1] }
 
 func (a *accepter) takeNumber(v []byte, i int) int {
-	n := numberLen(v[i:])
+	n := ijson.NumberLen(v[i:])
 	literal, kind := v[i:i+n], kindInteger
-	if fractional(literal) {
+	if ijson.Fractional(literal) {
 		kind = kindNumber // 1.0 is an integer too, but that is for others to find out
 	}
 	if a.value[0] != nil || a.value[1] != nil {
@@ -229,15 +225,15 @@ func (a *accepter) takeArray(v []byte, i int) int {
 	if items == nil {
 		items = acceptAll
 	}
-	count := int64(0)
-	for i = skipSpace(v, i+1); i < len(v) && v[i] != ']'; count++ {
+	count := 0
+	for i = ijson.SkipSpace(v, i+1); i < len(v) && v[i] != ']'; count++ {
 		if v[i] == ',' {
-			i = skipSpace(v, i+1)
+			i = ijson.SkipSpace(v, i+1)
 		}
 		if i = items.take(v, i); i < 0 {
 			return unsure
 		}
-		i = skipSpace(v, i)
+		i = ijson.SkipSpace(v, i)
 	}
 	if !within(count, a.size) {
 		return unsure
@@ -247,11 +243,11 @@ func (a *accepter) takeArray(v []byte, i int) int {
 
 func (a *accepter) takeObject(v []byte, i int) int {
 	missing := len(a.required)
-	for i = skipSpace(v, i+1); i < len(v) && v[i] != '}'; {
+	for i = ijson.SkipSpace(v, i+1); i < len(v) && v[i] != '}'; {
 		if v[i] == ',' {
-			i = skipSpace(v, i+1)
+			i = ijson.SkipSpace(v, i+1)
 		}
-		n := stringLen(v[i:])
+		n := ijson.StringLen(v[i:])
 		if n < 2 || bytes.IndexByte(v[i:i+n], '\\') >= 0 {
 			return unsure
 		}
@@ -263,11 +259,11 @@ func (a *accepter) takeObject(v []byte, i int) int {
 		if member == nil {
 			return unsure
 		}
-		i = skipSpace(v, skipSpace(v, i+n)+1) // behind the colon
+		i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // behind the colon
 		if i = member.take(v, i); i < 0 {
 			return unsure
 		}
-		i = skipSpace(v, i)
+		i = ijson.SkipSpace(v, i)
 	}
 	if missing > 0 {
 		return unsure
@@ -281,48 +277,4 @@ func (a *accepter) member(name []byte) *accepter {
 		return m
 	}
 	return a.others
-}
-
-func skipSpace(v []byte, i int) int {
-	for i < len(v) && (v[i] == ' ' || v[i] == '\n' || v[i] == '\t' || v[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// valueLen returns the length of the JSON value that v starts with.
-func valueLen(v []byte) int {
-	depth := 0
-	for i := 0; i < len(v); {
-		switch c := v[i]; c {
-		case '"':
-			i += stringLen(v[i:])
-		case '{', '[':
-			depth++
-			i++
-		case '}', ']':
-			depth--
-			i++
-		case ',', ':', ' ', '\n', '\t', '\r':
-			i++
-			continue
-		default:
-			i += scalarLen(v[i:])
-		}
-		if depth == 0 {
-			return i
-		}
-	}
-	return len(v)
-}
-
-// scalarLen returns the length of the number or literal that v starts with.
-func scalarLen(v []byte) int {
-	for i, c := range v {
-		switch c {
-		case ',', ']', '}', ' ', '\n', '\t', '\r':
-			return i
-		}
-	}
-	return len(v)
 }

@@ -1,4 +1,4 @@
-package envelope
+package schema
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // violations flattens the tree of a failed validation. Containers that only group their causes
@@ -20,7 +22,7 @@ func violations(root *jsonschema.ValidationError) []Violation {
 		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
 	found = slices.Compact(found)
-	return found[:min(len(found), MaxViolations)]
+	return found[:min(len(found), ijson.MaxViolations)]
 }
 
 func collect(e *jsonschema.ValidationError, found *[]Violation) {
@@ -28,18 +30,18 @@ func collect(e *jsonschema.ValidationError, found *[]Violation) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			*found = append(*found, violation(at+"/"+escapePointer(name), "required", "is missing"))
+			*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(name), "required", "is missing"))
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			*found = append(*found, violation(at+"/"+escapePointer(name), "additionalProperties", "is not allowed here"))
+			*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(name), "additionalProperties", "is not allowed here"))
 		}
 	case *kind.PropertyNames:
-		*found = append(*found, violation(at+"/"+escapePointer(k.Property), "propertyNames", "the name is not allowed"))
+		*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(k.Property), "propertyNames", "the name is not allowed"))
 		return
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 	default:
-		*found = append(*found, violation(at, keyword(k), describe(k)))
+		*found = append(*found, ijson.NewViolation(at, keyword(k), describe(k)))
 	}
 	for _, cause := range e.Causes {
 		collect(cause, found)
