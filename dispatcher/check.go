@@ -82,7 +82,11 @@ func misnamed(err error) *envelope.Error {
 // check asks, in order, whether the tool may be called and whether the request fits its schema,
 // its version and its deadline. Nothing has been written when it refuses.
 func (d *Dispatcher) check(ctx context.Context, in *question.Incoming, req *envelope.Request) (*asker, *envelope.Error) {
-	m, fn, refusal := d.find(req)
+	m, missed := d.Catalog.Get(req.ToolID, req.ToolVersion)
+	if m == nil {
+		return nil, missed
+	}
+	fn, refusal := find(m, req)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -94,8 +98,8 @@ func (d *Dispatcher) check(ctx context.Context, in *question.Incoming, req *enve
 	if bad := fn.Request.ValidateChecked(input); len(bad) > 0 {
 		return nil, envelope.NewError(envelope.CodeSchema, "").WithViolations(under("/input", bad)...)
 	}
-	if refusal := m.ResolveVersion(req.ToolVersion); refusal != nil {
-		return nil, refusal
+	if missed != nil { // only now: a caller whose input fits no schema is told that first
+		return nil, missed
 	}
 	if refusal := d.permits(m, req); refusal != nil {
 		return nil, refusal
@@ -103,19 +107,16 @@ func (d *Dispatcher) check(ctx context.Context, in *question.Incoming, req *enve
 	return d.asker(in, req, m, input)
 }
 
-func (d *Dispatcher) find(req *envelope.Request) (*tool.Manifest, *tool.Function, *envelope.Error) {
-	m, ok := d.Catalog.Get(req.ToolID)
-	if !ok {
-		return nil, nil, envelope.NoTool(req.ToolID, d.Catalog.IDs())
-	}
+// find returns the function of a tool that may be called.
+func find(m *tool.Manifest, req *envelope.Request) (*tool.Function, *envelope.Error) {
 	if !m.Callable() {
-		return nil, nil, envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", m.ToolID, m.Status))
+		return nil, envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", m.ToolID, m.Status))
 	}
 	fn, ok := m.Function(req.Fn)
 	if !ok {
-		return nil, nil, envelope.NoFunction(m.ToolID, req.Fn, slices.Collect(maps.Keys(m.Functions)))
+		return nil, envelope.NoFunction(m.ToolID, req.Fn, slices.Collect(maps.Keys(m.Functions)))
 	}
-	return m, fn, nil
+	return fn, nil
 }
 
 // input returns the request's input, fetching one that travels by claim-check; free says that it is not

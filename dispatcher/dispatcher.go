@@ -21,9 +21,10 @@ type Log = settle.Log
 
 // Catalog finds tools.
 type Catalog interface {
-	Get(id string) (*tool.Manifest, bool)
-	Named(token string) (*tool.Manifest, bool) // by the token of its id in subjects
-	IDs() []string                             // of all of them
+	// Get returns the version of a tool that a request for want gets. Beside a refusal is the version to judge
+	// the request by all the same, or nil: there is no such tool.
+	Get(id, want string) (*tool.Manifest, *envelope.Error)
+	Named(token string) (id string, ok bool) // by the token of its id in subjects
 }
 
 // Inbox is where one caller waits. Answers are best effort: callers ask again.

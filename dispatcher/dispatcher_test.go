@@ -18,7 +18,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
-	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -116,15 +115,13 @@ func (c counting) Read(ctx context.Context, tool, id string) (call.Entry, error)
 
 type catalog struct{ w *world }
 
-func (c catalog) Get(id string) (*tool.Manifest, bool) {
-	return c.w.manifest, id == c.w.manifest.ToolID
+func (c catalog) Get(id, want string) (*tool.Manifest, *envelope.Error) {
+	return tool.NewRegistry(c.w.manifest).Get(id, want)
 }
 
-func (c catalog) Named(token string) (*tool.Manifest, bool) {
-	return c.w.manifest, token == subjects.Token(c.w.manifest.ToolID)
+func (c catalog) Named(token string) (string, bool) {
+	return tool.NewRegistry(c.w.manifest).Named(token)
 }
-
-func (c catalog) IDs() []string { return []string{c.w.manifest.ToolID} }
 
 type payloads struct{ w *world }
 

@@ -39,7 +39,7 @@ func (w *world) wantFault(n int, log *bytes.Buffer) {
 // panics is a catalog that panics.
 type panics struct{ dispatcher.Catalog }
 
-func (panics) Get(string) (*tool.Manifest, bool) { panic("boom") }
+func (panics) Get(string, string) (*tool.Manifest, *envelope.Error) { panic("boom") }
 
 // A request that panics whatever looks at it is answered, and takes no dispatcher with it. Its key goes on.
 func TestPanic(t *testing.T) {

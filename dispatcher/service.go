@@ -30,9 +30,7 @@ func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.
 	}
 	if key.Tool == "" { // the reference holds a digest of it
 		token, _, _ := strings.Cut(q.Ref, ".")
-		if m, ok := d.Catalog.Named(token); ok {
-			key.Tool = m.ToolID
-		}
+		key.Tool, _ = d.Catalog.Named(token)
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {

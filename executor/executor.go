@@ -20,7 +20,8 @@ type Log = settle.Log
 
 // Catalog finds the tools that this executor can run.
 type Catalog interface {
-	Get(id string) (*tool.Manifest, bool)
+	// Get returns that version of a tool or, beside a refusal, the one that there is instead; nil is no such tool.
+	Get(id, version string) (*tool.Manifest, *envelope.Error)
 }
 
 // Lease is the hold on one work message. None of its methods proves ownership.

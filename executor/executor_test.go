@@ -80,8 +80,11 @@ func (w *world) executor(instance string) *executor.Executor {
 
 type catalog struct{ w *world }
 
-func (c catalog) Get(id string) (*tool.Manifest, bool) {
-	return c.w.manifest, c.w.manifest != nil && id == c.w.manifest.ToolID
+func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
+	if c.w.manifest == nil {
+		return tool.NewRegistry().Get(id, version)
+	}
+	return tool.NewRegistry(c.w.manifest).Get(id, version)
 }
 
 func (w *world) Validate(*tool.Manifest) error         { return nil }

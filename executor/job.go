@@ -84,10 +84,10 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	if e.running[k] != nil {
 		return nil, func() { m.Lease.HandBack(e.Lease) }
 	}
-	tm, ok := e.Catalog.Get(j.tool())
+	tm, _ := e.Catalog.Get(j.tool(), j.state.Version)
 	switch {
 	case over:
-	case !ok:
+	case tm == nil:
 		e.Logger.Warn("work handed back: its tool is not here, but in its pool", "tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
 		return nil, func() { m.Lease.Decline(missingDelay) }
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:

@@ -203,8 +203,8 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	if j.unreadable != nil {
 		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").WithCause(j.unreadable.Error())
 	}
-	m, ok := e.Catalog.Get(j.state.Tool)
-	if !ok {
+	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same says what is wrong with another version
+	if m == nil {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
 	}
 	if fault := same(m, j); fault != nil {

@@ -469,8 +469,8 @@ func TestLoadFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, ok := r.Get("web.fetch")
-	if !ok || m.Dir != filepath.Join(dir, "web_2efetch") {
+	m, missed := r.Get("web.fetch", "")
+	if missed != nil || m.Dir != filepath.Join(dir, "web_2efetch") {
 		t.Errorf("folder %q", m.Dir)
 	}
 	if m.Digest != mustLoad(t, folder("web.fetch", full, nil)).Digest {
@@ -557,16 +557,16 @@ func TestRegistry(t *testing.T) {
 	if !slices.Equal(got, want) || r.Len() != 1000 {
 		t.Errorf("%d tools, in order: %t", r.Len(), slices.IsSorted(got))
 	}
-	if _, ok := r.Get("tool7.x"); !ok {
+	if m, missed := r.Get("tool7.x", ""); m == nil || missed != nil {
 		t.Error("a tool is missing")
 	}
-	if m, ok := r.Named("tool7_2ex"); !ok || m.ToolID != "tool7.x" {
+	if id, ok := r.Named("tool7_2ex"); !ok || id != "tool7.x" {
 		t.Error("a tool is not found by its token")
 	}
 	if _, ok := r.Named("tool7"); ok {
 		t.Error("found a tool that is not there")
 	}
-	if _, ok := r.Get("tool7"); ok {
+	if m, missed := r.Get("tool7", ""); m != nil || missed == nil {
 		t.Error("there is a tool that was not loaded")
 	}
 	r.List()[0] = nil

@@ -4,40 +4,47 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Registry is an immutable snapshot of manifests, safe for concurrent use.
 type Registry struct {
-	byID   map[string]*Manifest
-	sorted []*Manifest
+	versions map[string][]*Manifest // by id, as preferred
+	sorted   []*Manifest
 }
 
-// NewRegistry returns a registry of manifests that were loaded, no two of them with the same id.
+// NewRegistry returns a registry of manifests that were loaded, no two of them with the same id and version.
 func NewRegistry(manifests ...*Manifest) *Registry {
-	r := &Registry{byID: make(map[string]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
-	slices.SortFunc(r.sorted, func(a, b *Manifest) int { return cmp.Compare(a.ToolID, b.ToolID) })
-	for _, m := range manifests {
-		r.byID[m.ToolID] = m
+	r := &Registry{versions: make(map[string][]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
+	slices.SortFunc(r.sorted, func(a, b *Manifest) int {
+		return cmp.Or(cmp.Compare(a.ToolID, b.ToolID), preferred(a, b))
+	})
+	for _, m := range r.sorted {
+		r.versions[m.ToolID] = append(r.versions[m.ToolID], m)
 	}
 	return r
 }
 
-// Get returns the manifest of a tool.
-func (r *Registry) Get(toolID string) (*Manifest, bool) {
-	m, ok := r.byID[toolID]
-	return m, ok
+// Get returns the version of a tool that a request for want gets: the newest one in the range, above all of those
+// that may be called. Where none is in the range there is a refusal, beside the version that would be the first
+// choice, by which callers may judge further; where there is no such tool there is the refusal alone.
+func (r *Registry) Get(toolID, want string) (*Manifest, *envelope.Error) {
+	versions := r.versions[toolID]
+	if len(versions) == 0 {
+		return nil, envelope.NoTool(toolID, r.IDs())
+	}
+	return resolve(versions, want)
 }
 
-// Named returns the manifest of the tool whose id is token in subjects: that of a very long id holds
-// only a digest of it.
-func (r *Registry) Named(token string) (*Manifest, bool) {
-	for _, m := range r.sorted {
-		if subjects.Token(m.ToolID) == token {
-			return m, true
+// Named returns the id of the tool that has token in subjects: that of a very long id holds only a digest of it.
+func (r *Registry) Named(token string) (toolID string, ok bool) {
+	for toolID := range r.versions {
+		if subjects.Token(toolID) == token {
+			return toolID, true
 		}
 	}
-	return nil, false
+	return "", false
 }
 
 // List returns all manifests, sorted by tool id, whatever their status.
@@ -49,7 +56,7 @@ func (r *Registry) IDs() []string {
 	for i, m := range r.sorted {
 		ids[i] = m.ToolID
 	}
-	return ids
+	return slices.Compact(ids)
 }
 
 // Len counts the manifests.

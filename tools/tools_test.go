@@ -103,7 +103,7 @@ func TestTools(t *testing.T) {
 		{name: "search nothing", tool: "text.search", fn: "search", input: map[string]any{"pattern": "("}, code: "I-REQ-BAD_PATTERN"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, _ := registry.Get(test.tool)
+			m, _ := registry.Get(test.tool, "")
 			emitted := chunks{}
 			result, err := adapter.Execute(t.Context(), m, invocation(t, m, test.fn, test.input, test.dryRun), emitted)
 			if err != nil {
@@ -124,7 +124,7 @@ func TestTools(t *testing.T) {
 		})
 	}
 	t.Run("look up", func(t *testing.T) {
-		m, _ := registry.Get("fs.write")
+		m, _ := registry.Get("fs.write", "")
 		for content, want := range map[string]bool{"x": true, "y": false} {
 			inv := invocation(t, m, "write", map[string]any{"path": "a/b", "content": content}, false)
 			if _, found, err := adapter.Lookup(t.Context(), m, inv); found != want || err != nil {

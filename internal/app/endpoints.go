@@ -117,7 +117,7 @@ const maxListed = 256 << 10
 func describe(r *tool.Registry, q question.Describe) (list []question.Tool, more bool) {
 	list = []question.Tool{}
 	if q.Tool != "" {
-		if m, ok := r.Get(q.Tool); ok {
+		if m, _ := r.Get(q.Tool, ""); m != nil {
 			list = append(list, toolInfo(m, true))
 		}
 		return list, false

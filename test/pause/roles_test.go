@@ -57,7 +57,7 @@ func play(role string, args []string) error {
 		if err != nil {
 			return err
 		}
-		m, _ := registry.Get("chaos.put")
+		m, _ := registry.Get("chaos.put", "")
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		_, err = adapter.Execute(ctx, m, invocation(args[1], timeout), silent{})

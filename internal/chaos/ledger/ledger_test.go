@@ -22,9 +22,9 @@ func TestToolsLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range Specs() {
-		m, ok := r.Get(s.ID)
-		if !ok {
-			t.Errorf("no tool %s", s.ID)
+		m, missed := r.Get(s.ID, "")
+		if missed != nil {
+			t.Errorf("no tool %s: %s", s.ID, missed)
 			continue
 		}
 		if string(m.Class) != string(s.Class) || m.Capability.Lookup != s.Lookup || m.Capability.Streaming != s.Streaming {
