@@ -56,10 +56,10 @@ func (f *Follower) stands(read uint64, more bool) bool {
 	case f.read != read:
 		return false
 	case !more:
-		f.waiting = backlog{}
+		f.waiting = Backlog{}
 		return false
 	}
-	f.waiting.known(read+1, f.serving.at(now))
+	f.waiting.Known(read+1, f.serving.at(now))
 	return !f.busy
 }
 
@@ -101,7 +101,7 @@ func (f *Follower) Behind(now time.Time) time.Duration {
 	served := f.serving.at(now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return served - f.waiting.since(served)
+	return served - f.waiting.Since(served)
 }
 
 // catchUpEvery is how often CatchUp looks how far the follower is.

@@ -7,19 +7,20 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // deafen lets nobody who reads the call log now get any more events, though all looks well to them.
 func (f *fixture) deafen() (consumers []string) {
-	f.t.Helper()
-	stream, err := f.js.Stream(f.t.Context(), subjects.Part(0).Stream())
+	f.T.Helper()
+	stream, err := f.JS.Stream(f.T.Context(), subjects.Part(0).Stream())
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	for name := range stream.ConsumerNames(f.t.Context()).Name() {
-		if _, err := stream.PauseConsumer(f.t.Context(), name, time.Now().Add(time.Hour)); err != nil {
-			f.t.Fatal(err)
+	for name := range stream.ConsumerNames(f.T.Context()).Name() {
+		if _, err := stream.PauseConsumer(f.T.Context(), name, time.Now().Add(time.Hour)); err != nil {
+			f.T.Fatal(err)
 		}
 		consumers = append(consumers, name)
 	}
@@ -28,12 +29,12 @@ func (f *fixture) deafen() (consumers []string) {
 
 // follow follows the log until the test ends.
 func (f *fixture) follow() (follower *bus.Follower, seen <-chan uint64) {
-	f.t.Helper()
+	f.T.Helper()
 	all := make(chan uint64, 100)
-	follower = bus.NewFollower(f.js, 0)
-	start(f.t, func(ctx context.Context) {
+	follower = bus.NewFollower(f.JS, 0)
+	bustest.Run(f.T, func(ctx context.Context) {
 		if err := follower.Run(ctx, 1, func(o bus.Observed) { all <- o.Seq }); err != nil {
-			f.t.Error(err)
+			f.T.Error(err)
 		}
 	})
 	return follower, all
@@ -41,14 +42,14 @@ func (f *fixture) follow() (follower *bus.Follower, seen <-chan uint64) {
 
 // next wants the event at seq, and no other, to be observed.
 func (f *fixture) next(seen <-chan uint64, seq uint64) {
-	f.t.Helper()
+	f.T.Helper()
 	select {
 	case got := <-seen:
 		if got != seq {
-			f.t.Fatalf("observed %d, want %d", got, seq)
+			f.T.Fatalf("observed %d, want %d", got, seq)
 		}
 	case <-time.After(20 * time.Second):
-		f.t.Fatalf("%d is not observed", seq)
+		f.T.Fatalf("%d is not observed", seq)
 	}
 }
 
@@ -57,11 +58,11 @@ func (f *fixture) next(seen <-chan uint64, seq uint64) {
 func TestDeafFollowerListensAgain(t *testing.T) {
 	f := setup(t)
 	follower, seen := f.follow()
-	f.admit(1, envelope.PriorityNormal)
+	f.Admit(1, envelope.PriorityNormal)
 	f.next(seen, 1)
 	deaf := f.deafen()
-	f.admit(2, envelope.PriorityNormal)
-	f.admit(3, envelope.PriorityNormal)
+	f.Admit(2, envelope.PriorityNormal)
+	f.Admit(3, envelope.PriorityNormal)
 	f.next(seen, 2)
 	f.next(seen, 3)
 	for begun := time.Now(); follower.Behind(time.Now()) != 0; <-time.After(time.Millisecond) {
@@ -70,13 +71,13 @@ func TestDeafFollowerListensAgain(t *testing.T) {
 		}
 	}
 	for _, name := range deaf {
-		if _, err := f.js.ResumeConsumer(t.Context(), subjects.Part(0).Stream(), name); err != nil {
+		if _, err := f.JS.ResumeConsumer(t.Context(), subjects.Part(0).Stream(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.admit(4, envelope.PriorityNormal)
+	f.Admit(4, envelope.PriorityNormal)
 	f.next(seen, 4)
-	f.admit(5, envelope.PriorityNormal)
+	f.Admit(5, envelope.PriorityNormal)
 	f.next(seen, 5)
 }
 
@@ -85,8 +86,8 @@ func TestDeafFollowerListensAgain(t *testing.T) {
 func TestNotBehindAServerThatIsAway(t *testing.T) {
 	f := setup(t)
 	observed, release := make(chan struct{}), make(chan struct{})
-	follower := bus.NewFollower(f.js, 0)
-	start(t, func(ctx context.Context) {
+	follower := bus.NewFollower(f.JS, 0)
+	bustest.Run(t, func(ctx context.Context) {
 		err := follower.Run(ctx, 1, func(o bus.Observed) {
 			if o.Seq == 1 {
 				close(observed)
@@ -97,16 +98,16 @@ func TestNotBehindAServerThatIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f.admit(1, envelope.PriorityNormal)
+	f.Admit(1, envelope.PriorityNormal)
 	<-observed
-	f.admit(2, envelope.PriorityNormal)
-	f.srv.Stop()
+	f.Admit(2, envelope.PriorityNormal)
+	f.Srv.Stop()
 	const away = 5 * time.Second
 	<-time.After(away)
 	if behind := follower.Behind(time.Now()); behind > away-time.Second {
 		t.Errorf("%s behind after %s without a server", behind, away)
 	}
-	f.srv.Restart()
+	f.Srv.Restart()
 	before := follower.Behind(time.Now())
 	for begun := time.Now(); follower.Behind(time.Now()) < before+time.Second; <-time.After(10 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {

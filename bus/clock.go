@@ -15,19 +15,19 @@ import (
 // differ and are set, so deadlines are compared in bus time only. Its methods are safe for concurrent use.
 type Clock struct {
 	local  func() time.Time
-	last   atomic.Pointer[reading]
+	last   atomic.Pointer[Reading]
 	stream jetstream.Stream
 }
 
-// reading is what the local clock and the bus clock said at the same moment.
-type reading struct{ local, bus time.Time }
+// Reading is what the local clock and the bus clock said at the same moment.
+type Reading struct{ Local, Bus time.Time }
 
-// at returns the bus time of a local one. That the wall clock was set meanwhile does not count.
-func (r reading) at(local time.Time) time.Time { return r.bus.Add(local.Sub(r.local)) }
+// At returns the bus time of a local one. That the wall clock was set meanwhile does not count.
+func (r Reading) At(local time.Time) time.Time { return r.Bus.Add(local.Sub(r.Local)) }
 
-// stepped returns how far the wall clock was set since, or the machine slept.
-func (r reading) stepped(local time.Time) time.Duration {
-	return local.Round(0).Sub(r.local.Round(0)) - local.Sub(r.local)
+// Stepped returns how far the wall clock was set since, or the machine slept.
+func (r Reading) Stepped(local time.Time) time.Duration {
+	return local.Round(0).Sub(r.Local.Round(0)) - local.Sub(r.Local)
 }
 
 // NewClock measures the bus clock against local, which is time.Now unless a test skews it.
@@ -37,14 +37,14 @@ func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Tim
 	}
 	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
 	if err != nil {
-		return nil, fmt.Errorf("bus clock: %w", missing(err))
+		return nil, fmt.Errorf("bus clock: %w", Missing(err))
 	}
 	c := &Clock{local: local, stream: stream}
 	return c, c.Measure(ctx)
 }
 
 // Now returns bus time.
-func (c *Clock) Now() time.Time { return c.last.Load().at(c.local()) }
+func (c *Clock) Now() time.Time { return c.last.Load().At(c.local()) }
 
 // measurements is how often one Measure asks; the quickest answer says most.
 const measurements = 5
@@ -53,7 +53,7 @@ const measurements = 5
 // half of that answer's round trip.
 func (c *Clock) Measure(ctx context.Context) error {
 	best := time.Duration(1<<63 - 1)
-	var r reading
+	var r Reading
 	for range measurements {
 		sent := c.local()
 		info, err := c.stream.Info(ctx)
@@ -62,7 +62,7 @@ func (c *Clock) Measure(ctx context.Context) error {
 		}
 		trip := c.local().Sub(sent)
 		if trip < best {
-			best, r = trip, reading{sent.Add(trip / 2), info.TimeStamp}
+			best, r = trip, Reading{sent.Add(trip / 2), info.TimeStamp}
 		}
 	}
 	c.last.Store(&r)
@@ -97,5 +97,5 @@ func (c *Clock) Run(ctx context.Context, interval time.Duration) {
 
 func (c *Clock) due(interval time.Duration) bool {
 	now, last := c.local(), c.last.Load()
-	return now.Sub(last.local) >= interval || last.stepped(now).Abs() > maxStep
+	return now.Sub(last.Local) >= interval || last.Stepped(now).Abs() > maxStep
 }

@@ -2,45 +2,76 @@ package bus
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // The server drops what a connection may not publish, and leaves out what it may not subscribe to. It says so to
 // the connection, and nothing to whoever waits for an answer.
+
+// NotAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor, or hear
+// answers, as err says.
+func (in *Inbox) NotAllowed(err error) *envelope.Error {
+	if noEar(err) {
+		return envelope.NewError(envelope.CodeForbidden,
+			"the server does not let this connection receive answers: it may not subscribe to its inbox").
+			WithFix("let the user of the server subscribe to " + subjects.Answers(in.Tenant, in.Actor) + ">").WithCause(err.Error())
+	}
+	return envelope.NewError(envelope.CodeForbidden,
+		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", in.Tenant, in.Actor)).WithCause(err.Error())
+}
 
 // noEar reports whether an error says that a connection may not subscribe to where its answers come.
 func noEar(err error) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Subscription to ")
 }
 
-// unheard returns why this client can hear no answer; nil is not known.
-func (c *Client) unheard() *envelope.Error {
-	if c.nc.FlushTimeout(levelAnswer) != nil { // by then the server has said so
+// Unheard returns why no answer can be heard; nil is not known.
+func (in *Inbox) Unheard() *envelope.Error {
+	if in.NC.FlushTimeout(levelAnswer) != nil { // by then the server has said so
 		return nil
 	}
-	if err := c.forbidden(""); err != nil {
-		return c.notAllowed(err)
+	if err := in.Forbidden(""); err != nil {
+		return in.NotAllowed(err)
 	}
 	return nil
 }
 
-// forbidden returns what the server last said that this connection may not do, if that is why there is no answer
+// Forbidden returns what the server last said that this connection may not do, if that is why there is no answer
 // to a message on subject: it may not publish there, or not subscribe to where the answer comes. A connection that
 // is being made anew says nothing.
-func (c *Client) forbidden(subject string) error {
-	err := lastError(c.nc)
+func (in *Inbox) Forbidden(subject string) error {
+	err := lastError(in.NC)
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	for _, says := range []string{"Publish to " + strconv.Quote(subject), `Subscription to "` + c.inbox} {
+	for _, says := range []string{"Publish to " + strconv.Quote(subject), `Subscription to "` + in.prefix} {
 		if strings.Contains(err.Error(), says) {
 			return err
 		}
 	}
 	return nil
+}
+
+// atHand is how long a question to the connection itself may take: longer than any that it lets through.
+const atHand = 5 * time.Millisecond
+
+// lastError returns what the server last complained of; nothing while the connection is being made anew, and
+// says nothing.
+func lastError(nc *nats.Conn) error {
+	last := make(chan error, 1)
+	go func() { last <- nc.LastError() }() // ends when the connection lets go of it
+	select {
+	case err := <-last:
+		return err
+	case <-time.After(atHand):
+		return nil
+	}
 }

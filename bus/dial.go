@@ -22,8 +22,11 @@ const minPayload = 768 << 10
 
 const ( // neither is larger
 	_ = uint(minPayload - envelope.MaxEnvelope - envelope.MaxHeaders)
-	_ = uint(minPayload - (maxAsked+2)/3*4 - envelope.MaxHeaders)
+	_ = uint(minPayload - (MaxChunkBytes+2)/3*4 - envelope.MaxHeaders)
 )
+
+// MaxChunkBytes is how many bytes of chunks the service answers with at once, at the most.
+const MaxChunkBytes = 512 << 10
 
 // DialTime is how long each server may take to accept a connection, unless an option says otherwise.
 const DialTime = 5 * time.Second

@@ -1,8 +1,7 @@
-// Package bus is Toolbus on NATS: the connection, the topology, the workers that pull, the
-// follower that projects, the clock, and the client that agents use.
+// Package bus is what it takes to be on the bus: the connection, the topology, the clock, the service of dispatchers,
+// the inbox of callers, and the follower of the call log.
 //
 // [Dial] connects and refuses servers that are too old or take too small messages. [Ensure] creates or verifies the
-// topology, which is data in topology.go. [Workers] pull work messages, as many as there are
-// free slots. [Follower] reads the call log in order. [Client] makes calls; start there to
-// use Toolbus from Go.
+// topology, which is data in topology.go. [Listen] takes calls in and [Serve] answers questions; [Inbox] is the other
+// side of both. [Follower] reads the call log in order.
 package bus

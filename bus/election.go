@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 )
 
 // How long a process that starts waits for servers which are electing a leader, or are too few to have one, and how
@@ -22,8 +23,8 @@ const (
 // levelAnswer is how long a server may take to say what it can.
 const levelAnswer = 2 * time.Second
 
-// checkLevel refuses a server whose JetStream cannot do what is needed, or that has none for us, and says which.
-func checkLevel(ctx context.Context, js jetstream.JetStream) error {
+// CheckLevel refuses a server whose JetStream cannot do what is needed, or that has none for us, and says which.
+func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 	once, cancel := context.WithTimeout(ctx, levelAnswer)
 	defer cancel()
 	info, err := js.AccountInfo(once)
@@ -71,28 +72,8 @@ func denied(nc *nats.Conn) error {
 	return nil
 }
 
-// atHand is how long a question to the connection itself may take: longer than any that it lets through.
-const atHand = 5 * time.Millisecond
-
-// lastError returns what the server last complained of; nothing while the connection is being made anew, and
-// says nothing.
-func lastError(nc *nats.Conn) error {
-	last := make(chan error, 1)
-	go func() { last <- nc.LastError() }() // ends when the connection lets go of it
-	select {
-	case err := <-last:
-		return err
-	case <-time.After(atHand):
-		return nil
-	}
-}
-
-// codeElecting is what a server says that knows no leader.
-const codeElecting jetstream.ErrorCode = 10008
-
 // passing reports whether err is of servers that have no leader: one of them says so, or nobody answers.
 func passing(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode == codeElecting ||
+	return jscode.Is(err, jscode.Electing) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }

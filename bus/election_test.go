@@ -21,7 +21,7 @@ func TestWaitsForALeader(t *testing.T) {
 	servers[1].Stop()
 	servers[2].Stop()
 	for leaderless := false; !leaderless; {
-		err := checkLevel(t.Context(), js)
+		err := CheckLevel(t.Context(), js)
 		if leaderless = err != nil; leaderless && !strings.Contains(err.Error(), "no leader") {
 			t.Fatalf("got %v", err)
 		}

@@ -54,7 +54,7 @@ type Follower struct {
 	mu       sync.Mutex
 	read     uint64  // every event up to here has been observed
 	busy     bool    // the next one is being observed
-	waiting  backlog // of events that have not been observed
+	waiting  Backlog // of events that have not been observed
 	last     place   // the newest event seen, or known to be there
 	consumer string  // that brought it
 	doubts   chan place
@@ -87,12 +87,6 @@ func (u *Unreadable) Error() string {
 // Unwrap returns the [form.Error].
 func (u *Unreadable) Unwrap() error { return u.Err }
 
-// unreadable reports whether err says that a build of another age wrote what was read.
-func unreadable(err error) bool {
-	_, ok := errors.AsType[*form.Error](err)
-	return ok
-}
-
 // refuse ends Run with u.
 func (f *Follower) refuse(u *Unreadable) {
 	select {
@@ -106,7 +100,7 @@ func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 	for {
 		stream, err := js.Stream(ctx, u.Part.Stream())
 		if err == nil {
-			_, err = messageAt(ctx, stream, u.Seq)
+			_, err = MessageAt(ctx, stream, u.Seq)
 		}
 		missing := errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 		if missing || !wait.For(ctx, StandBy) {
@@ -197,7 +191,7 @@ func (f *Follower) begin(ctx context.Context, from uint64) error {
 	}
 	f.stream = stream
 	end := place{seq: stream.CachedInfo().State.LastSeq}
-	msg, err := messageAt(ctx, stream, end.seq)
+	msg, err := MessageAt(ctx, stream, end.seq)
 	switch {
 	case end.seq == 0 || errors.Is(err, jetstream.ErrMsgNotFound): // empty, or expired
 		end.seq = 0
@@ -256,7 +250,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		return
 	}
 	e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
-	if unreadable(err) { // nothing behind it is observed either
+	if form.Unreadable(err) { // nothing behind it is observed either
 		f.over = true
 		f.refuse(&Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err})
 		return
@@ -293,8 +287,8 @@ func (f *Follower) begun(meta *jetstream.MsgMetadata) (known time.Duration, isNe
 		f.last = place{meta.Sequence.Stream, meta.Timestamp}
 	}
 	f.busy = true
-	f.waiting.known(meta.Sequence.Stream+meta.NumPending, at) // of those there are gaps between, some are further on
-	return f.waiting.since(at), true
+	f.waiting.Known(meta.Sequence.Stream+meta.NumPending, at) // of those there are gaps between, some are further on
+	return f.waiting.Since(at), true
 }
 
 // passed notes that everything up to seq has been observed.
@@ -302,5 +296,5 @@ func (f *Follower) passed(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read, f.busy = seq, false
-	f.waiting.done(seq)
+	f.waiting.Done(seq)
 }

@@ -47,9 +47,9 @@ func (s *serving) away() {
 	s.last = time.Time{}
 }
 
-// backlog says for how long it has been known that there is more to do than is done. Both are positions of a
+// Backlog says for how long it has been known that there is more to do than is done. Both are positions of a
 // log. The zero value is ready to use; callers keep it to one goroutine at a time.
-type backlog struct{ marks []mark }
+type Backlog struct{ marks []mark }
 
 // mark is what was known at a time of a [serving] clock.
 type mark struct {
@@ -64,7 +64,7 @@ const (
 )
 
 // known says that at a time there is something up to end.
-func (b *backlog) known(end uint64, at time.Duration) {
+func (b *Backlog) Known(end uint64, at time.Duration) {
 	n := len(b.marks)
 	switch {
 	case n == 0:
@@ -78,7 +78,7 @@ func (b *backlog) known(end uint64, at time.Duration) {
 }
 
 // done says that everything up to end is done.
-func (b *backlog) done(end uint64) {
+func (b *Backlog) Done(end uint64) {
 	n := slices.IndexFunc(b.marks, func(m mark) bool { return m.end > end })
 	if n < 0 {
 		n = len(b.marks)
@@ -87,7 +87,7 @@ func (b *backlog) done(end uint64) {
 }
 
 // since returns from when on something is known that is not done; now when there is nothing.
-func (b *backlog) since(now time.Duration) time.Duration {
+func (b *Backlog) Since(now time.Duration) time.Duration {
 	if len(b.marks) == 0 {
 		return now
 	}

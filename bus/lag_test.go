@@ -42,43 +42,43 @@ func TestServing(t *testing.T) {
 
 // What is known first and not done counts, however much becomes known and is done behind it.
 func TestBacklog(t *testing.T) {
-	var b backlog
+	var b Backlog
 	want := func(now, since time.Duration) {
 		t.Helper()
-		if got := b.since(now); got != since {
+		if got := b.Since(now); got != since {
 			t.Errorf("since %s, want %s", got, since)
 		}
 	}
 	want(time.Second, time.Second)
-	b.known(10, time.Second)
-	b.known(10, 2*time.Second) // no more than before
-	b.known(11, time.Second+markEvery/2)
-	b.known(20, 3*time.Second)
-	b.known(5, 4*time.Second)
+	b.Known(10, time.Second)
+	b.Known(10, 2*time.Second) // no more than before
+	b.Known(11, time.Second+markEvery/2)
+	b.Known(20, 3*time.Second)
+	b.Known(5, 4*time.Second)
 	want(time.Minute, time.Second)
-	b.done(10) // not the one that became known soon after
+	b.Done(10) // not the one that became known soon after
 	want(time.Minute, time.Second)
-	b.done(11)
+	b.Done(11)
 	want(time.Minute, 3*time.Second)
 	want(2*time.Second, 2*time.Second) // the clock was set back when the server had been away
-	b.done(20)
+	b.Done(20)
 	want(time.Minute, time.Minute)
 }
 
-// A backlog that grows for long takes no more room.
+// A Backlog that grows for long takes no more room.
 func TestBacklogIsBounded(t *testing.T) {
-	var b backlog
+	var b Backlog
 	for i := range uint64(10 * maxMarks) {
-		b.known(i+1, time.Duration(i)*time.Second)
+		b.Known(i+1, time.Duration(i)*time.Second)
 	}
-	if len(b.marks) != maxMarks || b.since(time.Hour) != 0 {
-		t.Errorf("%d marks, since %s", len(b.marks), b.since(time.Hour))
+	if len(b.marks) != maxMarks || b.Since(time.Hour) != 0 {
+		t.Errorf("%d marks, since %s", len(b.marks), b.Since(time.Hour))
 	}
-	b.done(10*maxMarks - 1)
-	if b.since(time.Hour*100) == time.Hour*100 {
+	b.Done(10*maxMarks - 1)
+	if b.Since(time.Hour*100) == time.Hour*100 {
 		t.Error("the last one is not waited for")
 	}
-	if b.done(10 * maxMarks); b.since(time.Hour) != time.Hour {
+	if b.Done(10 * maxMarks); b.Since(time.Hour) != time.Hour {
 		t.Error("more is waited for")
 	}
 }

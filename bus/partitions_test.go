@@ -4,11 +4,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -119,8 +120,8 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 		}
 	}
 	said := false
-	for _, check := range bus.Diagnose(t.Context(), srv.URL, bus.ClientOptions{}) {
-		said = said || check.Name == "call log" && check.Status == bus.CheckFailed && strings.Contains(check.Says, "KV_calls_1 is there")
+	for _, check := range doctor.Diagnose(t.Context(), srv.URL, toolbus.ClientOptions{}) {
+		said = said || check.Name == "call log" && check.Status == doctor.CheckFailed && strings.Contains(check.Says, "KV_calls_1 is there")
 	}
 	if !said {
 		t.Error("a diagnosis does not say so")
@@ -155,19 +156,5 @@ func TestPartitionsThatAreNone(t *testing.T) {
 		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err == nil || !strings.Contains(err.Error(), "partitions") {
 			t.Errorf("%q: %v", bad, err)
 		}
-	}
-}
-
-// Workers make do with one slot, however many partitions there are, and not with less.
-func TestTooFewSlots(t *testing.T) {
-	js := natstest.Start(t).JetStream(t)
-	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bus.NewWorkers(t.Context(), js, "default", 0, time.Second, nil); err == nil || !strings.Contains(err.Error(), "1") {
-		t.Errorf("no slots: %v", err)
-	}
-	if _, err := bus.NewWorkers(t.Context(), js, "default", 1, time.Second, nil); err != nil {
-		t.Errorf("1 slot: %v", err)
 	}
 }

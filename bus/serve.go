@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -20,7 +21,7 @@ import (
 // in the connection's own bounded buffer; what does not fit there is dropped, and asked again.
 type Intake struct {
 	sub  *nats.Subscription
-	crew *crew[question.Incoming]
+	crew *crew.Crew[question.Incoming]
 }
 
 // Bounds of the intake of one dispatcher.
@@ -35,7 +36,7 @@ const (
 // each, in at most maxHandlers goroutines at once.
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming)) (*Intake, error) {
 	slots, strays := make(chan struct{}, maxHandlers), newStrays(log)
-	in := &Intake{crew: newCrew(func(request question.Incoming) {
+	in := &Intake{crew: crew.New(func(request question.Incoming) {
 		defer func() { <-slots }()
 		handle(ctx, &request)
 	})}
@@ -45,7 +46,7 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 			return
 		}
 		slots <- struct{}{}
-		taken := in.crew.start(question.Incoming{
+		taken := in.crew.Start(question.Incoming{
 			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err, Body: msg.Data, Reply: msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
@@ -76,7 +77,7 @@ func (in *Intake) Stop() {
 		case <-time.After(drained):
 		}
 	}
-	in.crew.end()
+	in.crew.End()
 }
 
 // Endpoint answers one operation of the service: body in, answer or refusal out.
@@ -90,7 +91,7 @@ type Endpoint struct {
 // Service is what [Serve] offers.
 type Service struct {
 	svc   micro.Service
-	crew  *crew[asked]
+	crew  *crew.Crew[asked]
 	slots chan struct{}
 }
 
@@ -117,7 +118,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	}
 	s := &Service{svc: svc, slots: make(chan struct{}, maxQuestions)}
 	strays := newStrays(log)
-	s.crew = newCrew(func(q asked) {
+	s.crew = crew.New(func(q asked) {
 		defer func() { <-s.slots }()
 		if strays.drops(q.request.Subject(), q.request.Reply()) {
 			return
@@ -139,7 +140,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 
 func (s *Service) take(q asked) {
 	s.slots <- struct{}{}
-	if !s.crew.start(q) {
+	if !s.crew.Start(q) {
 		<-s.slots // stopped; the caller asks another dispatcher
 	}
 }
@@ -147,7 +148,7 @@ func (s *Service) take(q asked) {
 // Stop takes no more requests and waits for those in hand.
 func (s *Service) Stop() error {
 	err := s.svc.Stop()
-	s.crew.end()
+	s.crew.End()
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // messageAt reads a message. One whose headers cannot be read is none of ours, and counts as not there.
-func messageAt(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
+func MessageAt(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
 	msg, err := stream.GetMsg(ctx, seq)
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
 		err = jetstream.ErrMsgNotFound
@@ -56,7 +56,7 @@ func (f *Follower) lost(ctx context.Context, p place) (lost, err error) {
 	if end < p.seq {
 		return fmt.Errorf("%w: it ends at %d, and had been read up to %d", ErrLostTail, end, p.seq), nil
 	}
-	msg, err := messageAt(ctx, stream, p.seq)
+	msg, err := MessageAt(ctx, stream, p.seq)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, nil

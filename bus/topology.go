@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -45,24 +45,16 @@ const DefaultLease = 5 * time.Second
 
 func (o TopologyOptions) withDefaults() TopologyOptions {
 	const gib = 1 << 30
-	o.Replicas = either(o.Replicas, 1)
-	o.CallsBytes = either(o.CallsBytes, 4*gib)
-	o.AuditAge = either(o.AuditAge, 30*24*time.Hour)
-	o.AuditBytes = either(o.AuditBytes, 4*gib)
-	o.ChunksAge = either(o.ChunksAge, 15*time.Minute)
-	o.ChunksBytes = either(o.ChunksBytes, gib)
-	o.PayloadAge = either(o.PayloadAge, 26*time.Hour)
-	o.PayloadBytes = either(o.PayloadBytes, 2*gib)
-	o.Lease = either(o.Lease, DefaultLease)
+	o.Replicas = cmp.Or(o.Replicas, 1)
+	o.CallsBytes = cmp.Or(o.CallsBytes, 4*gib)
+	o.AuditAge = cmp.Or(o.AuditAge, 30*24*time.Hour)
+	o.AuditBytes = cmp.Or(o.AuditBytes, 4*gib)
+	o.ChunksAge = cmp.Or(o.ChunksAge, 15*time.Minute)
+	o.ChunksBytes = cmp.Or(o.ChunksBytes, gib)
+	o.PayloadAge = cmp.Or(o.PayloadAge, 26*time.Hour)
+	o.PayloadBytes = cmp.Or(o.PayloadBytes, 2*gib)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	return o
-}
-
-func either[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
@@ -92,8 +84,9 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
-// streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
-func streams(o TopologyOptions) []jetstream.StreamConfig {
+// Streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
+func Streams(o TopologyOptions) []jetstream.StreamConfig {
+	o = o.withDefaults()
 	all := make([]jetstream.StreamConfig, 0, o.Partitions+5)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Part(p), o))
@@ -177,9 +170,9 @@ func stampStream(c *jetstream.StreamConfig) {
 	c.Metadata[subjects.MetaForm] = strconv.Itoa(form.Streams.Written())
 }
 
-// readable refuses a stream that a build of another age made. One that is not of Toolbus at all says so by its
+// Readable refuses a stream that a build of another age made. One that is not of Toolbus at all says so by its
 // settings.
-func readable(have jetstream.StreamConfig) error {
+func Readable(have jetstream.StreamConfig) error {
 	if !strings.HasPrefix(have.Description, ours) {
 		return nil
 	}
@@ -214,14 +207,14 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 }
 
 func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
-	if err := checkLevel(ctx, js); err != nil {
+	if err := CheckLevel(ctx, js); err != nil {
 		return err
 	}
 	o, err := o.partitioned(ctx, js)
 	if err != nil {
 		return err
 	}
-	for _, want := range streams(o)[1:] {
+	for _, want := range Streams(o)[1:] {
 		if err := ensureStream(ctx, js, want); err != nil {
 			return err
 		}
@@ -240,7 +233,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	if err != nil {
 		return o, err
 	}
-	o.Partitions = either(want, before)
+	o.Partitions = cmp.Or(want, before)
 	first := callLog(0, o)
 	stampStream(&first)
 	if err := ensureStream(ctx, js, first); err != nil {
@@ -257,32 +250,19 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	return o, nil
 }
 
-// What the server says of a stream that may not be made.
-const (
-	codeNoAccountStorage jetstream.ErrorCode = 10002 // the account may not store so much
-	codeNoPeers          jetstream.ErrorCode = 10005 // not enough servers of the cluster can hold it
-	codeNoStreams        jetstream.ErrorCode = 10027 // the account has as many streams as it may have
-	codeNoStorage        jetstream.ErrorCode = 10047 // the server, or the account, may not store so much
-	codeOverlap          jetstream.ErrorCode = 10065 // another stream takes the subjects
-)
-
 // refusal says what to do about err, with which the server refused to make a stream.
 func refusal(err error, want jetstream.StreamConfig) error {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	if !ok {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
-	}
 	do := ""
-	switch api.ErrorCode {
-	case codeNoStorage, codeNoAccountStorage:
+	switch jscode.Of(err) {
+	case jscode.Storage, jscode.AccountStorage:
 		do = fmt.Sprintf(": the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
 			"which is 75 %% of the free disk by default, or max_file of the account, or make room", want.MaxBytes>>20)
-	case codeNoPeers:
+	case jscode.Peers:
 		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise max_file_store of their jetstream blocks",
 			want.Replicas, want.MaxBytes>>20)
-	case codeNoStreams:
-		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the account", len(streams(TopologyOptions{Partitions: 1})))
-	case codeOverlap:
+	case jscode.Streams:
+		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the account", len(Streams(TopologyOptions{Partitions: 1})))
+	case jscode.Overlap:
 		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them", strings.Join(want.Subjects, ", "))
 	}
 	return fmt.Errorf("stream %s: %w%s", want.Name, err, do)
@@ -323,11 +303,11 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	found := have.CachedInfo().Config
-	if err := readable(found); err != nil {
+	if err := Readable(found); err != nil {
 		return err
 	}
 	older := modernise(&found, want)
-	if err := compatible(found, want); err != nil || !older { // a stream that is not ours is left as it is
+	if err := Compatible(found, want); err != nil || !older { // a stream that is not ours is left as it is
 		return err
 	}
 	if _, err := js.UpdateStream(ctx, found); err != nil {
@@ -347,8 +327,8 @@ func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (chan
 	return changed
 }
 
-// compatible reports settings of an existing stream that break a promise.
-func compatible(have, want jetstream.StreamConfig) error {
+// Compatible reports settings of an existing stream that break a promise.
+func Compatible(have, want jetstream.StreamConfig) error {
 	// What expires by itself, message by message, may not go earlier, nor be full while there is room for its bytes.
 	age, msgs := time.Duration(0), int64(-1)
 	if want.MaxAge == 0 {
@@ -395,28 +375,10 @@ func compatible(have, want jetstream.StreamConfig) error {
 	return errors.Join(bad...)
 }
 
-// missing says what to do about a stream that is not there.
-func missing(err error) error {
+// Missing says what to do about a stream that is not there.
+func Missing(err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the streams, or name another server)", err)
-}
-
-// ensureWorkers creates the durable consumer of a partition, pool and priority, or updates its lease.
-func ensureWorkers(ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority, lease time.Duration) (jetstream.Consumer, error) {
-	name := subjects.Worker(pool, string(prio))
-	cons, err := js.CreateOrUpdateConsumer(ctx, part.Stream(), jetstream.ConsumerConfig{
-		Durable:       name,
-		FilterSubject: part.WorkFilter(pool, string(prio)),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       lease,
-		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
-		MaxAckPending: 100_000, // slots bound what is out, not the server
-		MaxWaiting:    8192,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", name, err)
-	}
-	return cons, nil
 }

@@ -46,7 +46,7 @@ func TestForeignStreams(t *testing.T) {
 			if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			foreign := streams(TopologyOptions{Partitions: 1}.withDefaults())[0]
+			foreign := Streams(TopologyOptions{Partitions: 1}.withDefaults())[0]
 			change(&foreign)
 			if err := js.DeleteStream(t.Context(), foreign.Name); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestStreamIsMadeUnheard(t *testing.T) {
 // Sizes, and the ages of what has one, are the operator's.
 func TestStreamsOfOtherSizes(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
-	for _, c := range streams(TopologyOptions{Partitions: 1}.withDefaults()) {
+	for _, c := range Streams(TopologyOptions{Partitions: 1}.withDefaults()) {
 		c.MaxBytes /= 2
 		c.MaxMsgSize = 1 << 20
 		if c.MaxAge > 0 {
@@ -169,7 +169,7 @@ func TestSealedStream(t *testing.T) {
 	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sealed := streams(TopologyOptions{Partitions: 1}.withDefaults())[2]
+	sealed := Streams(TopologyOptions{Partitions: 1}.withDefaults())[2]
 	sealed.Sealed = true
 	if _, err := js.UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)

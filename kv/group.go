@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 )
 
@@ -194,12 +194,7 @@ func copied(msg *nats.Msg) *nats.Msg {
 	return &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: header}
 }
 
-// codeIncomplete is what the server says of a batch that it does not know: it may have been stored,
-// and this have come twice.
-const codeIncomplete = 10176
-
 // refused reports whether err says that nothing of a batch is stored, and never will be.
 func refused(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode != codeIncomplete
+	return jscode.Answered(err) && !jscode.Is(err, jscode.BatchUnknown)
 }

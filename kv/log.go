@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -133,9 +134,8 @@ type silence struct {
 
 // heard is told of every try of the write. A refusal is an answer.
 func (s *silence) heard(err error) {
-	_, refused := errors.AsType[*jetstream.APIError](err)
 	s.silent = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
-	if err == nil || refused || errors.Is(err, call.ErrFull) {
+	if err == nil || jscode.Answered(err) || errors.Is(err, call.ErrFull) {
 		s.log.silent.Store(0)
 	}
 }
@@ -170,23 +170,13 @@ func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg) (uint64
 	case errors.Is(err, nats.ErrMaxPayload):
 		return 0, call.ErrTooLarge
 	}
-	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == 10054 || api.ErrorCode == 10097) {
-		return 0, fmt.Errorf("%w: %s", call.ErrTooLarge, api.Description)
-	}
-	if errors.As(err, &api) && storeFull(api) {
-		return 0, fmt.Errorf("%w: %s", call.ErrFull, api.Description)
+	switch {
+	case jscode.Is(err, jscode.MessageTooLarge, jscode.HeaderTooLarge):
+		return 0, fmt.Errorf("%w: %w", call.ErrTooLarge, err)
+	case jscode.NoRoom(err):
+		return 0, fmt.Errorf("%w: %w", call.ErrFull, err)
 	}
 	return 0, err
-}
-
-// Codes of the server that mean "no room": stream limits, account limits, ingest queue.
-func storeFull(e *jetstream.APIError) bool {
-	switch e.ErrorCode {
-	case 10023, 10047, 10077, 10122, 10167:
-		return true
-	}
-	return false
 }
 
 // resolve settles a write whose answer was not a plain yes, by looking for its nonce in the

@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 )
 
 // What can be wrong with a payload.
@@ -97,15 +97,12 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte) err
 func (p *Payloads) putPartNow(ctx context.Context, subject string, data []byte) error {
 	return untilDone(ctx, func(ctx context.Context) error {
 		err := p.send(ctx, subject, data)
-		if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeStoreFailed {
+		if jscode.Is(err, jscode.StoreFailed) {
 			return fmt.Errorf("%w: %w: %w", errRefused, ErrFull, err)
 		}
 		return err
 	})
 }
-
-// codeStoreFailed is what the server says where a stream has reached its limit.
-const codeStoreFailed jetstream.ErrorCode = 10077
 
 func (p *Payloads) send(ctx context.Context, subject string, data []byte) error {
 	_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})

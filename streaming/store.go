@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 )
 
 // headroom is what a message needs beside its body: headers, and those that a direct get or a
@@ -81,20 +82,10 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	return 0, err
 }
 
-// The answers of JetStream that are definite: the message is too large or went to another stream.
-const (
-	codeMessageTooLarge jetstream.ErrorCode = 10054
-	codeOtherStream     jetstream.ErrorCode = 10060
-	codeHeaderTooLarge  jetstream.ErrorCode = 10097
-)
-
+// definite: the message is too large or went to another stream.
 func definite(err error) bool {
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		switch api.ErrorCode {
-		case codeMessageTooLarge, codeOtherStream, codeHeaderTooLarge:
-			return true
-		}
-		return false
+	if jscode.Answered(err) {
+		return jscode.Is(err, jscode.MessageTooLarge, jscode.OtherStream, jscode.HeaderTooLarge)
 	}
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrBadSubject)
@@ -165,7 +156,7 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
 	if err := json.Unmarshal(reply.Data, &r); err != nil {
 		return nil, fmt.Errorf("%w: message get: %w", ErrUnavailable, err)
 	}
-	if r.Error != nil && r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+	if r.Error != nil && r.Error.ErrorCode == jscode.NotFound {
 		return nil, nil
 	}
 	if r.Error != nil {

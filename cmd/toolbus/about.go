@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // about completes a command about one call, which a reference names.
-func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *bus.Client, q question.Call) error) *cobra.Command {
+func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *toolbus.Client, q question.Call) error) *cobra.Command {
 	q := question.Call{}
 	cmd.GroupID = "use"
 	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
@@ -34,7 +34,7 @@ func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Co
 
 // refused turns a refusal of the service into output and an exit code. Other errors stay as they are.
 func refused(g *global, err error) error {
-	var refusal *bus.Refusal
+	var refusal *toolbus.Refusal
 	if !errors.As(err, &refusal) {
 		return err
 	}
@@ -53,7 +53,7 @@ func resultCmd(g *global) *cobra.Command {
 to be open, and the exit code is 13.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "the outcome for this call id (default: the newest attempt)",
-		func(ctx context.Context, c *bus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
 			a, err := c.Result(ctx, q)
 			switch {
 			case err != nil:
@@ -104,7 +104,7 @@ func cancelCmd(g *global) *cobra.Command {
 		Long: `Cancels a call: a queued one never starts, a running one is killed. The answer says which it was. The exit code
 is 14 when it was too late: the call had its outcome already.`,
 	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
-		func(ctx context.Context, c *bus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
 				return err
@@ -127,7 +127,7 @@ func whyCmd(g *global) *cobra.Command {
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
 	},
 		"explain the attempt of this call id (default: the newest)",
-		func(ctx context.Context, c *bus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {
 				return err

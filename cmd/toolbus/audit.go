@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 func auditCmd(g *global) *cobra.Command {
@@ -64,19 +65,19 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 }
 
 // filter is what the flags say at a point in bus time.
-func (f *auditFlags) filter(g *global, now time.Time) (bus.AuditFilter, error) {
+func (f *auditFlags) filter(g *global, now time.Time) (record.Filter, error) {
 	since, err := pointInTime(f.since, now)
 	if err != nil {
-		return bus.AuditFilter{}, err
+		return record.Filter{}, err
 	}
 	until, err := pointInTime(f.until, now)
 	if err != nil {
-		return bus.AuditFilter{}, err
+		return record.Filter{}, err
 	}
 	if f.event != "" && !slices.Contains(audit.Events(), audit.Event(f.event)) {
-		return bus.AuditFilter{}, usagef("there is no event %q; the events are %v", f.event, audit.Events())
+		return record.Filter{}, usagef("there is no event %q; the events are %v", f.event, audit.Events())
 	}
-	filter := bus.AuditFilter{
+	filter := record.Filter{
 		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event),
 		FromNow: f.fromNow, Follow: f.follow,
 	}
@@ -85,10 +86,10 @@ func (f *auditFlags) filter(g *global, now time.Time) (bus.AuditFilter, error) {
 	}
 	switch {
 	case !since.IsZero() && !until.IsZero() && until.Before(since):
-		return bus.AuditFilter{}, usagef("--until %s is before --since %s", f.until, f.since)
+		return record.Filter{}, usagef("--until %s is before --since %s", f.until, f.since)
 	case !g.given("actor"):
 	case f.actor != "" && f.actor != g.actor:
-		return bus.AuditFilter{}, usagef("--actor and --for-actor name two actors: one is enough")
+		return record.Filter{}, usagef("--actor and --for-actor name two actors: one is enough")
 	default:
 		filter.Actor = g.actor
 	}
@@ -113,7 +114,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
 		return err
 	}
-	guest, err := g.visit(ctx)
+	guest, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 		return err
 	}
 	if filter.Follow {
-		_, err := printRecords(g, bus.ReplayAudit(ctx, guest.JS, filter))
+		_, err := printRecords(g, record.Replay(ctx, guest.JS, filter))
 		return err
 	}
 	behind := upToDate(ctx, g, guest)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind
 	}
-	n, err := printRecords(g, audit.InTimeOrder(bus.ReplayAudit(ctx, guest.JS, filter)))
+	n, err := printRecords(g, audit.InTimeOrder(record.Replay(ctx, guest.JS, filter)))
 	if err == nil && n == 0 && !g.json {
 		fmt.Fprintln(g.env.stderr, "no record fits")
 	}
@@ -167,10 +168,10 @@ var errBehind = errors.New("the record is behind the calls, so the newest may be
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.
-func upToDate(ctx context.Context, g *global, guest *app.Guest) error {
+func upToDate(ctx context.Context, g *global, guest *toolbus.Conn) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	err := bus.AwaitAudit(waiting, guest.JS)
+	err := record.Await(waiting, guest.JS)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errBehind
 	}
@@ -188,7 +189,7 @@ func printRow(w io.Writer, cells ...any) error {
 	return err
 }
 
-// shownID is how much of a call id is shown in a row, and is enough for [bus.AuditFilter].
+// shownID is how much of a call id is shown in a row, and is enough for [record.Filter].
 const shownID = 8
 
 func printRecord(g *global, r audit.Record) error {

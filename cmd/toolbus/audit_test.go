@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -22,7 +22,7 @@ import (
 // The record is told in the order of time, whatever order it was written in.
 func TestAuditInTimeOrder(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := app.Visit(s.url, "test")
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

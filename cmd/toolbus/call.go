@@ -12,48 +12,29 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// visit connects to the bus.
-func (g *global) visit(ctx context.Context) (*app.Guest, error) {
-	guest, err := g.connect(ctx)
+// connect connects to the bus, or says what to do.
+func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
+	conn, err := toolbus.Connect(ctx, g.url(), toolbus.Options{Name: "toolbus-cli", Timeout: g.dial})
 	if err == nil || ctx.Err() != nil {
-		return guest, err
+		return conn, err
 	}
 	return nil, fmt.Errorf("%w\n%s", err, bus.ConnectFix(err))
 }
 
-// connect gives up a server that does not answer when ctx ends. The connection ends with the command then.
-func (g *global) connect(ctx context.Context) (*app.Guest, error) {
-	type connected struct {
-		guest *app.Guest
-		err   error
-	}
-	done := make(chan connected, 1)
-	go func() {
-		guest, err := app.VisitWithin(cmp.Or(g.dial, bus.DialTime), g.url(), "toolbus-cli")
-		done <- connected{guest, err}
-	}()
-	select {
-	case c := <-done:
-		return c.guest, c.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // client connects to the bus as a caller; done ends the connection.
-func (g *global) client(ctx context.Context) (c *bus.Client, done func(), err error) {
-	guest, err := g.visit(ctx)
+func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
+	guest, err := g.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err = guest.Client(bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+	c, err = guest.Client(toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
 	if err != nil {
 		guest.Close()
 		return nil, nil, err
@@ -144,7 +125,7 @@ const unknownTimeout = 5 * time.Second
 const dialPause = 200 * time.Millisecond
 
 // reach connects to the bus as a caller who has time until then: a server that is away may come.
-func (g *global) reach(ctx context.Context, until time.Time) (c *bus.Client, done func(), err error) {
+func (g *global) reach(ctx context.Context, until time.Time) (c *toolbus.Client, done func(), err error) {
 	for told := false; ; told = true {
 		left := time.Until(until)
 		if told {
@@ -183,7 +164,7 @@ func remaining(timeout, took time.Duration) time.Duration {
 
 // unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
 // says when the bus is silent.
-func unconnected(call bus.Call, took time.Duration, err error) *envelope.Response {
+func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
@@ -194,7 +175,7 @@ func unconnected(call bus.Call, took time.Duration, err error) *envelope.Respons
 }
 
 // perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
-func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, stream bool) error {
+func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Call, stream bool) error {
 	var ref string
 	call.Accepted = func(a envelope.Accepted) {
 		switch {
@@ -228,7 +209,7 @@ func perform(ctx context.Context, g *global, c *bus.Client, call bus.Call, strea
 
 // conclude prints the outcome of a call and ends the command. Whoever interrupts it while it waits to try again
 // gets the last outcome, but it is not the command's.
-func conclude(ctx context.Context, g *global, call bus.Call, resp *envelope.Response, ref string) error {
+func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
 		fmt.Fprintln(g.env.stderr, "key:", plain(call.Key))
 	}
@@ -249,7 +230,7 @@ func hasLog(r *envelope.Response) bool {
 
 // reference names a call that was not accepted just now, because its outcome was there already or
 // nobody answered. It is made of the same parts as the dispatcher makes it of.
-func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error) {
+func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (string, error) {
 	req := envelope.Request{
 		ToolID: call.Tool, Fn: call.Fn, DryRun: call.DryRun,
 		Context:     envelope.Context{ActorID: c.Actor, SessionID: call.Context.SessionID},
@@ -275,7 +256,7 @@ func reference(ctx context.Context, c *bus.Client, call bus.Call) (string, error
 }
 
 // identity is the flags by which a later command is the same caller; a call is not known to others.
-func identity(c *bus.Client) (flags string) {
+func identity(c *toolbus.Client) (flags string) {
 	if c.Tenant != defaultTenant {
 		flags += " --tenant " + quoted(c.Tenant)
 	}
@@ -329,15 +310,15 @@ func (f *callFlags) check() error {
 }
 
 // call builds the call from arguments and flags.
-func (f *callFlags) call(ctx context.Context, g *global, args []string) (bus.Call, error) {
+func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus.Call, error) {
 	if err := f.check(); err != nil {
-		return bus.Call{}, err
+		return toolbus.Call{}, err
 	}
 	input, err := readInput(ctx, g, f.input)
 	if err != nil {
-		return bus.Call{}, err
+		return toolbus.Call{}, err
 	}
-	call := bus.Call{
+	call := toolbus.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
 		Retry: &envelope.RetryPolicy{MaxAttempts: f.attempts}, Context: envelope.Context{SessionID: f.session},

@@ -11,10 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 func deadCmd(g *global) *cobra.Command {
@@ -32,7 +33,7 @@ same tool and input, in the same trace, as "dead replay" makes one.`,
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *app.Guest, d bus.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, d record.DeadLetter) error {
 				return showDead(cmd.Context(), g, guest, d)
 			})
 		},
@@ -42,7 +43,7 @@ same tool and input, in the same trace, as "dead replay" makes one.`,
 actor who asked, in that tenant; --actor and --tenant name others.`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *app.Guest, d bus.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, d record.DeadLetter) error {
 				return replayDead(cmd.Context(), g, guest, d)
 			})
 		},
@@ -51,16 +52,16 @@ actor who asked, in that tenant; --actor and --tenant name others.`,
 }
 
 func listDead(ctx context.Context, g *global) error {
-	guest, err := g.visit(ctx)
+	guest, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer guest.Close()
-	letters, err := bus.DeadLetters(ctx, guest.JS)
+	letters, err := record.DeadLetters(ctx, guest.JS)
 	if err != nil {
 		return err
 	}
-	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters, func(d bus.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
+	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters, func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
 		return err
@@ -78,11 +79,11 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLetter) error {
+func showDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.DeadLetter) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	all, err := shown(ctx, g, guest, []bus.DeadLetter{d})
+	all, err := shown(ctx, g, guest, []record.DeadLetter{d})
 	if err != nil {
 		return err
 	}
@@ -92,24 +93,24 @@ func showDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLetter
 	return printLetter(g, all[0])
 }
 
-func withDead(ctx context.Context, g *global, n string, do func(*app.Guest, bus.DeadLetter) error) error {
+func withDead(ctx context.Context, g *global, n string, do func(*toolbus.Conn, record.DeadLetter) error) error {
 	seq, err := strconv.ParseUint(n, 10, 64)
 	if err != nil || seq == 0 {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
 	}
-	guest, err := g.visit(ctx)
+	guest, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer guest.Close()
-	d, err := bus.DeadLetterAt(ctx, guest.JS, seq)
+	d, err := record.DeadLetterAt(ctx, guest.JS, seq)
 	if err != nil {
 		return err
 	}
 	return do(guest, d)
 }
 
-func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLetter) error {
+func replayDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.DeadLetter) error {
 	req, err := buried(ctx, guest, d)
 	if err != nil {
 		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
@@ -121,7 +122,7 @@ func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLett
 	if g.given("actor") {
 		actor = g.actor
 	}
-	c, err := guest.Client(bus.ClientOptions{Tenant: tenant, Actor: actor})
+	c, err := guest.Client(toolbus.ClientOptions{Tenant: tenant, Actor: actor})
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func replayDead(ctx context.Context, g *global, guest *app.Guest, d bus.DeadLett
 const fetchTime = 30 * time.Second
 
 // buried returns the request of a dead letter, with its input, wherever that lies.
-func buried(ctx context.Context, guest *app.Guest, d bus.DeadLetter) (*envelope.Request, error) {
+func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*envelope.Request, error) {
 	body, err := call.DecodeRequestBody(d.Body)
 	if err != nil {
 		return nil, err
@@ -160,9 +161,9 @@ func buried(ctx context.Context, guest *app.Guest, d bus.DeadLetter) (*envelope.
 }
 
 // anew is the call that a request asked for, with a key that nobody has used.
-func anew(r *envelope.Request) bus.Call {
+func anew(r *envelope.Request) toolbus.Call {
 	k := r.Constraints
-	return bus.Call{
+	return toolbus.Call{
 		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context, Provenance: r.Provenance,
 		Timeout: time.Duration(k.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(), KeyScope: k.IdempotencyScope,
 		Priority: k.Priority, Retry: k.RetryPolicy, CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit,

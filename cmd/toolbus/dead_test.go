@@ -8,11 +8,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // deadRequest is one that has everything that a replay keeps.
@@ -33,7 +34,7 @@ func deadRequest(input string) envelope.Request {
 }
 
 // bury buries the request as one of tenant acme.
-func bury(t *testing.T, guest *app.Guest, r envelope.Request, inputRef string) {
+func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string) {
 	t.Helper()
 	raw, err := envelope.EncodeRequest(envelope.ContentJSON, &r)
 	if err != nil {
@@ -47,7 +48,7 @@ func bury(t *testing.T, guest *app.Guest, r envelope.Request, inputRef string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = bus.Bury(t.Context(), guest.JS, bus.DeadLetter{
+	err = record.Bury(t.Context(), guest.JS, record.DeadLetter{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
 			Facts:    call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
@@ -81,7 +82,7 @@ func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
 // A dead letter is asked for again as it was, in its tenant and as its actor unless others are named.
 func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := app.Visit(s.url, "test")
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestDeadReplay(t *testing.T) {
 // A large input is fetched from where it lies.
 func TestDeadReplayLargeInput(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := app.Visit(s.url, "test")
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 // Operators see the dead letters of all tenants, or those of the one that they name.
 func TestDeadOfTenants(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := app.Visit(s.url, "test")
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestDeadOfTenants(t *testing.T) {
 // A dead letter that was asked for again says so, and others do not.
 func TestDeadAskedAgain(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := app.Visit(s.url, "test")
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

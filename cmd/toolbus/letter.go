@@ -11,15 +11,15 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // shownLetter is a dead letter as it is shown.
 type shownLetter struct {
-	bus.DeadLetter
+	record.DeadLetter
 	AskedAgain *askedAgain `json:"asked_again,omitzero"`
 }
 
@@ -34,10 +34,10 @@ type askedAgain struct {
 const againTime = 10 * time.Second
 
 // shown looks up which of the letters were asked for again. It says so where that takes too long to find out.
-func shown(ctx context.Context, g *global, guest *app.Guest, letters []bus.DeadLetter) ([]shownLetter, error) {
+func shown(ctx context.Context, g *global, guest *toolbus.Conn, letters []record.DeadLetter) ([]shownLetter, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
-	found, err := bus.AskedAgain(looking, guest.JS, letters)
+	found, err := record.AskedAgain(looking, guest.JS, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
 		found, err = nil, nil

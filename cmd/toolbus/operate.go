@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/spf13/cobra"
-
-	"github.com/seed-018f16cc/toolbus/bus"
 )
 
 func doctorCmd(g *global) *cobra.Command {
@@ -16,16 +16,16 @@ func doctorCmd(g *global) *cobra.Command {
 		Long:    "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check fails.",
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := bus.Diagnose(cmd.Context(), g.url(), bus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+			checks := doctor.Diagnose(cmd.Context(), g.url(), toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
 			show := printChecks
 			if g.json {
-				show = func(w io.Writer, checks []bus.Check) error { return printJSON(w, checks) }
+				show = func(w io.Writer, checks []doctor.Check) error { return printJSON(w, checks) }
 			}
 			if err := show(g.env.stdout, checks); err != nil {
 				return err
 			}
 			for _, c := range checks {
-				if c.Status == bus.CheckFailed {
+				if c.Status == doctor.CheckFailed {
 					return exitError(1)
 				}
 			}
@@ -34,7 +34,7 @@ func doctorCmd(g *global) *cobra.Command {
 	}
 }
 
-func printChecks(w io.Writer, checks []bus.Check) error {
+func printChecks(w io.Writer, checks []doctor.Check) error {
 	var text strings.Builder
 	for _, c := range checks {
 		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain(c.Says))

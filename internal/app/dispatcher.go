@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -188,7 +189,7 @@ func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
 // reader follows one partition of the call log and puts it on record.
 type reader struct {
 	follower  *bus.Follower
-	projector *bus.Projector
+	projector *record.Projector
 	from      uint64 // where it starts
 }
 
@@ -196,7 +197,7 @@ type reader struct {
 func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) ([]reader, error) {
 	var all []reader
 	for p := range subjects.Part(c.Log.Partitions()) {
-		projector, from, err := bus.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
+		projector, from, err := record.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
 		if err != nil {
 			return nil, err
 		}
@@ -364,7 +365,7 @@ func (g gate) Denied(ctx context.Context, in *question.Incoming, req *envelope.R
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
 	}
-	return id, recordFull(bus.Gate(ctx, g.c.JS, id, r))
+	return id, recordFull(record.Append(ctx, g.c.JS, id, r))
 }
 
 // sharingTime is how long others under the same key wait while AUDIT does not answer.
@@ -381,7 +382,7 @@ func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner
 			records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
 		}
 	}
-	err := bus.GateAll(ctx, g.c.JS, records)
+	err := record.AppendAll(ctx, g.c.JS, records)
 	if err == nil {
 		g.told.add(maps.Keys(records))
 	}
@@ -390,7 +391,7 @@ func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner
 
 // recordFull says in the words of dispatchers that AUDIT takes nothing.
 func recordFull(err error) error {
-	if errors.Is(err, bus.ErrRecordRefused) {
+	if errors.Is(err, record.ErrRefused) {
 		return fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
 	}
 	return err

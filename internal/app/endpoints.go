@@ -61,9 +61,6 @@ func endpoint[Q, A any](op string, handle func(ctx context.Context, from questio
 	}}
 }
 
-// maxChunkBytes bounds one answer; it leaves room for its encoding below the server's limit.
-const maxChunkBytes = 512 << 10
-
 func chunks(
 	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender, q question.Chunks,
 ) (a question.ChunksAnswer, _ *envelope.Error) {
@@ -75,7 +72,7 @@ func chunks(
 		q.Fence = run.Fence()
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
-	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), maxChunkBytes))
+	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):
 		return question.ChunksAnswer{Fence: q.Fence, Expired: true}, nil

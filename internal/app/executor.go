@@ -18,9 +18,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // ExecutorOptions tune an executor process.
@@ -63,7 +65,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		Hooks: executor.Hooks{Run: c.Trace.Run, Pause: o.Pause}, Logger: c.Logger,
 	})
 	line := &line{nc: c.NC, anew: e.Listening}
-	workers, err := bus.NewWorkers(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w bus.Work) {
+	workers, err := work.New(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w work.Message) {
 		line.check()
 		e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 	})
@@ -108,7 +110,7 @@ func (l *line) check() {
 	}
 }
 
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *bus.Workers, pools *kv.Pools, line *line) error {
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *work.Workers, pools *kv.Pools, line *line) error {
 	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { killed(c, e, msg) })
 	if err != nil {
 		return fmt.Errorf("listen for kills: %w", err)
@@ -271,15 +273,15 @@ func (f streamFault) Fault() *envelope.Error {
 type records struct{ c *Conn }
 
 func (r records) Dead(ctx context.Context, s call.State, m executor.Message, cause *envelope.Error) error {
-	return bus.Bury(ctx, r.c.JS, letter(s, m, cause, r.c.Clock.Now()))
+	return record.Bury(ctx, r.c.JS, letter(s, m, cause, r.c.Clock.Now()))
 }
 
-func letter(s call.State, m executor.Message, cause *envelope.Error, now time.Time) bus.DeadLetter {
-	return bus.DeadLetter{
+func letter(s call.State, m executor.Message, cause *envelope.Error, now time.Time) record.DeadLetter {
+	return record.DeadLetter{
 		Cause: cause, State: s, Attempt: m.Entry.Attempt, Deliveries: m.Deliveries, Body: m.Entry.Body, Time: now.UTC(),
 	}
 }
 
 func (r records) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {
-	return bus.Gate(ctx, r.c.JS, "late."+r.c.NewNonce(), audit.Late(s, attempt, said, r.c.Clock.Now()))
+	return record.Append(ctx, r.c.JS, "late."+r.c.NewNonce(), audit.Late(s, attempt, said, r.c.Clock.Now()))
 }

@@ -47,8 +47,8 @@ const (
 	Stream = "stream"
 	All    = "all"
 
-	raw     = "raw"
-	toolbus = "toolbus"
+	raw  = "raw"
+	ours = "toolbus"
 )
 
 // Report is all that a run measured.
@@ -139,7 +139,7 @@ func (o Options) Check() error {
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
 		{"sync", o.Sync, []string{Default, Always, Both}},
 		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, All}},
-		{"side", o.Side, []string{raw, toolbus, Both}},
+		{"side", o.Side, []string{raw, ours, Both}},
 	} {
 		if !slices.Contains(w.known, w.value) {
 			bad = append(bad, fmt.Errorf("--%s is %q, must be one of %v", w.flag, w.value, w.known))

@@ -117,7 +117,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatalf("%d rows, want one closed and one open", len(r.Rows))
 	}
 	for _, row := range r.Rows {
-		for name, s := range map[string]*Stats{raw: row.Raw, toolbus: row.Toolbus} {
+		for name, s := range map[string]*Stats{raw: row.Raw, ours: row.Toolbus} {
 			if s == nil || s.Calls < 4 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 || s.WireKB <= 0 {
 				t.Errorf("%s %s: %+v", row.name(), name, s)
 			}

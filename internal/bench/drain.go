@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -100,7 +101,7 @@ func (d drained) each(t time.Duration) float64 {
 type draining struct {
 	host                 *host
 	dispatcher, executor *child
-	client               *bus.Client
+	client               *toolbus.Client
 	js                   jetstream.JetStream
 	ids                  numbers
 	stops                []func()
@@ -137,7 +138,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	if d.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
-	d.client, err = bus.NewClient(nc, bus.ClientOptions{})
+	d.client, err = toolbus.NewClient(nc, toolbus.ClientOptions{})
 	return d, err
 }
 
@@ -256,7 +257,7 @@ func (d *draining) leave(ctx context.Context) error {
 	once, cancel := context.WithCancel(ctx)
 	defer cancel()
 	accepted := false
-	_, err := d.client.Call(once, bus.Call{
+	_, err := d.client.Call(once, toolbus.Call{
 		Tool: toolID(0), Fn: fnEcho, Input: input(256), Key: key(d.ids.n.Add(1)), Timeout: 10 * time.Minute,
 		Accepted: func(envelope.Accepted) { accepted = true; cancel() },
 	})

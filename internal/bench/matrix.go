@@ -172,7 +172,7 @@ const warmUp = time.Second
 // sides starts what is to be compared. What it returns must be stopped, whatever the error.
 func (o Options) sides(ctx context.Context, h *host, size int) ([]*side, error) {
 	var sides []*side
-	if o.Side != toolbus {
+	if o.Side != ours {
 		s, err := rawSide(ctx, h, o, size)
 		if err != nil {
 			return sides, err
@@ -227,7 +227,7 @@ func toolbusSide(ctx context.Context, h *host, o Options, size int) (*side, erro
 	}
 	in := input(size)
 	return &side{
-		name: toolbus, settle: p.settle, stop: p.stop,
+		name: ours, settle: p.settle, stop: p.stop,
 		call:  func(ctx context.Context, n uint64) error { return p.call(ctx, key(n), toolID(0), in) },
 		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: streams(o.Partitions)},
 	}, nil
@@ -270,14 +270,14 @@ func (row *Row) summarise(sides []*side) {
 	for _, s := range sides {
 		by[s.name] = s.rounds
 	}
-	row.Raw, row.Toolbus = stats(by[raw]), stats(by[toolbus])
+	row.Raw, row.Toolbus = stats(by[raw]), stats(by[ours])
 	if row.Raw == nil || row.Toolbus == nil {
 		return
 	}
 	ratio := func(of func(round) float64) float64 {
 		var all []float64
 		for i, r := range by[raw] {
-			all = append(all, of(by[toolbus][i])/of(r))
+			all = append(all, of(by[ours][i])/of(r))
 		}
 		return median(all)
 	}

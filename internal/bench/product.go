@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -24,7 +25,7 @@ import (
 // product is Toolbus itself: a dispatcher, an executor and a client, each on a connection of its
 // own, in this process.
 type product struct {
-	client *bus.Client
+	client *toolbus.Client
 	js     jetstream.JetStream
 	conns  []*nats.Conn
 	tools  int
@@ -54,7 +55,7 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*p
 		return nil, errors.Join(err, closeAll(opened))
 	}
 	p.conns, p.js = append(p.conns, caller), opened[0].JS
-	if p.client, err = bus.NewClient(caller, bus.ClientOptions{}); err != nil {
+	if p.client, err = toolbus.NewClient(caller, toolbus.ClientOptions{}); err != nil {
 		caller.Close()
 		return nil, errors.Join(err, closeAll(opened))
 	}
@@ -106,7 +107,7 @@ func (p *product) ready(ctx context.Context) error {
 
 // call makes one call under a key of its own.
 func (p *product) call(ctx context.Context, key, tool string, input jsontext.Value) error {
-	resp, err := p.client.Call(ctx, bus.Call{Tool: tool, Fn: fnEcho, Input: input, Key: key})
+	resp, err := p.client.Call(ctx, toolbus.Call{Tool: tool, Fn: fnEcho, Input: input, Key: key})
 	switch {
 	case err != nil:
 		return err

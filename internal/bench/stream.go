@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -64,7 +64,7 @@ type firsts struct {
 func (f *firsts) call(ctx context.Context, p *product, n uint64) error {
 	start := time.Now()
 	var first time.Duration
-	resp, err := p.client.Call(ctx, bus.Call{
+	resp, err := p.client.Call(ctx, toolbus.Call{
 		Tool: toolID(0), Fn: fnStream, Input: input(256), Key: key(n),
 		Chunk: func(c envelope.Chunk) error {
 			if first == 0 {

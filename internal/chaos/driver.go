@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -31,7 +32,7 @@ const tenant = "default"
 type driver struct {
 	conns   []*nats.Conn // by line
 	boxes   []*mailbox   // by caller
-	callers []*bus.Client
+	callers []*toolbus.Client
 	begun   time.Time
 	pulse   *pulse
 	journal *journal
@@ -61,7 +62,7 @@ func newDriver(c *cluster) (*driver, error) {
 		if err != nil {
 			return nil, errors.Join(err, d.close())
 		}
-		client, err := bus.NewClient(nc, bus.ClientOptions{
+		client, err := toolbus.NewClient(nc, toolbus.ClientOptions{
 			Tenant: tenant, Actor: actorOf(i), Payloads: app.OpenPayloads(js),
 			Now: func() time.Time { return time.Now().Add(callerSkew(i)) },
 		})
@@ -207,7 +208,7 @@ func (d *driver) stalled(a *check.Ask, own *control) int64 {
 
 // call asks as callers do: by the client library.
 func (d *driver) call(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
-	c := bus.Call{
+	c := toolbus.Call{
 		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },

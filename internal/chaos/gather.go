@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,7 +56,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	if h.Audit, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := bus.DeadLetters(ctx, js)
+	letters, err := record.DeadLetters(ctx, js)
 	for _, l := range letters {
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}

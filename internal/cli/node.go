@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // DefaultURL is where `toolbus dev` listens, and where everybody looks, unless told otherwise.
@@ -171,9 +172,9 @@ func (p *Pool) Check() error {
 	switch {
 	case !tool.ValidPool(p.Name):
 		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes", p.Name)
-	case p.Slots < bus.MinSlots:
+	case p.Slots < work.MinSlots:
 		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
-			bus.MinSlots, p.Slots)
+			work.MinSlots, p.Slots)
 	}
 	return nil
 }

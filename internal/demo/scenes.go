@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -51,7 +51,7 @@ func scenes() []scene {
 
 // fetched: the shipped web.fetch reads an article from the local site.
 func fetched(ctx context.Context, s *stage) (t told, err error) {
-	r, err := s.callers[ada].Call(ctx, bus.Call{Tool: fetchTool, Input: input(map[string]any{"url": s.site.url()})})
+	r, err := s.callers[ada].Call(ctx, toolbus.Call{Tool: fetchTool, Input: input(map[string]any{"url": s.site.url()})})
 	if err != nil {
 		return t, err
 	}
@@ -75,7 +75,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 	var reports, paragraphs int
 	var first time.Duration
 	began := time.Now()
-	r, err := s.callers[ada].Call(ctx, bus.Call{
+	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: cleanTool, Input: input(map[string]any{"text": text}),
 		Chunk: func(c envelope.Chunk) error {
 			switch {
@@ -111,7 +111,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 
 // joined: two agents ask for the same with one key; it runs once and both get the one outcome.
 func joined(ctx context.Context, s *stage) (t told, err error) {
-	call := bus.Call{
+	call := toolbus.Call{
 		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}),
 		Key: "demo-duplicate-" + s.site.base, KeyScope: envelope.ScopeGlobal,
 	}
@@ -163,7 +163,7 @@ func replayed(ctx context.Context, s *stage) (t told, err error) {
 
 // refused: the caller is told everything that is wrong at once.
 func refused(ctx context.Context, s *stage) (t told, err error) {
-	r, err := s.callers[ada].Call(ctx, bus.Call{
+	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: fetchTool, Input: input(map[string]any{"urls": []string{"a", "b"}, "include_raw_html": "yes"}),
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 	watch := stalls.Begin()
 	defer watch.End()
 	began := time.Now()
-	r, err := s.callers[ada].Call(ctx, bus.Call{
+	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout, Key: "demo-deadline-" + s.site.base,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		Chunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
@@ -215,7 +215,7 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 func takenOver(ctx context.Context, s *stage) (t told, err error) {
 	var runs []started
 	var fences []uint64
-	r, err := s.callers[ada].Call(ctx, bus.Call{
+	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}), Key: "demo-takeover-" + s.site.base,
 		Accepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
 		Chunk: func(c envelope.Chunk) error {
@@ -258,7 +258,7 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r, failed = s.callers[ada].Call(ctx, bus.Call{
+		r, failed = s.callers[ada].Call(ctx, toolbus.Call{
 			Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 60_000}), Key: "demo-cancel-" + s.site.base,
 			Accepted: func(a envelope.Accepted) { ref = a.Ref },
 			Chunk: func(c envelope.Chunk) error {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -30,8 +30,8 @@ type stage struct {
 	dir       string
 	url       string
 	site      *site
-	guest     *app.Guest
-	callers   map[string]*bus.Client
+	guest     *toolbus.Conn
+	callers   map[string]*toolbus.Client
 	executors map[string]*child
 	memory    memory
 	cleanup   []func() // undone last in, first out
@@ -39,9 +39,9 @@ type stage struct {
 
 // memory is what later scenes need of earlier ones.
 type memory struct {
-	duplicate bus.Call // the call that two made
-	run       string   // its one execution
-	moved     string   // reference of the call whose executor was killed
+	duplicate toolbus.Call // the call that two made
+	run       string       // its one execution
+	moved     string       // reference of the call whose executor was killed
 }
 
 func (s *stage) onClose(f func()) { s.cleanup = append(s.cleanup, f) }
@@ -54,7 +54,7 @@ func (s *stage) close() {
 
 // open builds everything; what it built before an error is taken down again.
 func open(ctx context.Context, o Options) (*stage, error) {
-	s := &stage{Options: o, callers: map[string]*bus.Client{}, executors: map[string]*child{}}
+	s := &stage{Options: o, callers: map[string]*toolbus.Client{}, executors: map[string]*child{}}
 	for _, build := range []func(context.Context) error{s.makeFolder, s.serveSite, s.serveBus, s.dispatch, s.execute, s.connect} {
 		if err := build(ctx); err != nil {
 			s.close()
@@ -145,15 +145,15 @@ func (s *stage) startExecutor(ctx context.Context, name string) (*child, error) 
 	return startChild(ctx, s.Self, environ, "executor", "--server", s.url, "--tools", s.toolsDir(), "--lease", lease.String(), "--slots", "4")
 }
 
-func (s *stage) connect(context.Context) error {
-	guest, err := app.Visit(s.url, "toolbus-demo")
+func (s *stage) connect(ctx context.Context) error {
+	guest, err := toolbus.Connect(ctx, s.url, toolbus.Options{Name: "toolbus-demo"})
 	if err != nil {
 		return err
 	}
 	s.guest = guest
 	s.onClose(guest.Close)
 	for _, actor := range []string{ada, bob} {
-		c, err := guest.Client(bus.ClientOptions{Actor: actor})
+		c, err := guest.Client(toolbus.ClientOptions{Actor: actor})
 		if err != nil {
 			return err
 		}

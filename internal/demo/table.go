@@ -62,7 +62,7 @@ func (t *Table) wipe() {
 	}
 }
 
-const record = "    %-12s  %-15s  %-7v  %-15s  %-10s  %-8s  %s\n"
+const recordLine = "    %-12s  %-15s  %-7v  %-15s  %-10s  %-8s  %s\n"
 
 // Trail implements Show.
 func (t *Table) Trail(records []audit.Record) {
@@ -71,13 +71,13 @@ func (t *Table) Trail(records []audit.Record) {
 		return
 	}
 	fmt.Fprintf(t.Out, "\nThe audit record of scene 7, call %s:\n", records[0].CallID)
-	fmt.Fprintf(t.Out, record, "time (utc)", "event", "attempt", "status", "decided by", "effect", "hashes")
+	fmt.Fprintf(t.Out, recordLine, "time (utc)", "event", "attempt", "status", "decided by", "effect", "hashes")
 	for _, r := range records {
 		hashes := "arguments " + firstRunes(r.ArgumentsHash, 12)
 		if r.OutputHash != "" {
 			hashes += ", output " + firstRunes(r.OutputHash, 12)
 		}
-		fmt.Fprintf(t.Out, record, r.Timestamp.Format("15:04:05.000"), r.Event, r.Attempt,
+		fmt.Fprintf(t.Out, recordLine, r.Timestamp.Format("15:04:05.000"), r.Event, r.Attempt,
 			dash(string(r.Status)), dash(string(r.DecidedBy)), dash(string(r.Effect)), hashes)
 	}
 }

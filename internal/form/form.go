@@ -68,6 +68,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process", e.Kind.Name, e.Form, e.Kind.reads)
 }
 
+// Unreadable reports whether err says that a build of another age, older or newer, wrote something.
+func Unreadable(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
 // Newer reports whether err says that a newer build than this one wrote something.
 func Newer(err error) bool {
 	e, ok := errors.AsType[*Error](err)

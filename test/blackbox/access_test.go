@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -56,7 +56,7 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	srv.Restart(password("right"))
 	c := d.client()
 	eventually(t, "calls are answered", func() bool {
-		r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 10 * time.Second})
+		r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 10 * time.Second})
 		return err == nil && r.Status == envelope.Success
 	})
 }
@@ -104,7 +104,7 @@ func (g *guarded) watch(nc *nats.Conn) {
 	})
 }
 
-func (g *guarded) agent(actor string) *bus.Client {
+func (g *guarded) agent(actor string) *toolbus.Client {
 	g.t.Helper()
 	g.srv.URL = as("agent:secret", g.url)
 	nc := g.srv.Connect(g.t)
@@ -113,7 +113,7 @@ func (g *guarded) agent(actor string) *bus.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestLeastPermissions(t *testing.T) {
 		}},
 	})
 	c := g.agent("agent://a")
-	for _, call := range []bus.Call{
+	for _, call := range []toolbus.Call{
 		{Tool: "pay", Input: []byte(`{}`)},
 		{Tool: "count", Input: []byte(`{}`), Chunk: func(envelope.Chunk) error { return nil }},
 	} {
@@ -160,7 +160,7 @@ func TestLeastPermissions(t *testing.T) {
 	}
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
-		_, _ = c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
+		_, _ = c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	<-started
@@ -192,7 +192,7 @@ func TestLeastPermissions(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
 	c := g.agent("agent://b")
-	r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: []byte(`{}`)})
+	r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{}`)})
 	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden || !strings.Contains(r.Error.Message, "agent://b") {
 		t.Errorf("got %+v, %v", r, err)
 	}

@@ -11,12 +11,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -27,7 +29,7 @@ func (d *deployment) records(calls int) map[string][]audit.Event {
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
-	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(d.t), bus.AuditFilter{Follow: true}) {
+	for r, err := range record.Replay(ctx, d.srv.JetStream(d.t), record.Filter{Follow: true}) {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
@@ -52,9 +54,9 @@ func TestRecord(t *testing.T) {
 	c := d.client()
 	const calls = 50
 	for n := range calls {
-		wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success, "")
+		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success, "")
 	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
 	for id, events := range d.records(calls + 1) {
 		ok := len(events) == 2 && events[0] == audit.ToolRequested && events[1] == audit.ToolExecuted ||
 			len(events) == 1 && events[0] == audit.ToolDenied
@@ -73,7 +75,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 	}}})
 	d.dispatcher()
 	d.executor(8)
-	shared := bus.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
+	shared := toolbus.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
 	var calls sync.WaitGroup
 	ask := func(actor string, asked func(envelope.Accepted)) {
 		c := d.clientOf(actor)
@@ -95,7 +97,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(t), bus.AuditFilter{Event: audit.ToolAllowed, Follow: true}) {
+	for r, err := range record.Replay(ctx, d.srv.JetStream(t), record.Filter{Event: audit.ToolAllowed, Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
 		}
@@ -120,7 +122,7 @@ func TestAuditOutage(t *testing.T) {
 	d.executor(8)
 	c := d.client()
 	ask := func(n int, timeout time.Duration) *envelope.Response {
-		return mustCall(t, c, bus.Call{
+		return mustCall(t, c, toolbus.Call{
 			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		})
 	}
@@ -166,7 +168,7 @@ func TestRetention(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	ask := bus.Call{Tool: "once", Key: "retention-0123456789", Timeout: 3 * time.Second}
+	ask := toolbus.Call{Tool: "once", Key: "retention-0123456789", Timeout: 3 * time.Second}
 	first := mustCall(t, c, ask)
 	wantStatus(t, first, envelope.Success, "")
 	ask.Timeout = 30 * time.Second // how long the first is retained does not depend on it
@@ -209,7 +211,7 @@ func TestFullBucket(t *testing.T) {
 	for ; !full && n < 60; n++ {
 		verdict := make(chan bool, 2)
 		go func() {
-			r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{
+			r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
 				Tool: "slow", Input: big, Key: fmt.Sprint("full-0123456789-", n), Timeout: 30 * time.Second,
 				Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(envelope.Accepted) { verdict <- true },
 			})
@@ -267,7 +269,7 @@ func TestFullRecord(t *testing.T) {
 	until := func(version string, want envelope.Code) *envelope.Response {
 		t.Helper()
 		for begun := time.Now(); ; {
-			r := mustCall(t, c, bus.Call{
+			r := mustCall(t, c, toolbus.Call{
 				Tool: "echo", Version: version, Key: uuid.NewString(), Timeout: 20 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 			})
 			if r.Error == nil && want == "" || r.Error != nil && r.Error.Code == want {
@@ -283,11 +285,11 @@ func TestFullRecord(t *testing.T) {
 	if r := until("", envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v, %+v", r.Error, r.Provenance)
 	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError, envelope.CodeAuditLag)
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError, envelope.CodeAuditLag)
 	room(jetstream.DiscardOld, 1<<30)
 	until("", "")
 	until("9.x", envelope.CodeVersion) // the record of a busy machine may be behind once more
-	if err := bus.AwaitAudit(t.Context(), js); err != nil {
+	if err := record.Await(t.Context(), js); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,17 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // story returns what is on record of a call now.
 func (d *deployment) story(callID string) (events []audit.Event) {
 	d.t.Helper()
-	for r, err := range bus.ReplayAudit(d.t.Context(), d.srv.JetStream(d.t), bus.AuditFilter{Call: callID}) {
+	for r, err := range record.Replay(d.t.Context(), d.srv.JetStream(d.t), record.Filter{Call: callID}) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -31,7 +32,7 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	p := d.dispatcher()
 	d.executor(6)
-	r := mustCall(t, d.client(), bus.Call{Tool: "echo"})
+	r := mustCall(t, d.client(), toolbus.Call{Tool: "echo"})
 	wantStatus(t, r, envelope.Success, "")
 	p.stop()
 	if got := d.story(r.CallID); len(got) != 2 || got[0] != audit.ToolRequested || got[1] != audit.ToolExecuted {
@@ -66,7 +67,7 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	})
 	c := d.client()
 	for ready := time.Now(); time.Since(ready) < lag; {
-		r := mustCall(t, c, bus.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}), Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}), Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		wantStatus(t, r, envelope.Success, "")
 	}
 }

@@ -15,11 +15,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -63,7 +64,7 @@ func TestMalformedFlood(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
 	before := heap()
 	nc := d.srv.Connect(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -108,7 +109,7 @@ func TestMalformedFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	allMalformed(t, answers, asked)
-	ask := bus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
+	ask := toolbus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
@@ -152,7 +153,7 @@ func TestRequestLimits(t *testing.T) {
 		"not an object":       `[1]`,
 		"larger than payload": `{"a":"` + strings.Repeat("x", envelope.MaxPayload) + `"}`,
 	} {
-		r := mustCall(t, c, bus.Call{Tool: "echo", Input: []byte(in)})
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(in)})
 		if r.Status != envelope.InvalidRequest || r.Error.Fix == "" {
 			t.Errorf("%s: %s %+v", name, r.Status, r.Error)
 		}
@@ -186,12 +187,12 @@ func TestBadTools(t *testing.T) {
 	c := d.client()
 	before := heap()
 	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault, "garbage": ""} {
-		r := mustCall(t, c, bus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		r := mustCall(t, c, toolbus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
 			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
 		}
 	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo"}), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
@@ -218,14 +219,14 @@ func TestFullPayloadStore(t *testing.T) {
 			t.Errorf("%+v, final %t", r.Error, r.Provenance.Final)
 		}
 	}
-	named(mustCall(t, c, bus.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}}))
-	r := mustCall(t, c, bus.Call{Tool: "large", Timeout: 4 * time.Second}) // it ends half a second before
-	if r.Error != nil && r.Error.Code == envelope.CodeTimeout {            // a machine may be busy for longer than that
+	named(mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}}))
+	r := mustCall(t, c, toolbus.Call{Tool: "large", Timeout: 4 * time.Second}) // it ends half a second before
+	if r.Error != nil && r.Error.Code == envelope.CodeTimeout {                // a machine may be busy for longer than that
 		d.saidLate(envelope.CodeStoreFull)
 	} else {
 		named(r)
 	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo"}), envelope.Success, "")
 	js := d.srv.JetStream(t)
 	stream, err := js.Stream(t.Context(), subjects.PayloadsStream)
 	if err != nil {
@@ -236,8 +237,8 @@ func TestFullPayloadStore(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), roomy); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: []byte(large)}), envelope.Success, "")
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "large"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large)}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "large"}), envelope.Success, "")
 }
 
 // saidLate waits until it is on record how a run ended whose deadline was there first.
@@ -245,7 +246,7 @@ func (d *deployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(d.t), bus.AuditFilter{Event: audit.LateResult, Follow: true}) {
+	for r, err := range record.Replay(ctx, d.srv.JetStream(d.t), record.Filter{Event: audit.LateResult, Follow: true}) {
 		if err != nil || r.Code != code {
 			d.t.Fatalf("it ended late with %s, want %s: %v", r.Code, code, err)
 		}
@@ -305,8 +306,8 @@ func TestSchemaInSeveralFiles(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
-	r := mustCall(t, c, bus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
+	r := mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
 	if r.Status != envelope.InvalidRequest || len(r.Error.Details.Violations) != 1 || r.Error.Details.Violations[0].Pointer != "/input/n" {
 		t.Errorf("%s %+v", r.Status, r.Error)
 	}
@@ -320,11 +321,11 @@ func TestOddNames(t *testing.T) {
 	d.executor(6)
 	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 100), "a.b.c"} {
 		nc := d.srv.Connect(t)
-		c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor})
+		c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := mustCall(t, c, bus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i), Input: []byte(`{"ok":true}`)})
+		r := mustCall(t, c, toolbus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i), Input: []byte(`{"ok":true}`)})
 		wantStatus(t, r, envelope.Success, "")
 		if !bytes.Equal(r.Output, []byte(`{"ok":true}`)) {
 			t.Errorf("%s", r.Output)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -140,16 +141,16 @@ func (d *deployment) executor(slots int) *process {
 	})
 }
 
-func (d *deployment) client() *bus.Client { return d.clientOf("") }
+func (d *deployment) client() *toolbus.Client { return d.clientOf("") }
 
-func (d *deployment) clientOf(actor string) *bus.Client {
+func (d *deployment) clientOf(actor string) *toolbus.Client {
 	d.t.Helper()
 	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := bus.NewClient(nc, bus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

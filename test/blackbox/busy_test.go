@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -27,7 +27,7 @@ func TestWaitingForABusyTool(t *testing.T) {
 	c := d.client()
 	before := d.events()
 	for n, took := 0, uint64(0); took != 2; n++ { // what was admitted when the executor began is claimed in any case
-		early := bus.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}
+		early := toolbus.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}
 		wantStatus(t, mustCall(t, c, early), envelope.Success, "")
 		took, before = d.events()-before, d.events()
 	}
@@ -35,7 +35,7 @@ func TestWaitingForABusyTool(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range calls {
 		all.Go(func() {
-			r, err := c.Call(t.Context(), bus.Call{Tool: "echo", Input: input(map[string]int{"n": n}), Timeout: time.Minute})
+			r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: input(map[string]int{"n": n}), Timeout: time.Minute})
 			if err != nil || r.Status != envelope.Success {
 				t.Errorf("call %d: %+v, %v", n, r, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-func mustCall(t *testing.T, c *bus.Client, call bus.Call) *envelope.Response {
+func mustCall(t *testing.T, c *toolbus.Client, call toolbus.Call) *envelope.Response {
 	t.Helper()
 	r, err := c.Call(t.Context(), call)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 		done.Go(func() {
 			var once sync.Once
 			defer once.Do(accepted.Done)
-			responses[i] = mustCall(t, c, bus.Call{
+			responses[i] = mustCall(t, c, toolbus.Call{
 				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 110 * time.Second,
 				Accepted: func(envelope.Accepted) { once.Do(accepted.Done) },
 			})
@@ -80,7 +80,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 	if n := d.events(); n < 2 || n >= 100 {
 		t.Errorf("%d log writes", n)
 	}
-	r := mustCall(t, c, bus.Call{Tool: "slow", Input: []byte(`{"n":2}`), Key: "one-key-for-a-thousand"})
+	r := mustCall(t, c, toolbus.Call{Tool: "slow", Input: []byte(`{"n":2}`), Key: "one-key-for-a-thousand"})
 	wantStatus(t, r, envelope.InvalidRequest, envelope.CodeKeyReused)
 }
 
@@ -96,9 +96,9 @@ func TestRetryKeepsEarlierOutcome(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	first := bus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
+	first := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	wantStatus(t, mustCall(t, c, first), envelope.RetryableError, envelope.CodeToolFault)
-	second := mustCall(t, c, bus.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
+	second := mustCall(t, c, toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
 	wantStatus(t, second, envelope.Success, "")
 	if second.Provenance.Attempt != 2 {
 		t.Errorf("attempt %d", second.Provenance.Attempt)
@@ -121,7 +121,7 @@ func TestClientRetries(t *testing.T) {
 	}}})
 	d.dispatcher()
 	d.executor(6)
-	r := mustCall(t, d.client(), bus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
+	r := mustCall(t, d.client(), toolbus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
 	wantStatus(t, r, envelope.Success, "")
 	if r.Provenance.Attempt != 2 || r.Metrics.Attempts != 2 {
 		t.Errorf("%+v", r.Provenance)
@@ -137,7 +137,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 	}}})
 	d.dispatcher()
 	d.executor(6)
-	ask := bus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
+	ask := toolbus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
 	for range 2 {
 		r := mustCall(t, d.client(), ask)
 		wantStatus(t, r, envelope.RetryableError, envelope.CodeToolFault)
@@ -152,7 +152,7 @@ func TestRestart(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"once": {class: call.SideEffectful, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
-	ask := bus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
+	ask := toolbus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
 	first := mustCall(t, d.client(), ask)
 	wantStatus(t, first, envelope.Success, "")
 	dispatcher.stop()
@@ -177,7 +177,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	const timeout = 2 * time.Second
 	var ref string
 	started := time.Now()
-	r := mustCall(t, c, bus.Call{
+	r := mustCall(t, c, toolbus.Call{
 		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(a envelope.Accepted) { ref = a.Ref },
 	})
 	took := time.Since(started)
@@ -205,12 +205,12 @@ func TestBusGone(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
 	dispatcher.stop()
 	executor.stop()
 	d.srv.Stop()
 	late, started := stalled(t), time.Now()
-	ask := bus.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
+	ask := toolbus.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
 	r := mustCall(t, c, ask)
 	took := time.Since(started)
 	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
@@ -239,7 +239,7 @@ func TestCancelRunning(t *testing.T) {
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
-		r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -268,7 +268,7 @@ func TestCancelQueued(t *testing.T) {
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
-		r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -283,7 +283,7 @@ func TestCancelQueued(t *testing.T) {
 	}
 	wantStatus(t, <-outcome, envelope.RetryableError, envelope.CodeCancelled)
 	d.executor(6)
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
 	if runs.Load() != 1 {
 		t.Errorf("%d runs", runs.Load())
 	}
@@ -296,7 +296,7 @@ func TestClaimCheck(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 400_000)})
-	r := mustCall(t, d.client(), bus.Call{Tool: "echo", Input: big})
+	r := mustCall(t, d.client(), toolbus.Call{Tool: "echo", Input: big})
 	wantStatus(t, r, envelope.Success, "")
 	if len(r.Output) != len(big) || r.Provenance.OutputRef == nil {
 		t.Errorf("%d bytes came back of %d", len(r.Output), len(big))
@@ -312,7 +312,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 	c := d.client()
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
 	var ref string
-	wantStatus(t, mustCall(t, c, bus.Call{Tool: "echo", Input: big, Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
 		result, err := c.Result(t.Context(), question.Call{Ref: ref})
 		if err != nil {
@@ -364,7 +364,7 @@ func TestExecutorDies(t *testing.T) {
 			c := d.client()
 			outcome := make(chan *envelope.Response, 1)
 			go func() {
-				r, err := c.Call(context.WithoutCancel(t.Context()), bus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+				r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 				if err != nil {
 					t.Error(err)
 				}

@@ -12,11 +12,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -128,7 +130,7 @@ func (c *cluster) noneRefusedByLag() {
 	js := c.srv.JetStream(c.t)
 	eventually(c.t, "the record can be read", func() bool {
 		refused = nil
-		for r, err := range bus.ReplayAudit(c.t.Context(), js, bus.AuditFilter{Event: audit.ToolDenied}) {
+		for r, err := range record.Replay(c.t.Context(), js, record.Filter{Event: audit.ToolDenied}) {
 			if err != nil {
 				return false
 			}
@@ -157,9 +159,9 @@ func TestFewerReplicas(t *testing.T) {
 
 // pay makes calls until ctx ends. One that was cut off is asked for again under its key, until it has
 // an outcome of the bus; that a claimed run was lost with its executor cannot be here.
-func (c *cluster) pay(ctx context.Context, client *bus.Client, caller int) {
+func (c *cluster) pay(ctx context.Context, client *toolbus.Client, caller int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		call := bus.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(), Input: fmt.Appendf(nil, `{"caller":%d,"n":%d}`, caller, n)}
+		call := toolbus.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(), Input: fmt.Appendf(nil, `{"caller":%d,"n":%d}`, caller, n)}
 		for {
 			r, err := client.Call(context.WithoutCancel(ctx), call)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -119,7 +119,7 @@ func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	}
 	c := d.client()
 	for range 10 { // whoever is turned away asks again by itself
-		r := mustCall(t, c, bus.Call{Tool: "echo", Key: uuid.NewString(), Retry: &envelope.RetryPolicy{MaxAttempts: 10, BaseMS: 10, CapMS: 20}})
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Retry: &envelope.RetryPolicy{MaxAttempts: 10, BaseMS: 10, CapMS: 20}})
 		wantStatus(t, r, envelope.Success, "")
 	}
 }

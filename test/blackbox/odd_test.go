@@ -12,11 +12,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -100,7 +101,7 @@ func TestOddRequests(t *testing.T) {
 		t.Errorf("%d runs", runs.Load())
 	}
 	d.recorded(t, audit.ToolDenied, 11)
-	wantStatus(t, mustCall(t, d.client(), bus.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, d.client(), toolbus.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
 	d.recorded(t, audit.ToolExecuted, 3)
 }
 
@@ -109,7 +110,7 @@ func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range bus.ReplayAudit(ctx, d.srv.JetStream(t), bus.AuditFilter{Follow: true}) {
+	for r, err := range record.Replay(ctx, d.srv.JetStream(t), record.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%d records of %s are missing: %v", n, event, err)
 		}
@@ -140,7 +141,7 @@ func TestJoinerLeaves(t *testing.T) {
 	d.executor(6)
 	owned, left := make(chan *envelope.Response, 1), make(chan *envelope.Response, 1)
 	joined := make(chan envelope.Accepted, 1)
-	call := bus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
+	call := toolbus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
 	go func() { owned <- mustCall(t, d.client(), call) }()
 	<-started
 	call.CallID, call.Accepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
@@ -19,14 +19,14 @@ func TestAskedForInVain(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	confidence := 0.9
-	ask := bus.Call{
+	ask := toolbus.Call{
 		Tool: "echo", Key: "in-vain-0123456789", Timeout: 5 * time.Minute, CacheKey: "k", Budget: []byte(`{"eur":1}`), MemoryMBLimit: 64,
 		NetAllowlist: []string{"example.org"}, Context: envelope.Context{Confidence: &confidence},
 	}
 	want := []string{
 		"timeout-cut", "memory_mb_limit-ignored", "net_allowlist-ignored", "budget-ignored", "cache_key-ignored", "confidence-ignored",
 	}
-	told := func(ask bus.Call, want []string) {
+	told := func(ask toolbus.Call, want []string) {
 		t.Helper()
 		r := mustCall(t, c, ask)
 		wantStatus(t, r, envelope.Success, "")
@@ -35,6 +35,6 @@ func TestAskedForInVain(t *testing.T) {
 		}
 	}
 	told(ask, want)
-	told(bus.Call{Tool: "echo", Key: ask.Key}, want)
-	told(bus.Call{Tool: "echo", Key: "not-in-vain-0123456789"}, nil)
+	told(toolbus.Call{Tool: "echo", Key: ask.Key}, want)
+	told(toolbus.Call{Tool: "echo", Key: "not-in-vain-0123456789"}, nil)
 }

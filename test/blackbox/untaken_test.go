@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -30,8 +32,8 @@ func (d *deployment) impatient(absence time.Duration) *process {
 }
 
 // once is a call that the library does not repeat by itself.
-func once(toolID, key string, timeout time.Duration) bus.Call {
-	return bus.Call{
+func once(toolID, key string, timeout time.Duration) toolbus.Call {
+	return toolbus.Call{
 		Tool: toolID, Fn: "run", Input: []byte(`{}`), Key: key, Timeout: timeout,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 	}
@@ -39,7 +41,7 @@ func once(toolID, key string, timeout time.Duration) bus.Call {
 
 // wantUnserved makes a call and wants an outcome that says that nobody of the pool took it. A busy machine may tell
 // its caller too late: then what was decided is in the log.
-func wantUnserved(t *testing.T, client *bus.Client, c bus.Call) (ref string, r *envelope.Response) {
+func wantUnserved(t *testing.T, client *toolbus.Client, c toolbus.Call) (ref string, r *envelope.Response) {
 	t.Helper()
 	told := c.Accepted
 	c.Accepted = func(a envelope.Accepted) {
@@ -105,7 +107,7 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 }
 
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
-func (d *deployment) storeLate(client *bus.Client, ref string, n int) {
+func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	d.t.Helper()
 	c := d.connect("late")
 	defer c.Close()
@@ -188,7 +190,7 @@ func TestPoolWithoutExecutors(t *testing.T) {
 // wantWaiting wants doctor to say something of a pool.
 func (d *deployment) wantWaiting(name, says string) {
 	d.t.Helper()
-	checks := bus.Diagnose(d.t.Context(), d.srv.URL, bus.ClientOptions{})
+	checks := doctor.Diagnose(d.t.Context(), d.srv.URL, toolbus.ClientOptions{})
 	for _, c := range checks {
 		if c.Name == name && strings.Contains(c.Says, says) {
 			return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
@@ -129,13 +129,13 @@ func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in ledg
 	if err != nil {
 		t.Error(err)
 	}
-	c, err := bus.NewClient(srv.Connect(t), bus.ClientOptions{Actor: actor})
+	c, err := toolbus.NewClient(srv.Connect(t), toolbus.ClientOptions{Actor: actor})
 	if err != nil {
 		t.Error(err)
 		return &envelope.Response{}
 	}
 	defer c.Close()
-	asked := bus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute}
+	asked := toolbus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute}
 	r, err := c.Call(context.WithoutCancel(t.Context()), asked)
 	if err != nil {
 		t.Error(err)

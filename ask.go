@@ -1,0 +1,58 @@
+package toolbus
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Refusal is a Go error for an operation that the bus refused.
+type Refusal struct{ Reason *envelope.Error }
+
+func (r *Refusal) Error() string { return r.Reason.String() }
+
+// fetchTime is how long the output that an answer refers to is waited for, unless ctx ends earlier.
+const fetchTime = 30 * time.Second
+
+// Result returns the outcome of a call, or its acceptance while it has none. An output that can
+// not be had is what it is for [Client.Call]: a statement of the library, with final: false.
+func (c *Client) Result(ctx context.Context, q question.Call) (question.ResultAnswer, error) {
+	a, err := answer[question.ResultAnswer](ctx, c, subjects.OpResult, q)
+	a.Response = c.told(ctx, a.Response)
+	return a, err
+}
+
+// Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
+func (c *Client) Cancel(ctx context.Context, q question.Call) (question.CancelAnswer, error) {
+	a, err := answer[question.CancelAnswer](ctx, c, subjects.OpCancel, q)
+	a.Response = c.told(ctx, a.Response)
+	return a, err
+}
+
+// told returns the outcome in an answer, if there is one, with its output.
+func (c *Client) told(ctx context.Context, r *envelope.Response) *envelope.Response {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	return c.whole(ctx, sane(r))
+}
+
+// Why says in one sentence what a call waits for, or why it ended as it did.
+func (c *Client) Why(ctx context.Context, q question.Call) (string, error) {
+	a, err := answer[question.WhyAnswer](ctx, c, subjects.OpWhy, q)
+	return a.Sentence, err
+}
+
+func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) {
+	var a T
+	refusal, err := c.inbox.Ask(ctx, op, q, &a)
+	if err == nil && refusal != nil {
+		err = &Refusal{refusal}
+	}
+	return a, err
+}

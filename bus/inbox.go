@@ -1,0 +1,188 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Inbox hears the answers to one actor. They come below the prefix of that actor: responders answer nowhere else. Its
+// methods are safe for concurrent use.
+type Inbox struct {
+	Tenant, Actor string
+	NC            *nats.Conn
+
+	prefix string
+	sub    *nats.Subscription
+
+	mu      sync.Mutex
+	waiting map[string]func(*nats.Msg) // by last token
+	next    uint64
+}
+
+// NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done.
+func NewInbox(nc *nats.Conn, tenant, actor string) (*Inbox, error) {
+	in := &Inbox{
+		Tenant: tenant, Actor: actor, NC: nc,
+		prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]func(*nats.Msg){},
+	}
+	sub, err := nc.Subscribe(in.prefix+"*", in.receive)
+	if err != nil {
+		return nil, fmt.Errorf("client inbox: %w", err)
+	}
+	in.sub = sub
+	return in, nil
+}
+
+// Close ends it: nothing more is heard.
+func (in *Inbox) Close() error { return in.sub.Unsubscribe() }
+
+// receive hands an answer to whoever waits for it. Answers to nobody are dropped: every answer may come twice.
+func (in *Inbox) receive(msg *nats.Msg) {
+	in.mu.Lock()
+	take := in.waiting[in.token(msg.Subject)]
+	in.mu.Unlock()
+	if take != nil {
+		take(msg)
+	}
+}
+
+func (in *Inbox) token(reply string) string { return reply[strings.LastIndexByte(reply, '.')+1:] }
+
+// Open returns a fresh reply subject. What comes there is given to take, one message after the other of all that the
+// inbox hears, so take must not wait. Drop the subject when no more answers are wanted.
+func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.next++
+	token := strconv.FormatUint(in.next, 36)
+	in.waiting[token] = take
+	return in.prefix + token
+}
+
+// Drop forgets a reply subject.
+func (in *Inbox) Drop(reply string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.waiting, in.token(reply))
+}
+
+// statusNobody is the server's word that nobody listens on the subject of a request.
+const statusNobody = "503"
+
+// Request sends a request and returns its answer, or the error of ctx when that ends.
+func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	answer := make(chan *nats.Msg, 1)
+	reply := in.Open(func(msg *nats.Msg) {
+		select {
+		case answer <- msg:
+		default:
+		}
+	})
+	defer in.Drop(reply)
+	sent := make(chan error, 1)
+	go func() { sent <- in.NC.PublishRequest(subject, reply, data) }() // ends when the connection lets go of it
+	for {
+		select {
+		case err := <-sent:
+			if err != nil {
+				return nil, err
+			}
+		case msg := <-answer:
+			if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNobody {
+				return nil, nats.ErrNoResponders
+			}
+			return msg, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// ErrNobody means that no dispatcher answers questions on this bus.
+var ErrNobody = errors.New("no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
+
+// askTime is how long an answer is waited for where ctx has no deadline.
+const askTime = 5 * time.Second
+
+// Ask asks the service one question and decodes the answer. It returns what the service refuses with, if it does.
+func (in *Inbox) Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, askTime)
+		defer cancel()
+	}
+	refusal, err := in.ask(ctx, subjects.Service(op, in.Tenant, in.Actor), q, answer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	return refusal, nil
+}
+
+func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) (*envelope.Error, error) {
+	data, err := Stamp(form.Question, q)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := in.Request(ctx, subject, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, ErrNobody
+	case err != nil:
+		if forbidden := in.Forbidden(subject); forbidden != nil {
+			return nil, forbidden
+		}
+		return nil, err
+	case msg.Header.Get(subjects.HeaderKind) == question.KindRefusal:
+		refused := question.Refused{Refusal: new(envelope.Error)}
+		return refused.Refusal, Unstamp(form.Answer, msg.Data, &refused)
+	}
+	return nil, Unstamp(form.Answer, msg.Data, answer)
+}
+
+// AskAll asks a question that every dispatcher answers, and tells take of each answer, until none has come for a
+// while: first for the first one, then for each more.
+func (in *Inbox) AskAll(ctx context.Context, op string, first, more time.Duration, take func(body []byte)) error {
+	answers := make(chan *nats.Msg, 100)
+	reply := in.Open(func(msg *nats.Msg) {
+		select {
+		case answers <- msg:
+		default: // more than anybody compares
+		}
+	})
+	defer in.Drop(reply)
+	body, err := Stamp(form.Question, struct{}{})
+	if err == nil {
+		err = in.NC.PublishRequest(subjects.Service(op, in.Tenant, in.Actor), reply, body)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	quiet := time.NewTimer(first)
+	defer quiet.Stop()
+	for {
+		select {
+		case msg := <-answers:
+			if msg.Header.Get(subjects.HeaderKind) == question.KindOutcome {
+				take(msg.Data)
+			}
+			quiet.Reset(more)
+		case <-quiet.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package toolbus_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// muted returns a client that has seen its server go and has found another one, which lets itself be connected to
+// and says nothing: the connection keeps everybody waiting who sends.
+func (f *fixture) muted() *toolbus.Client {
+	f.T.Helper()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	first := make(chan struct{})
+	connected := make(chan net.Conn, 64)
+	go func() {
+		defer close(connected)
+		for told := false; ; told = true {
+			conn, err := mute.Accept()
+			if err != nil {
+				return // closed
+			}
+			if connected <- conn; !told {
+				close(first)
+			}
+		}
+	}()
+	both := f.Srv.URL + ",nats://" + mute.Addr().String()
+	nc, err := nats.Connect(both, nats.DontRandomize(), nats.MaxReconnects(-1), nats.Timeout(30*time.Second))
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	if _, err := c.Tool(f.T.Context(), "echo"); err != nil {
+		f.T.Fatal(err)
+	}
+	f.Srv.Stop()
+	<-first
+	f.T.Cleanup(func() {
+		_ = mute.Close()
+		for conn := range connected { // so that the connection is let go of
+			_ = conn.Close()
+		}
+		_ = c.Close() // its subscription went with the server
+		nc.Close()
+		f.Srv.Restart() // the service is stopped in good order
+	})
+	return c
+}
+
+// A caller that goes away is let go at once, also while the connection keeps everybody waiting.
+func TestCancelledWhileServerIsMute(t *testing.T) {
+	f := setup(t)
+	f.serve(bustest.Describing("echo"))
+	c := f.muted()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	watch := stalls.Begin()
+	defer watch.End()
+	began := time.Now()
+	r, err := c.Call(ctx, toolbus.Call{Tool: "echo", Timeout: 20 * time.Second})
+	if took := time.Since(began); !errors.Is(err, context.Canceled) || took > 2*time.Second+watch.Late() {
+		t.Errorf("after %s: %+v, %v", took, r, err)
+	}
+}
+
+// The deadline of the context is that of the call: the bus is told of it, and there is an answer at it.
+func TestDeadlineOfContext(t *testing.T) {
+	f := setup(t)
+	c := f.serve(bustest.Describing("echo"))
+	var asked atomic.Int64
+	f.listening(func(_ *question.Incoming, req envelope.Request, _ *bus.Replies) {
+		asked.Store(req.Constraints.TimeoutMS)
+	})
+	for _, timeout := range []time.Duration{0, 20 * time.Second} { // the tool's own is 30 s
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		watch := stalls.Begin()
+		began := time.Now()
+		r, err := c.Call(ctx, toolbus.Call{Tool: "echo", Timeout: timeout})
+		took := time.Since(began)
+		if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final ||
+			r.Error.Details.Effect != envelope.EffectUnknown {
+			t.Errorf("timeout %s: %+v, %v", timeout, r, err)
+		}
+		if ms := asked.Swap(0); ms < 1 || ms > 500 {
+			t.Errorf("timeout %s: the bus was told %d ms", timeout, ms)
+		}
+		if took < 450*time.Millisecond || took > 2*time.Second+watch.Late() {
+			t.Errorf("timeout %s: answered after %s", timeout, took)
+		}
+		watch.End()
+		cancel()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if r, err := c.Call(ctx, toolbus.Call{Tool: "echo"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that had ended: %+v, %v", r, err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if r, err := c.Call(ctx, toolbus.Call{Tool: "echo", Timeout: 20 * time.Second}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context with a deadline that was cancelled: %+v, %v", r, err)
+	}
+}
+
+// A back-off hint that nobody can follow is not handed on, whoever in the bus let it through.
+func TestAbsurdHint(t *testing.T) {
+	f := setup(t)
+	c := f.serve(bustest.Describing("echo"))
+	e := envelope.NewError(envelope.CodeUpstream, "").WithEffect(envelope.EffectNone)
+	e.Details.RetryAfterMS = 1_000_000_000_000_000
+	f.answering(envelope.Response{Status: envelope.RetryableError, Error: e, Provenance: envelope.Provenance{
+		ToolID: "echo", ToolVersion: "1.0.0", Attempt: 1, Final: true,
+	}})
+	r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo"})
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUpstream ||
+		r.Error.Details.RetryAfterMS != envelope.MaxRetryAfter.Milliseconds() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

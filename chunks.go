@@ -1,0 +1,267 @@
+package toolbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// remote is the Source of a client: it asks the dispatchers, who know whether it may read.
+type remote struct {
+	client *Client
+	ref    string
+	callID string
+}
+
+// Fetch implements streaming.Source.
+func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) (streaming.Frame, error) {
+	f, _, err := r.fetch(ctx, at, maxBytes)
+	return f, err
+}
+
+// fetch returns stored chunks and the run that they are of: the newest one, if at names none.
+func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
+	var a question.ChunksAnswer
+	refusal, err := r.client.inbox.Ask(ctx, subjects.OpChunks, question.Chunks{
+		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
+		Index: at.Index, After: at.After, MaxBytes: maxBytes,
+	}, &a)
+	switch {
+	case err != nil:
+		return f, run, fmt.Errorf("%w: %w", streaming.ErrUnavailable, err)
+	case refusal != nil && refusal.Code.Retryable():
+		return f, run, fmt.Errorf("%w: %s", streaming.ErrUnavailable, refusal.String())
+	case refusal != nil: // what may not be read is as good as gone
+		return f, run, fmt.Errorf("%w: %s", streaming.ErrExpired, refusal.String())
+	case a.Expired:
+		return f, run, streaming.ErrExpired
+	}
+	f, err = streaming.ParseFrame(a.Header, a.Body)
+	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
+}
+
+// chunkStream hands the chunks of one call to its caller while the call runs; it is nil where the caller
+// wants none.
+type chunkStream struct {
+	source remote
+	reader *streaming.Reader
+	sub    *nats.Subscription
+	cancel context.CancelFunc
+	done   chan error        // the result of delivering all chunks
+	live   atomic.Bool       // chunks come by themselves
+	join   func(attempt int) // asks for chunks; nil when somebody does
+	asking sync.WaitGroup
+
+	attempt int  // that was accepted; 0 before
+	missed  bool // the connection was interrupted
+}
+
+// follow subscribes to the chunks of the call before it is sent, so that none is missed live.
+func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
+	if call.Chunk == nil {
+		return nil, nil
+	}
+	id := envelope.CallKeyID(c.Tenant, req)
+	key := subjects.Key{Tool: req.ToolID, ID: id}
+	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
+	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
+	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, id), func(msg *nats.Msg) {
+		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
+			s.live.Store(true)
+			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow chunks: %w", err)
+	}
+	s.sub = sub
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.join = func(attempt int) { s.asking.Go(func() { s.ask(ctx, attempt) }) }
+	go func() { // finish or stop waits for it
+		err := errStopped // unless the caller's function ends this goroutine
+		defer func() { s.done <- err }()
+		err = deliver(ctx, s.reader, call.Chunk)
+	}()
+	return s, nil
+}
+
+// patience is how long chunks that must be stored may be missing: short enough that the call ends
+// by saying so, and not with its deadline.
+func patience(req *envelope.Request) time.Duration {
+	return min(maxPatience, time.Duration(req.Constraints.TimeoutMS)*time.Millisecond/2)
+}
+
+const maxPatience = 2 * time.Second
+
+// How often a joiner asks for chunks: soon again while there are new
+// ones, and less and less often while there are none.
+const (
+	firstAsk = 200 * time.Millisecond
+	lastAsk  = 2 * time.Second
+)
+
+// accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
+// who did, and may not come here.
+func (s *chunkStream) accepted(a *envelope.Accepted) {
+	if s == nil {
+		return
+	}
+	if s.attempt = a.Attempt; a.Joined || s.missed {
+		s.catchUp()
+	}
+}
+
+// reconnected asks for what may have come while there was no connection: the next chunk, which would
+// show that some are missing, may be long in coming.
+func (s *chunkStream) reconnected() {
+	if s == nil {
+		return
+	}
+	if s.missed = true; s.live.Load() {
+		s.reader.Resync()
+		return
+	}
+	s.catchUp()
+}
+
+// catchUp asks for chunks until they come by themselves.
+func (s *chunkStream) catchUp() {
+	if s.join != nil && s.attempt > 0 {
+		s.join(s.attempt)
+		s.join = nil
+	}
+}
+
+func (s *chunkStream) ask(ctx context.Context, attempt int) {
+	at := streaming.Position{Run: streaming.Run{Attempt: attempt}}
+	known := at.Run
+	for pause := firstAsk; wait.For(ctx, pause) && !s.live.Load(); {
+		f, run, err := s.source.fetch(ctx, at, bus.MaxChunkBytes)
+		pause = min(max(2*pause, firstAsk), lastAsk)
+		if err != nil {
+			continue // what is wrong with the chunks, the reader finds
+		}
+		if run != known {
+			known, at.Index = run, 0
+		}
+		if f.Len() == 0 {
+			continue
+		}
+		s.reader.Offer(run, f.Header(), f.Body())
+		at.Index, pause = f.First()+f.Len(), firstAsk
+		if len(f.Body()) >= bus.MaxChunkBytes/2 { // there is more
+			pause = 0
+		}
+	}
+}
+
+func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.Chunk) error) error {
+	for {
+		next, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := chunk(next); err != nil {
+			return err
+		}
+	}
+}
+
+// finish waits until all chunks that the outcome names have been delivered.
+func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
+	if s == nil {
+		return nil
+	}
+	s.reader.Finish(streaming.Run{Attempt: r.Provenance.Attempt, Fence: r.Provenance.Fence}, r.Provenance.Chunks)
+	select {
+	case err := <-s.done:
+		s.done <- nil
+		if err != nil {
+			return fmt.Errorf("chunks of call %s: %w", r.CallID, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *chunkStream) stop() {
+	if s == nil {
+		return
+	}
+	_ = s.sub.Unsubscribe() // gone with the connection otherwise
+	s.cancel()
+	<-s.done
+	s.asking.Wait()
+}
+
+// ErrStopped ends the delivery of chunks without making the call an error.
+var errStopped = errors.New("the reader stopped")
+
+// Part is an element of a streamed call: a chunk, or at the end the outcome.
+type Part struct {
+	Chunk    *envelope.Chunk
+	Response *envelope.Response
+}
+
+// Stream makes a call and yields its chunks as they come, then its outcome. Ending the loop
+// early leaves the call running; cancel it if it is not wanted any more.
+func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
+	return func(yield func(Part, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		parts := make(chan Part)
+		call.Chunk = func(chunk envelope.Chunk) error {
+			select {
+			case parts <- Part{Chunk: &chunk}:
+				return nil
+			case <-ctx.Done():
+				return errStopped
+			}
+		}
+		type end struct {
+			resp *envelope.Response
+			err  error
+			is   any // what the call panicked with
+		}
+		done := make(chan end, 1)
+		go func() { // waited for below
+			var e end
+			defer func() { e.is = recover(); done <- e }()
+			e.resp, e.err = c.Call(ctx, call)
+		}()
+		for {
+			select {
+			case p := <-parts:
+				if !yield(p, nil) {
+					cancel()
+					<-done
+					return
+				}
+			case e := <-done:
+				if e.is != nil {
+					panic(e.is)
+				}
+				yield(Part{Response: e.resp}, e.err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package toolbus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// ClientOptions say who calls. The zero value is a development client.
+type ClientOptions struct {
+	Tenant   string // default "default"; at most 100 characters as a token, see docs/limits.md
+	Actor    string // default "agent://local"; the same
+	Env      string // prod, staging or dev; default "dev"
+	Timezone string // default "UTC"
+	Scopes   []string
+	// Payloads fetches and stores what is too large to travel inline; without it such calls
+	// are refused.
+	Payloads *streaming.Payloads
+	Now      func() time.Time // local clock; default time.Now
+	Logger   *slog.Logger     // one INFO line per call (000 §4.7); nil discards
+}
+
+// Client calls tools. It keeps the duties of the agent (000 §4): it checks requests before they
+// are sent, computes stable keys, retries only what may be retried, and checks outputs. Its
+// methods are safe for concurrent use.
+type Client struct {
+	ClientOptions
+	inbox   *bus.Inbox
+	catalog catalog
+
+	mu      sync.Mutex
+	resend  chan struct{} // closed and replaced at every reconnection
+	watch   sync.WaitGroup
+	crew    *crew.Crew[errand]
+	closed  chan struct{}
+	closing sync.Once
+}
+
+// NewClient returns a client over nc, which stays the caller's. Close it when done.
+func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
+	o.Tenant, o.Actor = cmp.Or(o.Tenant, "default"), cmp.Or(o.Actor, "agent://local")
+	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")
+	if err := errors.Join(checkName("tenant", o.Tenant), checkName("actor", o.Actor)); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	inbox, err := bus.NewInbox(nc, o.Tenant, o.Actor)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{ClientOptions: o, inbox: inbox, resend: make(chan struct{}), closed: make(chan struct{})}
+	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
+	c.crew = crew.New(c.run)
+	status := nc.StatusChanged(nats.CONNECTED)
+	c.watch.Go(func() {
+		defer nc.RemoveStatusListener(status)
+		c.watchConnection(status)
+	})
+	return c, nil
+}
+
+// checkName refuses the name of a tenant or an actor that no request could be proven to come from:
+// dispatchers compare the names in a request with those in its subject.
+func checkName(what, name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
+	}
+	if _, err := subjects.ParseToken(subjects.Token(name)); err != nil {
+		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, digits and - counting three times per byte",
+			what, name, maxName)
+	}
+	return nil
+}
+
+// maxName is how long the name of a tenant or an actor may be as a token of a subject, with which
+// identity is checked.
+const maxName = 100
+
+// Close ends the client; calls in flight get a local answer at their deadline. Closing it again
+// does nothing.
+func (c *Client) Close() (err error) {
+	c.closing.Do(func() {
+		close(c.closed)
+		c.watch.Wait()
+		c.crew.Dismiss()
+		err = c.inbox.Close()
+	})
+	return err
+}
+
+func (c *Client) watchConnection(status <-chan nats.Status) {
+	for {
+		select {
+		case <-c.closed:
+			return
+		case <-status:
+			c.mu.Lock()
+			close(c.resend)
+			c.resend = make(chan struct{})
+			c.mu.Unlock()
+		}
+	}
+}
+
+// Call is what to call. Tool is required; the other zero values are defaults.
+type Call struct {
+	Tool     string
+	Version  string // semver range; default "*"
+	Fn       string // may be left out where the tool has one function
+	Input    jsontext.Value
+	Timeout  time.Duration // at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
+	Key      string        // idempotency key; default: stable over tool, fn, version and input
+	KeyScope envelope.KeyScope
+	Priority envelope.Priority
+	DryRun   bool
+	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
+	// What else a request may say (000 §2.1); what is empty is left out. The first four have no effect yet, and
+	// warnings of the outcome say so.
+	CacheKey      string
+	Budget        jsontext.Value // an object
+	MemoryMBLimit int64
+	NetAllowlist  []string
+	Provenance    jsontext.Value // an object
+	// CallID names this asking; default: a fresh one. Asking again with the same id gives the same
+	// outcome, so a call that names one is made once, whatever Retry says: to try again is to ask
+	// under another id, and that is then up to the caller.
+	CallID  string
+	Context envelope.Context // trace, run, role, lane, scope, …; what is empty is filled in
+	// Accepted, if not nil, is told when the call has become durable. Call returns after this
+	// function does, and Chunk: one that blocks keeps the answer from being in time.
+	Accepted func(envelope.Accepted)
+	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
+	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
+	// begin anew with index 0: what came before is void. A success without all of its chunks is an
+	// error, unless it is a stored one (replayed): then a warning says that they have expired. An
+	// error of this function ends the chunks, not the call; Call returns it when that has ended.
+	Chunk func(envelope.Chunk) error
+}
+
+// How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
+// waits for it on the caller's behalf. Promise P2 is 100 ms; a timer may be 20 ms late on a busy
+// machine, and what it wakes needs time, too.
+const (
+	grace    = 75 * time.Millisecond
+	ownGrace = grace - 10*time.Millisecond
+)
+
+// Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is
+// the call's, if it is the earlier one. Outcomes that are errors are responses, not Go errors; a Go error means
+// that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
+// Chunk failed: then the call may go on, and the same key finds it. When the bus gives
+// no answer at all, the response says final: false, and the same key may be asked again. A function of
+// the call that panics makes Call panic with a [Panic].
+func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
+	started := time.Now()
+	m := c.inTime(ctx, call, started)
+	if m.err != nil {
+		return nil, m.err
+	}
+	c.logOutcome(ctx, m.req, m.response, time.Since(started))
+	return m.response, nil
+}
+
+// logOutcome is for whoever wants every call logged.
+func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
+	if c.Logger.Enabled(ctx, slog.LevelInfo) {
+		c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
+			"duration_ms", took.Milliseconds(), "error.code", code(r))
+	}
+}
+
+func code(r *envelope.Response) envelope.Code {
+	if r.Error == nil {
+		return ""
+	}
+	return r.Error.Code
+}
+
+// refused is the local answer to a request that fails preflight: nothing was sent.
+func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
+	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
+		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, PolicyApplied: []string{"client-preflight"},
+	}, envelope.Metrics{})
+}
+
+// complete fetches a large output and checks it against the tool's response schema (000 §4.5). An
+// outcome of another build than the one described, as a stored one may be, has a schema of its own,
+// by which the executor has checked it.
+func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
+	if r.Provenance.OutputRef != nil {
+		bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
+		defer cancel()
+		r = c.whole(bounded, r)
+	}
+	if r.Status != envelope.Success || fn == nil || fn.response == nil {
+		return r
+	}
+	if r.Provenance.Digest != fn.digest {
+		return warned(r, "the output was not checked by the client: it is of another build of the tool")
+	}
+	validate := (*schema.Schema).ValidateChecked // it was decoded with its envelope
+	if r.Provenance.OutputRef != nil {
+		validate = (*schema.Schema).Validate
+	}
+	if bad := validate(fn.response, r.Output); len(bad) > 0 {
+		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
+	}
+	return r
+}
+
+// whole returns the response with its output, which is fetched if only a reference to it came.
+func (c *Client) whole(ctx context.Context, r *envelope.Response) *envelope.Response {
+	if r.Status != envelope.Success || r.Provenance.OutputRef == nil {
+		return r
+	}
+	data, err := c.payload(ctx, *r.Provenance.OutputRef)
+	if err != nil {
+		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+	}
+	fetched := *r
+	fetched.Output = data
+	return &fetched
+}
+
+// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
+func payloadCode(err error) envelope.Code {
+	switch {
+	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
+		return envelope.CodeChecksum
+	case errors.Is(err, context.DeadlineExceeded):
+		return envelope.CodeTimeout
+	}
+	return envelope.CodePayloadMissing
+}
+
+// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
+// statement about a final outcome: the effect did take place.
+func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
+	p := r.Provenance
+	p.Final = false
+	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
+}
+
+func (c *Client) payload(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	if c.Payloads == nil {
+		return nil, errors.New("this client has no access to the payload store")
+	}
+	return c.Payloads.Get(ctx, ref)
+}
+
+// subject is where calls of the tool are sent.
+func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }

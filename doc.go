@@ -1,0 +1,2 @@
+// Package toolbus calls the tools of a bus: [Client] keeps the duties of an agent.
+package toolbus

@@ -1,0 +1,67 @@
+package crew
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Crew runs jobs, each in a goroutine of its own, and uses the goroutines again: a fresh one
+// would have to grow its stack anew for every message.
+type Crew[J any] struct {
+	do   func(J)
+	jobs chan J
+	idle atomic.Int32
+	wg   sync.WaitGroup
+
+	mu    sync.RWMutex
+	ended bool
+}
+
+// maxIdle is how many goroutines of a crew stay when there is nothing to do.
+const maxIdle = 64
+
+// New returns a crew that does jobs by calling do. It is safe for concurrent use.
+func New[J any](do func(J)) *Crew[J] { return &Crew[J]{do: do, jobs: make(chan J)} }
+
+// Start runs one job, unless the crew has ended. It never waits: bounding how many run is the
+// caller's part.
+func (c *Crew[J]) Start(job J) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.ended {
+		return false
+	}
+	select {
+	case c.jobs <- job:
+	default:
+		c.wg.Go(func() { c.work(job) })
+	}
+	return true
+}
+
+func (c *Crew[J]) work(job J) {
+	for ok := true; ok; c.idle.Add(-1) {
+		c.do(job)
+		if c.idle.Add(1) > maxIdle {
+			ok = false
+			continue
+		}
+		job, ok = <-c.jobs
+	}
+}
+
+// Dismiss takes no more jobs; those that run go on.
+func (c *Crew[J]) Dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.ended = true
+		close(c.jobs)
+	}
+}
+
+// End takes no more jobs and waits for those that run.
+func (c *Crew[J]) End() {
+	c.Dismiss()
+	c.wg.Wait()
+}

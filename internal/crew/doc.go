@@ -1,0 +1,2 @@
+// Package crew keeps goroutines ready for many short jobs of one kind.
+package crew

@@ -1,0 +1,170 @@
+package toolbus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/schema"
+)
+
+// known returns the description of a tool for a call, which has until then to be sent at all: a
+// dispatcher may be starting, so unlike elsewhere it is no answer that nobody listens.
+func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, *envelope.Error, error) {
+	for {
+		t, refusal, err := c.tool(ctx, id, time.Until(until))
+		if !silent(err) || !wait.For(ctx, min(describePause, time.Until(until))) || time.Until(until) <= 0 {
+			return t, refusal, err
+		}
+	}
+}
+
+// silent says whether err means that the bus gave no answer.
+func silent(err error) bool { return lost(err) || errors.Is(err, bus.ErrNobody) }
+
+// prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
+// refusal is what the dispatcher would answer; an error means that the bus could not be asked.
+func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
+	asked := time.Now()
+	t, refusal, err := c.known(e.ctx, e.call.Tool, e.deadline)
+	e.requests(c, t)
+	if refusal != nil || err != nil {
+		return refusal, err
+	}
+	e.isDue()
+	if e.fn, refusal = fit(e.req, t); refusal == nil || t.fetched.After(asked) {
+		return refusal, nil
+	}
+	if t = c.renewed(e.ctx, t, e.deadline); t != nil { // no refusal by what the tool was
+		e.requests(c, t)
+		e.isDue()
+		e.fn, refusal = fit(e.req, t)
+	}
+	return refusal, nil
+}
+
+// renewed returns the description of another build of the tool than t, if there is one now.
+func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *described {
+	fresh, err := c.fetchOnce(ctx, t.info.ToolID, min(refreshTime, time.Until(until)))
+	if err != nil || fresh == nil || fresh.info.Digest == t.info.Digest {
+		return nil
+	}
+	return fresh
+}
+
+// fit fills in what the description of the tool says, and checks the request by it.
+func fit(req *envelope.Request, t *described) (*function, *envelope.Error) {
+	fn, refusal := t.function(req.Fn)
+	if refusal != nil {
+		return nil, refusal
+	}
+	req.Fn = fn.name
+	if req.Input == nil {
+		req.Input = jsontext.Value("{}")
+	}
+	return fn, check(req, fn.request)
+}
+
+// check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It
+// fills in the key, which depends on an input that is right.
+func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
+	if len(req.Input) > envelope.MaxPayload {
+		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
+	}
+	if bad := ijson.Check(req.Input); len(bad) > 0 {
+		return envelope.InputFault(prefixed("/input", bad))
+	}
+	if req.Constraints.IdempotencyKey == "" {
+		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
+		if err != nil {
+			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+		}
+		req.Constraints.IdempotencyKey = key
+	}
+	refusal := checkHead(req)
+	if refusal != nil && refusal.Code != envelope.CodeSchema {
+		return refusal
+	}
+	bad := input.ValidateChecked(req.Input)
+	if len(bad) == 0 {
+		return refusal
+	}
+	bad = prefixed("/input", bad)
+	if refusal != nil {
+		bad = append(refusal.Details.Violations, bad...)
+	}
+	return envelope.NewError(envelope.CodeSchema, "").WithViolations(bad...)
+}
+
+// checkHead checks a request but for its input, which may be large.
+func checkHead(req *envelope.Request) *envelope.Error {
+	if req.Plain() {
+		return nil
+	}
+	head := *req
+	head.Input = jsontext.Value("{}")
+	body, err := envelope.EncodeRequest(envelope.ContentJSON, &head)
+	if err != nil {
+		e := envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			e.WithViolations(schema.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
+		}
+		return e
+	}
+	_, e := envelope.DecodeRequest(envelope.ContentJSON, body)
+	return e
+}
+
+// tooShort refuses a timeout that the unit of the wire cannot say.
+func tooShort() *envelope.Error {
+	return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Violation{
+		Pointer: "/constraints/timeout_ms", Rule: "minimum", Message: "the timeout must be at least 1 ms, or left out for the tool's own",
+	})
+}
+
+func prefixed(prefix string, bad []schema.Violation) []schema.Violation {
+	for i := range bad {
+		bad[i].Pointer = prefix + bad[i].Pointer
+	}
+	return bad
+}
+
+// request fills in what the call leaves open.
+func (c *Client) request(call Call, t *described) *envelope.Request {
+	req := &envelope.Request{
+		CallID: call.CallID, ToolID: call.Tool, ToolVersion: cmp.Or(call.Version, "*"), Fn: call.Fn,
+		Input: call.Input, Context: call.Context, DryRun: call.DryRun, Provenance: call.Provenance,
+		Constraints: envelope.Constraints{
+			TimeoutMS: call.Timeout.Milliseconds(), IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope,
+			Priority: call.Priority, PreferStreaming: call.Chunk != nil, RetryPolicy: call.Retry,
+			CacheKey: call.CacheKey, Budget: call.Budget, MemoryMBLimit: call.MemoryMBLimit, NetAllowlist: call.NetAllowlist,
+		},
+	}
+	if req.CallID == "" {
+		req.CallID = uuid.NewString()
+	}
+	if call.Timeout == 0 {
+		req.Constraints.TimeoutMS = describeTime.Milliseconds()
+		if t != nil {
+			req.Constraints.TimeoutMS = max(t.info.TimeoutDefaultMS, 1)
+		}
+	}
+	req.Constraints.DeadlineUnixMS = c.BusTime().UnixMilli() + req.Constraints.TimeoutMS
+	ctx := &req.Context
+	ctx.ActorID = c.Actor
+	ctx.TraceID = cmp.Or(ctx.TraceID, uuid.NewString())
+	ctx.Env, ctx.Timezone = cmp.Or(ctx.Env, c.Env), cmp.Or(ctx.Timezone, c.Timezone)
+	if ctx.Scopes == nil {
+		ctx.Scopes = c.Scopes
+	}
+	return req
+}

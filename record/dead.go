@@ -1,0 +1,85 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// DeadLetter is a call that could not be run: what was asked, why it was given up, and its
+// history.
+type DeadLetter struct {
+	Form    int             `json:"form"`         // filled in on writing; see internal/form
+	Seq     uint64          `json:"seq,omitzero"` // in the DEAD stream; filled in on reading
+	Ref     string          `json:"ref,omitzero"` // of the call; filled in on reading
+	Time    time.Time       `json:"time"`
+	Cause   *envelope.Error `json:"cause"`
+	Attempt int             `json:"attempt"`
+	// Deliveries is how often its work was handed out, which is more often than it was claimed: a first run may
+	// need no claim, and work of which somebody else has taken hold is handed back.
+	Deliveries int            `json:"deliveries,omitzero"`
+	State      call.State     `json:"state"` // when it was given up: attempts, and who claimed them last
+	Body       jsontext.Value `json:"body"`  // call.RequestBody
+	// Extra are members that a newer build has added.
+	Extra map[string]jsontext.Value `json:",embed"`
+}
+
+func (d DeadLetter) encode() ([]byte, error) {
+	d.Form = form.Letter.Written()
+	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
+		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
+		if err != nil {
+			return nil, err
+		}
+		d.Body = text
+	}
+	return json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names of a subject may be no text
+}
+
+// short returns the letter with nothing but the request in its body.
+func (d DeadLetter) short() DeadLetter {
+	if body, err := call.DecodeRequestBody(d.Body); err == nil {
+		body.Earlier = nil
+		if only, err := body.Encode(); err == nil {
+			d.Body = only
+		}
+	}
+	return d
+}
+
+// letterRoom is what a dead letter leaves of a message for its headers.
+const letterRoom = 1 << 10
+
+// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
+// The outcomes of earlier attempts, which the call log holds, are left out where there is no room.
+func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+	data, err := d.encode()
+	if err == nil && int64(len(data)) > js.Conn().MaxPayload()-letterRoom {
+		data, err = d.short().encode()
+	}
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	a, _ := d.State.Attempt(d.Attempt)
+	_, err = js.PublishMsg(ctx, &nats.Msg{
+		Subject: subjects.Dead(d.State.Tenant, d.State.Tool),
+		Data:    data,
+		Header:  nats.Header{jetstream.MsgIDHeader: {d.State.ID + "." + strconv.Itoa(d.Attempt) + "." + strconv.FormatUint(a.Admitted, 10)}},
+	})
+	if err != nil {
+		return fmt.Errorf("dead letter: %w", err)
+	}
+	return nil
+}

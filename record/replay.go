@@ -1,0 +1,326 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Filter selects audit records; zero values select all. Times are those of the records' own
+// events, in bus time.
+type Filter struct {
+	Since, Until time.Time
+	Tenant       string
+	Tool, Actor  string
+	Call         string // reference, call id, or its first 8 characters or more
+	Event        audit.Event
+	FromNow      bool // only what is put on record after the start
+	Follow       bool // go on with new records until ctx ends, or Until has passed
+}
+
+func (f Filter) has(r audit.Record) bool {
+	return (f.Tenant == "" || r.Tenant == f.Tenant) &&
+		(f.Tool == "" || r.ToolName == f.Tool) &&
+		(f.Actor == "" || r.Actor == f.Actor) &&
+		(f.Event == "" || r.Event == f.Event) &&
+		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID && strings.HasPrefix(r.CallID, f.Call)) &&
+		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
+		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// shortID is how much of a call id says which one is meant.
+const shortID = 8
+
+// ahead is how far a record's time may be ahead of the time at which it came into the stream. Events
+// of the log are recorded after they were written; what a dispatcher records of its own bears its
+// measure of bus time.
+const ahead = time.Minute
+
+// start is from where on the stream may hold records that fit.
+func (f Filter) start(ctx context.Context, js jetstream.JetStream) (jetstream.OrderedConsumerConfig, error) {
+	switch {
+	case f.FromNow:
+		stream, err := js.Stream(ctx, subjects.AuditStream)
+		if err != nil {
+			return jetstream.OrderedConsumerConfig{}, fmt.Errorf("read %s: %w", subjects.AuditStream, err)
+		}
+		return after(stream.CachedInfo().State.LastSeq), nil
+	case f.Since.IsZero():
+		return jetstream.OrderedConsumerConfig{}, nil
+	}
+	from := f.Since.Add(-ahead)
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &from}, nil
+}
+
+func after(seq uint64) jetstream.OrderedConsumerConfig {
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
+}
+
+// Replay yields the records that fit as they stood when it was called, in the order of the record: those
+// of a call oldest first, those of different partitions of the log as they were put on record. With
+// Follow also all that come after. What is no record, and was put into the stream by somebody else, is
+// left out.
+func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[audit.Record, error] {
+	return func(yield func(audit.Record, error) bool) {
+		from, err := f.start(ctx, js)
+		if err == nil {
+			r := &auditReader{js: js, filter: f, yield: yield}
+			if f.Follow && !f.Until.IsZero() {
+				err = r.followUntil(ctx, from)
+			} else {
+				err = r.read(ctx, from, f.Follow)
+			}
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(audit.Record{}, err)
+		}
+	}
+}
+
+// auditReader yields the records of the stream that fit.
+type auditReader struct {
+	js     jetstream.JetStream
+	filter Filter
+	yield  func(audit.Record, error) bool
+	last   uint64 // sequence of the last record read
+}
+
+// errEnough ends a reader whose consumer wants no more.
+var errEnough = errors.New("enough")
+
+func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerConfig, follow bool) error {
+	for msg, err := range messages(ctx, a.js, subjects.AuditStream, from, follow) {
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
+		}
+		a.last = meta.Sequence.Stream
+		r, ok, err := decodeRecord(msg.Data())
+		if err != nil {
+			return fmt.Errorf("audit record %d: %w", a.last, err)
+		}
+		if ok && a.filter.has(r) && !a.yield(r, nil) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+// recordTime bounds the wait for the record at the end of followUntil: dispatchers that are further
+// behind admit nothing.
+const recordTime = 10 * time.Second
+
+// followUntil follows the record until the filter's time has passed, and then reads what had happened
+// by then and was not on record yet.
+func (a *auditReader) followUntil(ctx context.Context, from jetstream.OrderedConsumerConfig) error {
+	clock, err := bus.NewClock(ctx, a.js, nil)
+	if err != nil {
+		return err
+	}
+	following, cancel := context.WithTimeout(ctx, a.filter.Until.Sub(clock.Now()))
+	defer cancel()
+	if err := a.read(following, from, true); err != nil && following.Err() == nil || errors.Is(err, errEnough) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	if err := Await(waiting, a.js); err != nil {
+		return err
+	}
+	if a.last > 0 {
+		from = after(a.last)
+	}
+	return a.read(ctx, from, false)
+}
+
+// Await waits until the record holds every admission and decision that the call log holds now.
+func Await(ctx context.Context, js jetstream.JetStream) error {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	for p := range n {
+		if err := awaitPart(ctx, js, subjects.Part(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
+	calls, err := js.Stream(ctx, part.Stream())
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	end := uint64(0)
+	for _, filter := range part.Recorded() {
+		msg, err := calls.GetLastMsgForSubject(ctx, filter)
+		switch {
+		case err == nil:
+			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
+			if err == nil || form.Unreadable(err) { // what is no event does not come on record
+				end = max(end, msg.Sequence)
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):
+			return fmt.Errorf("await the record: %w", err)
+		}
+	}
+	p := &Projector{js: js, part: part}
+	for {
+		if _, err := p.resume(ctx); err != nil || p.done >= end {
+			return err
+		}
+		if !wait.For(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("await the record: %w", ctx.Err())
+		}
+	}
+}
+
+// quietTime is how long the rest of a stream is waited for: a server that is started again in between,
+// and found again, takes some ten seconds.
+const quietTime = 30 * time.Second
+
+// messages yields the messages of a stream in order, up to its present end unless follow.
+func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, follow bool) iter.Seq2[jetstream.Msg, error] {
+	if follow {
+		return messagesWithin(ctx, js, stream, cfg, 0)
+	}
+	return messagesWithin(ctx, js, stream, cfg, quietTime)
+}
+
+// messagesWithin yields the messages of a stream up to its present end, each of which has to come within
+// quiet after the one before was taken; or all that ever come, if quiet is 0.
+func messagesWithin(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, quiet time.Duration) iter.Seq2[jetstream.Msg, error] {
+	follow := quiet == 0
+	return func(yield func(jetstream.Msg, error) bool) {
+		cons, err := js.OrderedConsumer(ctx, stream, cfg)
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, bus.Missing(err)))
+			return
+		}
+		info, err := cons.Info(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			return
+		}
+		if info.NumPending == 0 && !follow {
+			return
+		}
+		it, err := cons.Messages()
+		if err != nil {
+			yield(nil, fmt.Errorf("read %s: %w", stream, err))
+			return
+		}
+		defer it.Stop()
+		for {
+			msg, err := nextWithin(ctx, it, quiet)
+			if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
+				return // that is its end; whoever wants all must know that it was not
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("read %s: %w", stream, err))
+				return
+			}
+			if !yield(msg, nil) {
+				return
+			}
+			if meta, err := msg.Metadata(); !follow && err == nil && meta.NumPending == 0 {
+				return
+			}
+		}
+	}
+}
+
+// nextWithin waits for the next message, as long as it takes if quiet is 0.
+func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
+	if err := ctx.Err(); err != nil { // also if there is a message
+		return nil, err
+	}
+	if quiet == 0 {
+		return it.Next(jetstream.NextContext(ctx))
+	}
+	once, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	msg, err := it.Next(jetstream.NextContext(once))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
+	}
+	return msg, err
+}
+
+// DeadLetters returns all dead letters, oldest first. What is none, and was put into their stream by
+// somebody else, is left out.
+func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
+	letters := []DeadLetter{}
+	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, false) {
+		if err != nil {
+			return nil, err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		d, err := letter(msg.Data(), meta.Sequence.Stream)
+		if form.Unreadable(err) {
+			return nil, err
+		}
+		if err == nil {
+			letters = append(letters, d)
+		}
+	}
+	return letters, nil
+}
+
+// DeadLetterAt returns one dead letter.
+func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (DeadLetter, error) {
+	stream, err := js.Stream(ctx, subjects.DeadStream)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letters: %w", bus.Missing(err))
+	}
+	if seq == 0 { // the server takes it for a question without a number
+		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
+	}
+	msg, err := stream.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+	}
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	return letter(msg.Data, seq)
+}
+
+func letter(data []byte, seq uint64) (DeadLetter, error) {
+	var d DeadLetter
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	if err := form.Letter.Check(d.Form); err != nil && d.Form != 0 {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	if d.Cause == nil || d.Form == 0 {
+		return d, fmt.Errorf("dead letter %d is none: it has no cause", seq)
+	}
+	d.Seq, d.Ref = seq, d.State.Ref()
+	return d, nil
+}

@@ -1,0 +1,190 @@
+package work
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// pull is a pull request. There are as many as were ever out at once, and each has an inbox that
+// stays subscribed to: a message that comes after its request has ended is not lost, which would
+// cost its call a lease.
+type pull struct {
+	inbox  string
+	sub    *nats.Subscription
+	last   *source // that was asked
+	source *source // the same; nil while nothing is asked for
+	left   int     // messages still to come
+	spare  bool    // no slot is reserved for what comes
+	wrong  bool    // the server has said that something is
+	turn   int     // how often it was used
+	end    *time.Timer
+}
+
+// free returns how many slots are neither taken nor reserved. Callers hold w.mu.
+func (w *Workers) free() int {
+	free := w.slots - w.running
+	for _, s := range w.sources {
+		free -= s.credits
+	}
+	return free
+}
+
+// pull gives free slots to messages in hand, and asks for more where there are slots left. Callers hold w.mu.
+func (w *Workers) pull() {
+	if w.ended() {
+		return
+	}
+	w.listen()
+	w.share()
+}
+
+// listen asks for one message of every source that is not known to have any, which takes a slot only until the server
+// has said so for the first time. Callers hold w.mu.
+func (w *Workers) listen() {
+	if slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.waiting) > 0 }) {
+		return // or there would be more and more in hand
+	}
+	for _, s := range w.sources {
+		switch {
+		case w.free() <= 0:
+			return
+		case s.heeded || s.credits > 0 || s.demand:
+		case s.answered:
+			w.ask(s, 1, standingPull, true)
+		default:
+			w.ask(s, 1, atOnce, false)
+		}
+	}
+}
+
+// share gives the free slots to those that want them, by weight; or, where nobody is known to, most of them to whoever
+// had work last: one for each source is left to what may come from the others. Callers hold w.mu.
+func (w *Workers) share() {
+	free := w.free()
+	if free < max(1, w.slots/8) && !slices.ContainsFunc(w.sources, (*source).urgent) {
+		return // gather freed slots: one request for several
+	}
+	share := map[*source]int{}
+	for ; free > 0; free-- {
+		s := w.turn((*source).wants)
+		if s == nil {
+			share[w.last] = max(0, free-len(w.sources))
+			break
+		}
+		if !w.beginWaiting(s) {
+			share[s]++
+		}
+	}
+	for s, n := range share {
+		w.ask(s, n, extraPull, false)
+	}
+}
+
+// wants reports whether the source has work, as far as known.
+func (s *source) wants() bool { return s.demand || len(s.waiting) > 0 }
+
+// urgent reports whether the source has work that nothing is under way for.
+func (s *source) urgent() bool { return s.demand && s.credits == 0 || len(s.waiting) > 0 }
+
+// turn returns whose turn it is to have a slot, of the sources that may: each as often as its weight
+// says, and evenly. It is nil when none may. Callers hold w.mu.
+func (w *Workers) turn(may func(*source) bool) (next *source) {
+	total := 0
+	for _, s := range w.sources {
+		if !may(s) {
+			continue
+		}
+		total += s.weight
+		s.turns += s.weight
+		if next == nil || s.turns > next.turns {
+			next = s
+		}
+	}
+	if next != nil {
+		next.turns -= total
+	}
+	return next
+}
+
+// ask asks for n messages of s, and reserves slots for them unless they are to be spare. Callers hold w.mu.
+func (w *Workers) ask(s *source, n int, wait time.Duration, spare bool) {
+	if n == 0 {
+		return
+	}
+	p := w.unused()
+	if p == nil {
+		return // no connection: there is another round when there is one
+	}
+	if s.heeded = s.heeded || spare; !spare {
+		s.credits += n
+	}
+	p.last, p.source, p.left, p.spare, p.wrong = s, s, n, spare, false
+	p.turn++
+	turn := p.turn
+	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
+	_ = w.nc.PublishRequest(s.next, p.inbox, request(n, wait)) // unanswered otherwise
+}
+
+func request(n int, wait time.Duration) []byte {
+	if wait == atOnce {
+		return fmt.Appendf(nil, `{"no_wait":true,"batch":%d}`, n)
+	}
+	return fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
+}
+
+// unused returns a pull that is not out. Callers hold w.mu.
+func (w *Workers) unused() *pull {
+	for _, p := range w.pulls {
+		if p.source == nil {
+			return p
+		}
+	}
+	p := &pull{inbox: w.nc.NewInbox()}
+	sub, err := w.nc.Subscribe(p.inbox, func(msg *nats.Msg) { w.receive(p, msg) })
+	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // slots bound what comes
+		return nil
+	}
+	p.sub = sub
+	w.pulls = append(w.pulls, p)
+	return p
+}
+
+// over frees the slots that a pull still holds. Callers hold w.mu.
+func (w *Workers) over(p *pull) {
+	if p.source == nil {
+		return
+	}
+	p.end.Stop()
+	if p.source.heeded = p.source.heeded && !p.spare; !p.spare {
+		p.source.credits -= p.left
+	}
+	p.source, p.left = nil, 0
+}
+
+// came notes that a message of a pull is here. Callers hold w.mu.
+func (w *Workers) came(p *pull) {
+	if !p.spare {
+		p.source.credits--
+	}
+	if p.left--; p.left == 0 {
+		w.over(p)
+	}
+}
+
+// unanswered ends a pull of which the server said nothing.
+func (w *Workers) unanswered(p *pull, turn int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.source == nil || p.turn != turn {
+		return
+	}
+	if !p.wrong { // then it is known already
+		p.source.known.gone = true // the server may have crashed, and forgotten more than this
+		w.lookSoon()
+	}
+	w.over(p)
+	w.pull()
+}

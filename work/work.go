@@ -1,0 +1,345 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Work is a work message in hand. Acks and hand-backs are transport; they prove nothing.
+type Message struct {
+	Entry call.Entry
+	// Deliveries is 1 where nobody can have been handed the message before.
+	Deliveries int
+	msg        *nats.Msg
+	declines   *declines
+}
+
+// Extend says that the work is alive.
+func (w Message) Extend() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
+
+// Ack says that the attempt is decided.
+func (w Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the decision
+
+// HandBack returns the work, to be delivered again after a while.
+func (w Message) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
+
+// Decline is HandBack of work that nothing was done with here: where this process is the next to be handed it again,
+// nobody else has been, and it comes with the same Deliveries.
+func (w Message) Decline(after time.Duration) {
+	w.declines.note(w)
+	w.HandBack(after)
+}
+
+// Workers pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
+// over the priorities by weight, so that low never starves. All slots may go to one priority. The others are listened
+// to meanwhile, so that there may be one message more in hand than there are slots for each priority of each
+// partition; it waits for a slot, and is handed back when there is none soon.
+type Workers struct {
+	// Log is told of what cannot be read; set it before Run. Nil discards.
+	Log      *slog.Logger
+	notices  form.Notices
+	slots    int
+	patience time.Duration // how long a message in hand waits for a slot
+	declines declines
+	repeats  repeats
+	sources  []*source
+	handle   func(context.Context, Message)
+	crew     *crew.Crew[pulled]
+	js       jetstream.JetStream
+	nc       *nats.Conn
+	lookNow  chan struct{}
+	ended    func() bool // there is no more intake
+
+	mu      sync.Mutex
+	running int
+	last    *source // that had work most recently
+	pulls   []*pull
+}
+
+// source is the consumer of one priority in one partition.
+type source struct {
+	stream   string
+	name     string
+	ensure   func(context.Context) (jetstream.Consumer, error) // makes it where it is not
+	next     string                                            // subject of its pull requests
+	weight   int
+	known    incarnation
+	turns    int  // of having the next slot, see turn
+	credits  int  // messages asked for and not yet here; each has a slot reserved
+	heeded   bool // one message is asked for without a slot: it is not known whether there is any
+	demand   bool // more is waiting, as far as known
+	answered bool // the server has said something of it on this connection
+	waiting  []*waiting
+}
+
+// The weights of the priorities.
+var weights = []struct {
+	prio   envelope.Priority
+	weight int
+}{{envelope.PriorityHigh, 6}, {envelope.PriorityNormal, 3}, {envelope.PriorityLow, 1}}
+
+// MinSlots is the fewest slots that Workers take.
+const MinSlots = 1
+
+// How long a pull waits. While there are free slots, one message per source is always asked for; what
+// is asked for beyond that is asked for briefly, so that slots move to where the work is. The server says
+// when a request has ended; when it does not, its slots are free again after a grace.
+const (
+	atOnce       = 0
+	standingPull = 10 * time.Second
+	extraPull    = 300 * time.Millisecond
+	pullGrace    = time.Second
+)
+
+// New creates or updates the consumers of pool and returns workers with so many slots,
+// which call handle for every message, as many at once as there are slots.
+func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration, handle func(context.Context, Message)) (*Workers, error) {
+	partitions, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	if slots < MinSlots {
+		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
+	}
+	lease = cmp.Or(lease, bus.DefaultLease)
+	w := &Workers{slots: slots, patience: min(handTime, lease/4), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
+	for p := range partitions {
+		if err := w.add(ctx, subjects.Part(p), pool, lease); err != nil {
+			return nil, err
+		}
+	}
+	w.last = w.sources[1]
+	return w, nil
+}
+
+// add makes the sources of one partition.
+func (w *Workers) add(ctx context.Context, part subjects.Part, pool string, lease time.Duration) error {
+	for _, c := range weights {
+		s := &source{stream: part.Stream(), name: subjects.Worker(pool, string(c.prio)), next: part.NextWork(pool, string(c.prio)), weight: c.weight}
+		s.ensure = func(ctx context.Context) (jetstream.Consumer, error) {
+			return ensure(ctx, w.js, part, pool, c.prio, lease)
+		}
+		cons, err := s.ensure(ctx)
+		if err != nil {
+			return err
+		}
+		s.known = meet(cons.CachedInfo())
+		w.sources = append(w.sources, s)
+	}
+	return nil
+}
+
+// Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
+// later than intake to let them finish (drain).
+func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
+	status := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(status)
+	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
+	w.crew = crew.New(func(p pulled) {
+		w.handle(ctx, p.Message)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running--
+		w.pull()
+	})
+	w.mu.Lock()
+	w.pull()
+	w.mu.Unlock()
+	var looking sync.WaitGroup
+	looking.Go(func() { w.look(intake) })
+	defer looking.Wait()
+	for {
+		select {
+		case <-intake.Done():
+			w.stop()
+			return
+		case <-status:
+			w.restart()
+		}
+	}
+}
+
+// stop takes no more work and waits for what is in hand. What still arrives is handed back.
+func (w *Workers) stop() {
+	w.mu.Lock()
+	for _, p := range w.pulls {
+		_ = p.sub.Drain() // it is gone with the connection otherwise
+		w.over(p)
+	}
+	w.giveBackAll()
+	w.mu.Unlock()
+	w.crew.End()
+}
+
+// restart asks anew for everything: requests died with the old connection.
+func (w *Workers) restart() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lookSoon()
+	w.repeats.forget()
+	for _, p := range w.pulls {
+		w.over(p)
+	}
+	for _, s := range w.sources {
+		s.answered = false
+	}
+	w.pull()
+}
+
+// receive takes a message of a pull, or the server's word that there are no more.
+func (w *Workers) receive(p *pull, msg *nats.Msg) {
+	if status := msg.Header.Get("Status"); status != "" && len(msg.Data) == 0 {
+		w.hear(p, status)
+		return
+	}
+	work, ok := w.open(msg)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok && w.repeats.has(work.meta) {
+		return
+	}
+	late := p.source == nil
+	if !late {
+		p.source.demand, p.source.answered, w.last = ok && work.meta.NumPending > 0, true, p.source
+		w.came(p)
+	}
+	if ok {
+		w.take(work, late)
+	}
+	w.pull()
+}
+
+// take begins with a message, or keeps it until there is a slot. Callers hold w.mu.
+func (w *Workers) take(work pulled, late bool) {
+	s := w.sourceOf(work.meta)
+	work.declines = &w.declines
+	work.Deliveries = w.deliveries(s, work)
+	switch {
+	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
+		work.Decline(0)
+	case w.running < w.slots:
+		w.begin(work)
+	default:
+		w.keep(s, work)
+	}
+}
+
+// begin gives a message a slot. Callers hold w.mu.
+func (w *Workers) begin(work pulled) {
+	if !w.crew.Start(work) {
+		work.Decline(0)
+		return
+	}
+	w.running++
+}
+
+// sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
+// Callers hold w.mu.
+func (w *Workers) sourceOf(m *nats.MsgMetadata) *source {
+	for _, s := range w.sources {
+		if s.name == m.Consumer && s.stream == m.Stream {
+			return s
+		}
+	}
+	return nil
+}
+
+// deliveries returns how often a message was handed to somebody who may have done something with it; more than one
+// where that is not known. Callers hold w.mu.
+func (w *Workers) deliveries(s *source, work pulled) int {
+	if s == nil || !s.known.counts(work.meta) {
+		return max(work.Deliveries, 2)
+	}
+	s.known = s.known.heard(work.meta, time.Now())
+	return w.declines.recall(work.meta)
+}
+
+// The server's words about a pull request.
+const (
+	statusHeartbeat = "100"
+	statusNothing   = "404"
+	statusExpired   = "408"
+)
+
+// hear ends a pull when the server says so. What is wrong with the consumer or the server is
+// asked again a little later.
+func (w *Workers) hear(p *pull, status string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.source == nil || status == statusHeartbeat:
+	case status == statusNothing || status == statusExpired:
+		p.source.demand, p.source.answered = false, true
+		w.over(p)
+		w.pull()
+	default:
+		p.end.Reset(extraPull)
+		p.wrong, p.source.known.gone = true, true
+		w.lookSoon()
+	}
+}
+
+type pulled struct {
+	Message
+	meta *nats.MsgMetadata
+}
+
+// unreadableDelay is how long a message waits for an executor that can read it.
+const unreadableDelay = time.Second
+
+// open reads a work message. One that is not an event (an operator's delete marker, a foreign write) is
+// acknowledged and forgotten; one that a newer build wrote is handed to an executor that can read it.
+func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return pulled{}, false
+	}
+	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
+	switch {
+	case form.Unreadable(err):
+		w.notices.Tell(w.Log, "work handed to other executors", err)
+		_ = msg.NakWithDelay(unreadableDelay) // as [Message.HandBack]
+		return pulled{}, false
+	case err != nil || e.Kind != call.Requested:
+		_ = msg.Ack() // nothing to run; a redelivery would end here again
+		return pulled{}, false
+	}
+	seq := meta.Sequence.Stream
+	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
+	return pulled{Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
+}
+
+// ensure creates the durable consumer of a partition, pool and priority, or updates its lease.
+func ensure(
+	ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority, lease time.Duration,
+) (jetstream.Consumer, error) {
+	name := subjects.Worker(pool, string(prio))
+	cons, err := js.CreateOrUpdateConsumer(ctx, part.Stream(), jetstream.ConsumerConfig{
+		Durable:       name,
+		FilterSubject: part.WorkFilter(pool, string(prio)),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       lease,
+		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
+		MaxAckPending: 100_000, // slots bound what is out, not the server
+		MaxWaiting:    8192,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", name, err)
+	}
+	return cons, nil
+}

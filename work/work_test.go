@@ -1,0 +1,86 @@
+package work_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/work"
+)
+
+// Workers hold no message without a slot, and low priority does not starve.
+func TestWorkers(t *testing.T) {
+	f := setup(t)
+	const slots, high, low = 8, 300, 20
+	for n := range high {
+		f.Admit(n, envelope.PriorityHigh)
+	}
+	for n := range low {
+		f.Admit(high+n, envelope.PriorityLow)
+	}
+	var mu sync.Mutex
+	held, most, highDone, lowDone, highWhenLowDone := 0, 0, 0, 0, 0
+	all := make(chan struct{})
+	w, err := work.New(t.Context(), f.JS, "default", slots, 3*time.Minute, func(_ context.Context, w work.Message) {
+		mu.Lock()
+		held++
+		most = max(most, held)
+		mu.Unlock()
+		<-time.After(time.Millisecond)
+		w.Ack()
+		mu.Lock()
+		defer mu.Unlock()
+		held--
+		if w.Entry.State.Last().Priority == envelope.PriorityLow {
+			if lowDone++; lowDone == low {
+				highWhenLowDone = highDone
+			}
+		} else {
+			highDone++
+		}
+		if highDone+lowDone == high+low {
+			close(all)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, f.NC) })
+	select {
+	case <-all:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%d high and %d low done", highDone, lowDone)
+	}
+	if most > slots {
+		t.Errorf("%d messages held with %d slots", most, slots)
+	}
+	if highWhenLowDone == high {
+		t.Error("low waited for all of high")
+	}
+}
+
+// Work goes on after the server was restarted.
+func TestWorkersSurviveRestart(t *testing.T) {
+	f := setup(t)
+	got := make(chan string, 10)
+	w, err := work.New(t.Context(), f.JS, "default", 4, time.Second, func(_ context.Context, w work.Message) {
+		w.Ack()
+		got <- w.Entry.State.ID
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, f.NC) })
+	f.Admit(1, envelope.PriorityNormal)
+	<-got
+	f.Srv.Restart()
+	f.Admit(2, envelope.PriorityNormal)
+	select {
+	case <-got:
+	case <-time.After(time.Minute):
+		t.Fatal("no work after the restart")
+	}
+}
