@@ -8,6 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -34,9 +35,11 @@ type acceptance struct {
 
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
 // the outcome is not there soon. due is when it will have an answer.
-func (d *Dispatcher) accept(a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
+func (d *Dispatcher) accept(ctx context.Context, a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
+	d.Observer.Tell(ctx, observe.Accepted, &s, attempt.N)
 	h := acceptance{
-		due: time.Now().Add(patience), to: inboxOf(a.in), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part}, admitted: attempt.Admitted,
+		due: time.Now().Add(patience), to: inboxOf(a.in), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},
+		admitted: attempt.Admitted,
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,

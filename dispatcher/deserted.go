@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // Bounds of ending early what nobody is there to take.
 const (
-	desertedLook = 250 * time.Millisecond // how often pools are looked at
-	deserters    = 8                      // attempts worked on at once: deadlines have their own
+	desertedEvery = 250 * time.Millisecond // how often empty pools are sought
+	deserters     = 8                      // attempts worked on at once: deadlines have their own
 	// How old an attempt is at least, so that it is certain what its pool was like when it was stored; and how
 	// much longer one of another dispatcher is left to that.
 	leastAge   = 300 * time.Millisecond
@@ -125,7 +126,7 @@ func (d *Dispatcher) endDeserted(ctx context.Context) {
 	if d.Evidence == nil {
 		return
 	}
-	tick := time.NewTicker(desertedLook)
+	tick := time.NewTicker(desertedEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -185,7 +186,7 @@ func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
 			g.again(job)
 		}
 	default:
-		d.ended(g, job, o)
+		d.ended(ctx, g, job, o)
 	}
 }
 
@@ -194,7 +195,7 @@ func (d *Dispatcher) desert(ctx context.Context, job *due) (settle.Outcome, erro
 	if err != nil {
 		return settle.Outcome{}, err
 	}
-	d.pause("before-desert", last.State)
+	d.Observer.Tell(ctx, observe.BeforeDesert, &last.State, job.attempt)
 	end := call.Ending{Cause: call.Deserted, By: call.ByDispatcher, Nonce: d.NewNonce(), Now: call.At(d.Now())}
 	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
 	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)

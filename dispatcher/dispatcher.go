@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -39,12 +40,6 @@ type Replier interface {
 	Outcome(to Inbox, r *envelope.Response)
 }
 
-// Fault is an error that knows what it is in the taxonomy; payloads return such errors.
-type Fault interface {
-	error
-	Fault() *envelope.Error
-}
-
 // Payloads fetches inputs that are too large to travel inline.
 type Payloads interface {
 	Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error)
@@ -59,10 +54,10 @@ type Health interface {
 // ErrRecordFull means that the audit record takes nothing.
 var ErrRecordFull = errors.New("the audit record is full")
 
-// Gate records what the call log does not hold of callers: refusals and denials, before they are answered, and
-// whom else than its owner an attempt is shared with. It returns
-// ErrRecordFull where they cannot be recorded until somebody makes room.
-type Gate interface {
+// Recorder records what the call log does not hold of callers: refusals and denials, before they are answered, and
+// with whom else than its owner an attempt is shared. It returns ErrRecordFull where they cannot be recorded until
+// somebody makes room.
+type Recorder interface {
 	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
@@ -90,28 +85,17 @@ type Finder interface {
 	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
 }
 
-// Hooks observe; any may be nil.
-type Hooks struct {
-	// Admit is told when an attempt is about to be written, and returns the traceparent that
-	// travels with it, and what to call with whether it was written, as far as known.
-	Admit func(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string, done func(admitted bool))
-	// Refuse is told of every refusal; req is nil where it could not be read.
-	Refuse func(ctx context.Context, tool string, req *envelope.Request, e *envelope.Error)
-	// Pause is called at the named points of the protocol; tests freeze and kill there.
-	Pause func(point string, s call.State)
-}
-
 // DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options are what a Dispatcher is made of; all but Evidence, Finder, Hooks, Logger and the bounds are required.
+// Options are what a Dispatcher is made of; all but Evidence, Finder, Observer, Logger and the bounds are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
 	Replies  Replier
 	Payloads Payloads
 	Health   Health
-	Gate     Gate
+	Records  Recorder
 	Killer   Killer
 	Peers    Peers
 	Pools    Pools
@@ -130,7 +114,7 @@ type Options struct {
 	PoolAbsence time.Duration
 	// Partitions is how many the call log has; default 1.
 	Partitions int
-	Hooks      Hooks
+	Observer   observe.Observer
 	Logger     *slog.Logger
 }
 
@@ -148,6 +132,7 @@ type Dispatcher struct {
 	acceptances acceptances
 	partings    partings
 	inputs      *inputs
+	stages      []stage
 }
 
 // New returns a Dispatcher; Run must be called for deadlines to be kept.
@@ -167,7 +152,7 @@ func New(o Options) *Dispatcher {
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
-		inputs: newInputs(),
+		inputs: newInputs(), stages: stages(),
 	}
 	for range max(1, o.Partitions) {
 		d.guards = append(d.guards, newGuard(o.Now))
@@ -177,31 +162,26 @@ func New(o Options) *Dispatcher {
 
 func inboxOf(in *question.Incoming) Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }
 
-// Handle sees one request through admission (design §2): check it in the order of 003
-// §Execution pipeline, write it to the log of its key, and answer. The outcome of an accepted
-// call is delivered later, by whoever decides it. A request that panics it is answered, too.
+// Handle sees one request through admission: it is checked, stage by stage, written to the log of its key, and
+// answered. The outcome of an accepted call is delivered later, by whoever decides it. A request that panics it is
+// answered, too.
 func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
-	var req *envelope.Request
+	c := &candidate{request: request{in: in}}
 	defer func() {
 		if p := recover(); p != nil {
-			d.failed(ctx, p, request{in, req})
+			d.failed(ctx, p, c.request)
 		}
 	}()
-	req, refusal := d.read(in)
-	if refusal != nil {
-		d.refuse(ctx, in, req, refusal.WithEffect(envelope.EffectNone)) // what cannot be read, no dispatcher takes in
-		return
+	if d.Observer.Step != nil {
+		d.Observer.Step(ctx, observe.Step{At: observe.Received, Tool: in.Tool})
 	}
-	a, refusal := d.check(ctx, in, req)
-	if refusal != nil {
-		d.deny(ctx, in, req, refusal)
-		return
-	}
-	d.admit(ctx, a)
-}
-
-func (d *Dispatcher) pause(point string, s call.State) {
-	if d.Hooks.Pause != nil {
-		d.Hooks.Pause(point, s)
+	at, refusal := d.check(ctx, c)
+	switch {
+	case refusal == nil:
+		d.admit(ctx, c.asker)
+	case at.unproven: // no dispatcher takes it in
+		d.refuse(ctx, c.request, at.name, refusal.WithEffect(envelope.EffectNone))
+	default:
+		d.deny(ctx, c.request, at.name, refusal)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -30,7 +31,7 @@ type world struct {
 	payloads  map[string][]byte
 	silent    bool // the payload store does not answer
 	fetching  atomic.Int64
-	pause     func(point string, s call.State)
+	step      func(context.Context, observe.Step)
 	garbled   bool // dispatchers that start now cannot read outcomes
 	lag       time.Duration
 	full      bool
@@ -95,8 +96,8 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Gate: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Hooks: dispatcher.Hooks{Pause: w.pause}, Evidence: w.evidence, Finder: w.finder,
+		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
+		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence, Finder: w.finder,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 }

@@ -6,15 +6,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
-
-// request is one that came in, as far as it could be read.
-type request struct {
-	in  *question.Incoming
-	req *envelope.Request
-}
 
 // failed answers requests whose handling has panicked with p, and says where. Unanswered, each would be sent
 // again, and take one dispatcher after the other with it.
@@ -23,7 +16,7 @@ func (d *Dispatcher) failed(ctx context.Context, p any, who ...request) {
 	for _, r := range who {
 		d.safely("a refusal", func() {
 			e := envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this request; its log says where")
-			d.refuse(ctx, r.in, r.req, e)
+			d.refuse(ctx, r, stageFailure, e)
 		})
 	}
 }

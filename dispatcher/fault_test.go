@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -50,16 +51,16 @@ func TestPanic(t *testing.T) {
 			return func() { w.d.Catalog = sound }
 		},
 		"at its admission": func(w *world) func() {
-			w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) { panic("boom") }
-			return func() { w.d.Hooks.Admit = nil }
+			w.d.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) { panic("boom") }
+			return func() { w.d.Observer.Begin = nil }
 		},
 		"after its admission": func(w *world) func() {
-			w.d.Hooks.Pause = func(at string, _ call.State) {
-				if at == "after-admit" {
+			w.d.Observer.Step = func(_ context.Context, s observe.Step) {
+				if s.At == observe.AfterAdmit {
 					panic("boom")
 				}
 			}
-			return func() { w.d.Hooks.Pause = nil }
+			return func() { w.d.Observer.Step = nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,8 +135,11 @@ func TestPanicInTheBackground(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
 		tries := 0
-		w.pause = func(at string, _ call.State) {
-			if tries++; at == "before-timeout" && tries < 4 { // after before-admit and after-admit
+		w.step = func(_ context.Context, s observe.Step) {
+			if s.At != observe.BeforeTimeout {
+				return
+			}
+			if tries++; tries < 2 {
 				panic("boom")
 			}
 		}

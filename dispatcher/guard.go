@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -28,7 +29,7 @@ type guard struct {
 	byKey map[attemptKey]*due // undecided attempts
 	order []*due              // the same as the log has them, and decided ones behind the first
 	over  int                 // how many in order are decided
-	armed time.Time           // until then nobody looks for what is due
+	armed time.Time           // until then nobody sees to what is due
 	// queued are the attempts that nobody has claimed, by pool.
 	queued map[string]*poolQueue
 	seen   uint64 // position in the log up to which they are known
@@ -95,14 +96,14 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	// The names are parts of a whole message, which must not be kept for them.
 	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
 	g.byKey[attemptKey{d.id, a.N}] = d
-	g.line(d)
+	g.insert(d)
 	heap.Push(&g.due, d)
-	g.look(at)
+	g.wakeFor(at)
 }
 
-// line puts d in its place in the log: who asks for an attempt may come before the follower does.
+// insert puts d in its place in the log: who asks for an attempt may come before the follower does.
 // Callers hold g.mu.
-func (g *guard) line(d *due) {
+func (g *guard) insert(d *due) {
 	at := len(g.order)
 	for at > 0 && g.order[at-1].admitted > d.admitted {
 		at--
@@ -172,9 +173,9 @@ func (g *guard) oldest() uint64 {
 	return g.order[0].admitted
 }
 
-// look lets somebody look for what is due at a time, unless somebody does before it anyway: calls
+// wakeFor lets somebody see to what is due at a time, unless somebody does before it anyway: calls
 // that come one after another wake nobody up. Callers hold g.mu.
-func (g *guard) look(at time.Time) {
+func (g *guard) wakeFor(at time.Time) {
 	if !at.Before(g.armed) {
 		return
 	}
@@ -297,11 +298,12 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 		}
 		return
 	}
-	d.ended(g, job, o)
+	d.ended(ctx, g, job, o)
 }
 
 // ended forgets an attempt that is decided, and tells its owner.
-func (d *Dispatcher) ended(g *guard, job *due, o settle.Outcome) {
+func (d *Dispatcher) ended(ctx context.Context, g *guard, job *due, o settle.Outcome) {
+	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, job.attempt)
 	g.close(job.id, job.attempt, job.admitted)
 	owner := o.Attempt.Owner
 	if owner.Reply != "" {
@@ -331,7 +333,7 @@ func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, err
 	if err != nil {
 		return settle.Outcome{}, err
 	}
-	d.pause("before-timeout", last.State)
+	d.Observer.Tell(ctx, observe.BeforeTimeout, &last.State, job.attempt)
 	end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now())}
 	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
 	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)
@@ -351,7 +353,7 @@ func (g *guard) retry(job *due, after time.Duration) {
 	}
 	job.at = g.now().Add(after)
 	heap.Push(&g.due, job)
-	g.look(job.at)
+	g.wakeFor(job.at)
 }
 
 // guard returns that of a partition.

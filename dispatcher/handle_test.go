@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -57,7 +58,7 @@ func TestLogsAdmissions(t *testing.T) {
 		if !strings.Contains(admitted, "msg=admitted tool=echo version=1.2.3") || !strings.Contains(admitted, "call_id="+uuid(1)) {
 			t.Errorf("logged %s", admitted)
 		}
-		if !strings.Contains(refused, "msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION\n") {
+		if !strings.Contains(refused, "msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION stage=version\n") {
 			t.Errorf("logged %s", refused)
 		}
 	})
@@ -528,11 +529,13 @@ func TestObservedAdmissions(t *testing.T) {
 		other := w.dispatcher("other", true)
 		var admitted []bool
 		var refused []envelope.Code
-		other.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) {
-			return "", func(ok bool) { admitted = append(admitted, ok) }
+		other.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
+			return ctx, "", func(last observe.Step) { admitted = append(admitted, last.At == observe.AfterAdmit) }
 		}
-		other.Hooks.Refuse = func(_ context.Context, _ string, _ *envelope.Request, e *envelope.Error) {
-			refused = append(refused, e.Code)
+		other.Observer.Step = func(_ context.Context, s observe.Step) {
+			if s.At == observe.Refused {
+				refused = append(refused, s.Error.Code)
+			}
 		}
 		other.Handle(t.Context(), w.request(2))
 		other.Handle(t.Context(), w.request(3, "0123456789abcdef", "another-0123456789"))
@@ -548,8 +551,8 @@ func TestObservedAdmissions(t *testing.T) {
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
-		w.d.Hooks.Admit = func(context.Context, *call.Ask, *envelope.Request) (string, func(bool)) {
-			return strings.Repeat("p", 55), func(bool) {}
+		w.d.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
+			return ctx, strings.Repeat("p", 55), func(observe.Step) {}
 		}
 		opened := 0
 		for n := range 100 {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
@@ -40,7 +41,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	}
 	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
-	switch err := d.Gate.Allowed(ctx, s, n, owners(joining, left)); {
+	switch err := d.Records.Allowed(ctx, s, n, owners(joining, left)); {
 	case errors.Is(err, ErrRecordFull):
 		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
 		return
@@ -48,7 +49,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
 		return
 	}
-	d.pause("before-join", s)
+	d.Observer.Tell(ctx, observe.BeforeJoin, &s, n)
 	after, err := d.CallLog.Write(ctx, event, nil)
 	var moved *call.Moved
 	switch {
@@ -64,6 +65,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		return
 	}
 	l.learn(after)
+	d.Observer.Tell(ctx, observe.AfterJoin, &after, n)
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
 			d.await(ctx, l, after, n, a)
@@ -75,7 +77,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 func requests(as []*asker) []request {
 	all := make([]request, len(as))
 	for i, a := range as {
-		all[i] = request{a.in, a.req}
+		all[i] = a.request
 	}
 	return all
 }

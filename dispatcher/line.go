@@ -2,15 +2,11 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // lineKey names a log.
@@ -185,7 +181,7 @@ func (d *Dispatcher) placeOne(
 	after = s
 	defer func() {
 		if p := recover(); p != nil {
-			d.failed(ctx, p, request{a.in, a.req})
+			d.failed(ctx, p, a.request)
 		}
 	}()
 	return d.place(ctx, l, s, a, fresh)
@@ -204,14 +200,14 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		case call.Join:
 			refusal := d.noJoin(a)
 			if refusal == nil {
-				return s, a.request != nil
+				return s, a.stored != nil
 			}
 			s, again = d.turnDown(ctx, l, s, a, refusal)
 		case call.Await:
 			if *fresh {
 				d.await(ctx, l, s, v.Attempt, a)
 			} else {
-				s, again = d.lookAgain(ctx, l, s), true
+				s, again = d.reread(ctx, l, s), true
 			}
 		case call.Replay:
 			d.replay(ctx, l, s, v.Attempt, a)
@@ -238,119 +234,13 @@ func (d *Dispatcher) noJoin(a *asker) *envelope.Error {
 	return nil
 }
 
-// lookAgain returns the log as it is. A caller that asks again has missed something, and this
+// reread returns the log as it is. A caller that asks again has missed something, and this
 // dispatcher, which still takes the attempt for open, may have missed the same.
-func (d *Dispatcher) lookAgain(ctx context.Context, l *line, s call.State) call.State {
+func (d *Dispatcher) reread(ctx context.Context, l *line, s call.State) call.State {
 	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
 	if err != nil {
 		d.Logger.Warn("call log not read", "call", l.id, "err", err) // s is what is known
 		return s
 	}
 	return l.found(s.Seq, last.State)
-}
-
-// open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
-// moved, so that the request has to be looked at again.
-func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, v call.Verdict) (call.State, bool) {
-	if a.request == nil {
-		return s, false // its log has expired since it was read
-	}
-	if refusal := d.room(); refusal != nil {
-		return d.turnDown(ctx, l, s, a, refusal)
-	}
-	earlier, current, err := d.earlier(ctx, s)
-	switch {
-	case errors.Is(err, settle.ErrUnreadable):
-		d.Logger.Error("no further attempt: an earlier outcome cannot be read", "call", l.id, "err", err)
-		return d.turnDown(ctx, l, s, a, unreadable("the outcome of an earlier attempt cannot be read, and a further one would lose it"))
-	case err != nil: // the caller asks again
-		d.Logger.Warn("no further attempt: the call log cannot be read", "call", l.id, "err", err)
-		return s, false
-	case current.Seq != s.Seq:
-		return l.found(s.Seq, current), true
-	}
-	admitted := false
-	if d.Hooks.Admit != nil {
-		parent, done := d.Hooks.Admit(ctx, &a.ask, a.req)
-		defer func() { done(admitted) }()
-		a.ask.Owner.Parent = parent
-		if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
-			return s, true
-		}
-	}
-	body, err := call.RequestBody{Request: a.request, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
-	if err != nil {
-		d.Logger.Error("request body", "err", err)
-		return s, false
-	}
-	d.pause("before-admit", s)
-	if d.late(a) {
-		return d.turnDown(ctx, l, s, a, tooLate())
-	}
-	after, err := d.writeInTime(ctx, a, v.Event, body)
-	admitted = err == nil && after.Last().Owner.CallID == a.ask.Owner.CallID || errors.Is(err, call.ErrUnsure)
-	var moved *call.Moved
-	switch {
-	case errors.As(err, &moved):
-		return l.found(s.Seq, moved.State), true
-	case err != nil && d.late(a):
-		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
-		return d.turnDown(ctx, l, s, a, tooLate())
-	case errors.Is(err, call.ErrFull):
-		return d.turnDown(ctx, l, s, a, storeFull())
-	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
-		refusal := envelope.NewError(envelope.CodeAttempts, "the outcomes of earlier attempts leave no room for another")
-		return d.turnDown(ctx, l, s, a, refusal)
-	case err != nil: // not known to be admitted or not: no answer; the caller asks again
-		d.Logger.Warn("admission unsure", "call", l.id, "err", err)
-		return s, false
-	}
-	d.pause("after-admit", after)
-	l.learn(after)
-	opened := after.Last()
-	if opened.Owner.CallID == a.ask.Owner.CallID {
-		d.logAdmission(ctx, after, opened)
-		d.keep(after, opened)
-		d.accept(a, after, opened, opened.Deadline)
-	}
-	return after, opened.Owner.CallID != a.ask.Owner.CallID
-}
-
-// writeInTime writes the admission of a, trying no longer than until a's deadline: nobody could start what is
-// in the log after it.
-func (d *Dispatcher) writeInTime(ctx context.Context, a *asker, e call.Event, body []byte) (call.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.ask.Deadline.Time().Sub(d.Now()))
-	defer cancel()
-	return d.CallLog.Write(ctx, e, body)
-}
-
-// logAdmission is for whoever wants every event logged.
-func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Attempt) {
-	if d.Logger.Enabled(ctx, slog.LevelInfo) {
-		d.Logger.InfoContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N, "call_id", a.Owner.CallID)
-	}
-}
-
-// keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
-// the log, unless the log has shown it the outcome already.
-func (d *Dispatcher) keep(s call.State, a call.Attempt) {
-	if a.Open() && !d.guard(s.Part).decided(s.ID, a.N, a.Admitted) {
-		d.watch(s, a)
-	}
-}
-
-// earlier returns the outcomes that the next attempt has to carry, and the log they belong to.
-func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome, call.State, error) {
-	if s.Empty() {
-		return nil, s, nil
-	}
-	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
-	if err != nil {
-		return nil, s, err
-	}
-	outcomes, err := last.Outcomes()
-	if err != nil {
-		return nil, last.State, fmt.Errorf("%w: %w", settle.ErrUnreadable, err)
-	}
-	return outcomes, last.State, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
@@ -18,8 +18,9 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 // refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
 // answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
 // is of no use, because the record is full.
-func (d *Dispatcher) refuse(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) {
-	id, err := d.Gate.Denied(ctx, in, req, e)
+func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error) {
+	in, req := r.in, r.req
+	id, err := d.Records.Denied(ctx, in, req, e)
 	full := errors.Is(err, ErrRecordFull)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
@@ -35,10 +36,10 @@ func (d *Dispatcher) refuse(ctx context.Context, in *question.Incoming, req *env
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
-	if d.Hooks.Refuse != nil {
-		d.Hooks.Refuse(ctx, in.Tool, req, e)
+	if d.Observer.Step != nil {
+		d.Observer.Step(ctx, observe.Step{At: observe.Refused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
 	}
-	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code)
+	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
 	d.Replies.Outcome(inboxOf(in), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
@@ -46,38 +47,39 @@ func (d *Dispatcher) refuse(ctx context.Context, in *question.Incoming, req *env
 // that is bound to an attempt already is answered by that: a denial governs execution, and must not change what
 // this call was or will be told (protocol M2). When the log cannot be read nothing is told: nobody knows
 // then, and the caller asks again.
-func (d *Dispatcher) deny(ctx context.Context, in *question.Incoming, req *envelope.Request, refusal *envelope.Error) {
+func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal *envelope.Error) {
+	in, req := r.in, r.req
 	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.From.Tenant, req))
 	if err != nil {
 		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
 		return
 	}
 	if _, bound := last.State.AttemptOf(req.CallID); bound {
-		d.admit(ctx, recalled(in, req, last.State))
+		d.admit(ctx, recalled(r, last.State))
 		return
 	}
 	effect := effectSoFar(last.State)
-	if otherInput(last.State, in, req) {
+	if otherInput(last.State, r) {
 		effect = envelope.EffectNone
 	}
-	d.refuse(ctx, in, req, refusal.WithEffect(effect))
+	d.refuse(ctx, r, stage, refusal.WithEffect(effect))
 }
 
 // recalled is a denied request that is to be told what became of its call, and nothing else.
-func recalled(in *question.Incoming, req *envelope.Request, s call.State) *asker {
-	return &asker{in: in, req: req, known: s, ask: call.Ask{
-		Owner: call.Owner{CallID: req.CallID, Actor: in.From.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
-		Deadline: call.At(wished(in, req)),
+func recalled(r request, s call.State) *asker {
+	return &asker{request: r, known: s, ask: call.Ask{
+		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
+		Deadline: call.At(wished(r.in, r.req)),
 	}}
 }
 
 // otherInput reports whether the request is known to have another input than the call whose log is s. One
 // that travels by claim-check has not been read here.
-func otherInput(s call.State, in *question.Incoming, req *envelope.Request) bool {
-	if s.Empty() || in.InputRef != "" {
+func otherInput(s call.State, r request) bool {
+	if s.Empty() || r.in.InputRef != "" {
 		return false
 	}
-	fingerprint, err := envelope.Fingerprint(req)
+	fingerprint, err := envelope.Fingerprint(r.req)
 	return err == nil && fingerprint != s.Fingerprint
 }
 
@@ -113,7 +115,7 @@ func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *ask
 	case last.State.Seq != s.Seq:
 		return l.found(s.Seq, last.State), true
 	}
-	d.refuse(ctx, a.in, a.req, refusal.WithEffect(a.effect(s, refusal.Code)))
+	d.refuse(ctx, a.request, stageAdmission, refusal.WithEffect(a.effect(s, refusal.Code)))
 	return s, false
 }
 
@@ -147,3 +149,15 @@ func tooLate() *envelope.Error {
 
 // late reports whether the deadline of a request has passed by this dispatcher's clock.
 func (d *Dispatcher) late(a *asker) bool { return !a.ask.Deadline.Time().After(d.Now()) }
+
+// room says whether the deployment can take one more attempt; repeats of what it has taken
+// already are not asked.
+func (d *Dispatcher) room() *envelope.Error {
+	switch {
+	case d.Health.AuditLag() > d.AuditLag:
+		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
+	case d.Health.StoreFull():
+		return storeFull()
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -122,6 +123,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, from question.Sender, q questio
 	if err != nil {
 		return question.CancelAnswer{}, unsettled(err)
 	}
+	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
 	told := "decided"
 	if o.Won || unheard(o.Attempt, d.Now()) {
 		running := d.Killer.Kill(ctx, s.ID, a.N, a.Due())

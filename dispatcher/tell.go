@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
@@ -43,7 +44,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	if w.due != 0 && fresh {
 		d.partings.add(w.due.Time(), question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 	}
-	d.accept(a, s, attempt, cmp.Or(w.due, attempt.Deadline))
+	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }
 
 // enlist makes the caller wait for attempt n while that is open, and returns the log and the attempt as they
@@ -134,6 +135,7 @@ func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a
 		return
 	}
 	d.Replies.Outcome(inboxOf(a.in), o.For(a.ask.Owner.CallID, true))
+	d.Observer.Tell(ctx, observe.Replayed, &s, n)
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}
@@ -200,7 +202,7 @@ const recordPause = time.Second
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
 	defer d.sharers.Add(-int64(len(s.with)))
 	for {
-		err := d.Gate.Allowed(ctx, s.of, s.attempt, s.with)
+		err := d.Records.Allowed(ctx, s.of, s.attempt, s.with)
 		if err == nil {
 			return
 		}
@@ -295,6 +297,7 @@ func (d *Dispatcher) tellWaiting(ctx context.Context, t telling) {
 		switch {
 		case err == nil:
 			d.Replies.Outcome(w.inbox, o.For(w.callID, false))
+			d.Observer.Tell(ctx, observe.Told, &t.state, t.attempt)
 		case errors.Is(err, settle.ErrUnreadable):
 			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
 		} // otherwise the callers ask again

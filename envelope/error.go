@@ -16,6 +16,12 @@ const (
 	EffectUnknown Effect = "unknown"
 )
 
+// Fault is a Go error that knows what it is in the taxonomy; streams and payload stores return such errors.
+type Fault interface {
+	error
+	Fault() *Error
+}
+
 // Error is the error part of a Response. Build it with NewError so that every field agrees with
 // the taxonomy table; a Go error never crosses the wire, only its sanitised Cause. Extra is what a newer peer
 // says besides; the tool's own members are in Details.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -36,8 +37,8 @@ func TestDrainAfterClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.SideEffectful)
 		ctx, stop := context.WithCancel(t.Context())
-		w.ex.Hooks.Pause = func(point string, _ call.State) {
-			if point == "after-claim" {
+		w.ex.Observer.Step = func(_ context.Context, s observe.Step) {
+			if s.At == observe.AfterClaim {
 				stop()
 			}
 		}

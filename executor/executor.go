@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -65,16 +66,7 @@ type Records interface {
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
 }
 
-// Hooks observe; any may be nil.
-type Hooks struct {
-	// Run is told when a run is about to start and returns what to call when it has ended, or could not start. The
-	// request is empty where this build cannot read it.
-	Run func(ctx context.Context, s call.State, attempt int, req *envelope.Request) (context.Context, func(*envelope.Response))
-	// Pause is called at the named points of the protocol; tests freeze and kill there.
-	Pause func(point string, s call.State)
-}
-
-// Options are what an Executor is made of; all but Hooks and Log are required.
+// Options are what an Executor is made of; all but Observer and Logger are required.
 type Options struct {
 	Instance string // unique per start of a process
 	Catalog  Catalog
@@ -88,7 +80,7 @@ type Options struct {
 	Now      func() time.Time // bus time
 	NewNonce func() string
 	Lease    time.Duration // see bus.DefaultLease
-	Hooks    Hooks
+	Observer observe.Observer
 	Logger   *slog.Logger // nil discards
 }
 
@@ -110,7 +102,9 @@ func New(o Options) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Executor{Options: o, running: map[attemptKey]*job{}, loads: map[string]*load{}, killed: map[attemptKey]time.Time{}}
+	return &Executor{
+		Options: o, running: map[attemptKey]*job{}, loads: map[string]*load{}, killed: map[attemptKey]time.Time{},
+	}
 }
 
 // Message is a work message: the request event as stored, and the hold on it.
@@ -129,8 +123,9 @@ const (
 	missingDelay = time.Second            // the tool is not here
 )
 
-// Handle sees one work message through the protocol (protocol rules 4–9). When it returns, the
-// message is acknowledged, because its attempt has an outcome, or it is handed back.
+// Handle sees one work message through the protocol: it takes the attempt up, with a claim where its class needs one,
+// runs the tool, and decides. When it returns, the message is acknowledged, because its attempt has an outcome or its
+// log is gone, or it is handed back.
 func (e *Executor) Handle(ctx context.Context, m Message) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -139,28 +134,34 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 	}()
 	j, notYet := e.begin(ctx, m)
 	if j == nil {
+		e.Observer.Tell(ctx, observe.HandedBack, &m.Entry.State, m.Entry.Attempt)
 		notYet()
 		return
 	}
 	defer e.end(j)
-
+	e.step(observe.Taken, j)
 	step, err := e.take(j)
 	if err == nil {
 		err = e.follow(j, step)
 	}
 	switch {
 	case err == nil, errors.Is(err, settle.ErrGone):
-		e.pause("before-ack", j.state)
+		e.step(observe.BeforeAck, j)
 		m.Lease.Ack()
 	case errors.Is(err, errWait):
-		m.Lease.HandBack(e.Lease / 4)
+		e.handBack(j, e.Lease/4)
 	case form.Newer(err):
 		e.notices.Tell(e.Logger, "work handed to executors of a newer build", err)
-		m.Lease.HandBack(missingDelay)
+		e.handBack(j, missingDelay)
 	default:
 		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
-		m.Lease.HandBack(retryDelay)
+		e.handBack(j, retryDelay)
 	}
+}
+
+func (e *Executor) handBack(j *job, after time.Duration) {
+	e.step(observe.HandedBack, j)
+	j.message.Lease.HandBack(after)
 }
 
 // errWait says that another executor runs the attempt.
@@ -209,13 +210,13 @@ func (e *Executor) take(j *job) (call.Step, error) {
 		if step != call.TakeClaim {
 			return step, nil
 		}
-		e.pause("before-claim", j.state)
+		e.step(observe.BeforeClaim, j)
 		after, err := e.CallLog.Write(j.ctx, claim, nil)
 		var moved *call.Moved
 		switch {
 		case err == nil:
 			j.state, j.claim = after, j.pickup.Nonce
-			e.pause("after-claim", j.state)
+			e.step(observe.AfterClaim, j)
 		case errors.As(err, &moved):
 			j.state = moved.State
 		default:
@@ -247,7 +248,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
-	e.pause("before-decide", j.state)
+	e.step(observe.BeforeDecide, j)
 	ctx, cancel := outlive(j.ctx)
 	defer cancel()
 	a, _ := j.state.Attempt(j.attempt)
@@ -256,7 +257,7 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 		return err
 	}
 	j.state = o.State
-	e.pause("after-decide", j.state)
+	e.step(observe.AfterDecide, j)
 	e.logOutcome(ctx, j, o)
 	if !o.Won && late(o.State, end, o.Attempt.Decision) {
 		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
@@ -313,7 +314,7 @@ func (e *Executor) deliver(j *job) error {
 }
 
 func (e *Executor) reply(j *job, o settle.Outcome) {
-	e.pause("before-reply", j.state)
+	e.step(observe.BeforeReply, j)
 	e.Replies.Outcome(o.Attempt.Owner, o.For(o.Attempt.Owner.CallID, false))
 }
 
@@ -358,8 +359,5 @@ func (e *Executor) bury(j *job) error {
 	return e.finish(j, call.Ending{Cause: call.Poisoned}, settle.Draft{Error: cause})
 }
 
-func (e *Executor) pause(point string, s call.State) {
-	if e.Hooks.Pause != nil {
-		e.Hooks.Pause(point, s)
-	}
-}
+// step tells whoever observes that j takes a step.
+func (e *Executor) step(at observe.Point, j *job) { e.Observer.Tell(j.ctx, at, &j.state, j.attempt) }

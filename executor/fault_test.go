@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // A call that panics its executor outside of its tool takes nobody with it. It is handed back, and ends as one whose
@@ -24,7 +25,7 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 			w := newWorld(t, class)
 			var log bytes.Buffer
 			w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			w.ex.Hooks.Run = func(context.Context, call.State, int, *envelope.Request) (context.Context, func(*envelope.Response)) {
+			w.ex.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) {
 				panic("boom")
 			}
 			m := w.admit(callA, time.Hour)

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // large is the message of a call whose input lies in the payload store.
@@ -64,10 +65,9 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, w *world) {
-				var ends []*envelope.Response
-				type told = func(*envelope.Response)
-				w.ex.Hooks.Run = func(ctx context.Context, _ call.State, _ int, _ *envelope.Request) (context.Context, told) {
-					return ctx, func(r *envelope.Response) { ends = append(ends, r) }
+				var ends []observe.Step
+				w.ex.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
+					return ctx, "", func(last observe.Step) { ends = append(ends, last) }
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				c.prepare(w, stop)

@@ -102,7 +102,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 // load is what one tool has to do here.
 type load struct {
 	runs int
-	look time.Time // when the next message that finds the tool busy is looked at again
+	next time.Time // when the next message that finds the tool busy comes again
 }
 
 // load returns that of a tool. Callers hold e.mu.
@@ -115,18 +115,17 @@ func (e *Executor) load(tool string) *load {
 	return l
 }
 
-// later says when to look again at a message that finds the tool busy. Messages are looked at one after
-// the other, so that a long queue costs no more than a short one.
+// later says when a message that finds the tool busy is to come again. Messages come one after the other, so that a long queue costs no more than a short one.
 func (l *load) later(now time.Time) time.Duration {
 	soonest, latest := now.Add(busyDelay), now.Add(busyMost)
-	if l.look.Before(soonest) {
-		l.look = soonest
+	if l.next.Before(soonest) {
+		l.next = soonest
 	}
-	if l.look.After(latest) {
-		l.look = latest
+	if l.next.After(latest) {
+		l.next = latest
 	}
-	again := l.look.Sub(now)
-	l.look = l.look.Add(busySpace)
+	again := l.next.Sub(now)
+	l.next = l.next.Add(busySpace)
 	return again
 }
 
@@ -135,7 +134,7 @@ func (e *Executor) end(j *job) {
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
 	l := e.load(j.tool())
-	if l.runs--; l.runs == 0 && l.look.Before(e.Now()) { // nobody waits for it
+	if l.runs--; l.runs == 0 && l.next.Before(e.Now()) { // nobody waits for it
 		delete(e.loads, j.tool())
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -33,7 +34,7 @@ var (
 func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) {
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
-	ctx, ended := e.observe(ctx, j)
+	ctx, ended := e.begun(ctx, j)
 	defer func() { ended(draft, end) }()
 	m, adapter, fault := e.find(j)
 	if fault != nil {
@@ -49,8 +50,9 @@ func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) 
 	stream := e.stream(ctx, j, m)
 	j.started = e.Now()
 	j.setRunning()
+	e.step(observe.BeforeEffect, j)
 	res, err := adapter.Execute(ctx, m, inv, stream)
-	e.pause("after-effect", j.state)
+	e.step(observe.AfterEffect, j)
 	storing, stop := e.storing(ctx, j)
 	defer stop()
 	chunks, streamErr := stream.Close(storing)
@@ -109,7 +111,7 @@ func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
 // had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
 func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Draft, error) {
 	fault := envelope.NewError(envelope.CodePayloadMissing, "")
-	known, isKnown := errors.AsType[Fault](err)
+	known, isKnown := errors.AsType[envelope.Fault](err)
 	cause := context.Cause(ctx)
 	switch {
 	case j.ctx.Err() != nil && j.claim == "":
@@ -124,12 +126,6 @@ func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Dra
 		fault = known.Fault()
 	}
 	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
-}
-
-// Fault is an error that knows what it is in the taxonomy; streams and payloads return such errors.
-type Fault interface {
-	error
-	Fault() *envelope.Error
 }
 
 // judgedBy is the manifest that says what a failure means: whatever fails in a call that changes nothing has
@@ -148,7 +144,7 @@ func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
 	if err == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[Fault](err); ok {
+	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()
 	}
 	return a.ClassifyError(m, err)
@@ -281,23 +277,18 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// observe tells who observes that a run begins, and returns what to call when it has ended; an end without a cause is
-// that of a run that was left to another executor.
-func (e *Executor) observe(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {
-	if e.Hooks.Run == nil {
+// begun tells whoever observes that a run begins, and returns what to call when it has ended; an end without a cause
+// is that of a run that was left to another executor.
+func (e *Executor) begun(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {
+	if e.Observer.Begin == nil {
 		return ctx, func(settle.Draft, call.Ending) {}
 	}
-	ctx, done := e.Hooks.Run(ctx, j.state, j.attempt, j.req)
+	ctx, _, done := e.Observer.Begin(ctx, observe.Step{At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.req})
 	return ctx, func(d settle.Draft, end call.Ending) {
 		if end.Cause == 0 {
 			d.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
-			end.Error = d.Error.Code
 		}
-		status := envelope.Success
-		if end.Error != "" {
-			status = end.Error.Status()
-		}
-		done(&envelope.Response{Status: status, Error: d.Error, Metrics: d.Metrics})
+		done(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: d.Error, Metrics: d.Metrics})
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // Tracer makes the spans of one process.
@@ -53,69 +53,95 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return t.shutdown(ctx)
 }
 
-// Admit is told of an attempt about to be written and returns the traceparent that travels with
-// it, and what to call when that is over. Its span continues the trace that the request names, and there is none where
-// nothing was admitted: most often because the request repeats another.
-func (t *Tracer) Admit(ctx context.Context, ask *call.Ask, req *envelope.Request) (traceparent string, done func(admitted bool)) {
+// Observer returns what makes the spans.
+func (t *Tracer) Observer() observe.Observer {
+	return observe.Observer{
+		Begin: func(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
+			if s.At == observe.Run {
+				return t.run(ctx, s)
+			}
+			return t.admit(ctx, s)
+		},
+		Step: func(ctx context.Context, s observe.Step) {
+			if s.At == observe.Refused {
+				t.refuse(ctx, s)
+			}
+		},
+	}
+}
+
+// admit begins the span of an attempt that may be written. It continues the trace that the request names, and there is
+// none where nothing was admitted: most often because the request repeats another.
+func (t *Tracer) admit(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
+	req := s.Request
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(
-			attribute.String("tool.name", req.ToolID), attribute.String("tool.version", ask.Facts.Version),
-			attribute.String("tool.fn", req.Fn), attribute.String("effect.level", string(ask.Facts.Class)),
-			attribute.String("call.id", req.CallID), attribute.String("call.ref", call.State{Facts: ask.Facts}.Ref()),
+			attribute.String("tool.name", req.ToolID), attribute.String("tool.version", s.State.Version),
+			attribute.String("tool.fn", req.Fn), attribute.String("effect.level", string(s.State.Class)),
+			attribute.String("call.id", req.CallID), attribute.String("call.ref", s.State.Ref()),
 			attribute.String("messaging.system", "nats"), attribute.String("messaging.operation.type", "send"),
 		))
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"], func(admitted bool) {
-		if admitted {
+	return ctx, parent(ctx), func(last observe.Step) {
+		if last.At == observe.AfterAdmit {
 			span.End()
 		}
 	}
 }
 
-// Refuse is told of a request for tool that was refused with e. Its span, which has no length, lies in the trace that
-// the request names; req is nil where it could not be read.
-func (t *Tracer) Refuse(ctx context.Context, tool string, req *envelope.Request, e *envelope.Error) {
+// parent returns the traceparent of the span in ctx.
+func parent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
+}
+
+// refuse makes the span of a request that was refused. It has no length, and lies in the trace that the request names.
+func (t *Tracer) refuse(ctx context.Context, s observe.Step) {
+	req := s.Request
 	if req == nil {
 		req = new(envelope.Request)
 	}
-	_, span := t.tracer.Start(requested(ctx, req), "refuse "+tool, trace.WithSpanKind(trace.SpanKindConsumer),
+	_, span := t.tracer.Start(requested(ctx, req), "refuse "+s.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
-			attribute.String("tool.name", tool), attribute.String("tool.fn", req.Fn), attribute.String("call.id", req.CallID),
-			attribute.String("call.status", string(e.Code.Status())), attribute.String("error.type", string(e.Code)),
+			attribute.String("tool.name", s.Tool), attribute.String("tool.fn", req.Fn), attribute.String("call.id", req.CallID),
+			attribute.String("call.status", string(s.Error.Code.Status())), attribute.String("error.type", string(s.Error.Code)),
+			attribute.String("refused.at", s.Stage),
 		))
-	span.SetStatus(codes.Error, envelope.Lookup(e.Code).Message)
+	span.SetStatus(codes.Error, envelope.Lookup(s.Error.Code).Message)
 	span.End()
 }
 
 // keyPrefix is how much of an idempotency key a span shows.
 const keyPrefix = 8
 
-// Run is told when a run starts, and returns what to call with its end, which may be that it could not start.
-func (t *Tracer) Run(ctx context.Context, s call.State, attempt int, req *envelope.Request) (context.Context, func(*envelope.Response)) {
-	a, _ := s.Attempt(attempt)
-	parent := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
-	if !trace.SpanContextFromContext(parent).IsValid() {
-		parent = requested(ctx, req)
+// run begins the span of a run, which may be that it could not start.
+func (t *Tracer) run(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
+	a, _ := s.State.Attempt(s.Attempt)
+	from := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
+	if !trace.SpanContextFromContext(from).IsValid() {
+		from = requested(ctx, s.Request)
 	}
-	key := req.Constraints.IdempotencyKey
-	ctx, span := t.tracer.Start(parent, "execute_tool "+s.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
+	key := s.Request.Constraints.IdempotencyKey
+	key = strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "") // it may cut a letter
+	ctx, span := t.tracer.Start(from, "execute_tool "+s.State.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
-			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.Tool),
+			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.State.Tool),
 			attribute.String("gen_ai.tool.call.id", a.Owner.CallID),
-			attribute.String("tool.name", s.Tool), attribute.String("tool.version", s.Version),
-			attribute.String("tool.origin", "local"), attribute.String("tool.fn", req.Fn),
-			attribute.String("effect.level", string(s.Class)), attribute.String("determinism", string(s.Class)),
-			attribute.Int64("timeout_ms", req.Constraints.TimeoutMS),
-			attribute.String("idempotency_key_prefix", strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "")), // it may cut a letter
-			attribute.Int("call.attempt", attempt), attribute.String("call.ref", s.Ref()),
+			attribute.String("tool.name", s.State.Tool), attribute.String("tool.version", s.State.Version),
+			attribute.String("tool.origin", "local"), attribute.String("tool.fn", s.Request.Fn),
+			attribute.String("effect.level", string(s.State.Class)), attribute.String("determinism", string(s.State.Class)),
+			attribute.Int64("timeout_ms", s.Request.Constraints.TimeoutMS),
+			attribute.String("idempotency_key_prefix", key),
+			attribute.Int("call.attempt", s.Attempt), attribute.String("call.ref", s.State.Ref()),
 		))
-	return ctx, func(r *envelope.Response) {
-		span.SetAttributes(attribute.String("call.status", string(r.Status)), attribute.Int64("duration_ms", r.Metrics.DurationMS))
-		if r.Error != nil {
-			span.SetAttributes(attribute.String("error.type", string(r.Error.Code)))
-			span.SetStatus(codes.Error, envelope.Lookup(r.Error.Code).Message) // a tool's own may quote its input
+	return ctx, parent(ctx), func(last observe.Step) {
+		status := envelope.Success
+		if last.Error != nil {
+			status = last.Error.Code.Status()
+			span.SetAttributes(attribute.String("error.type", string(last.Error.Code)))
+			span.SetStatus(codes.Error, envelope.Lookup(last.Error.Code).Message) // a tool's own may quote its input
 		}
+		span.SetAttributes(attribute.String("call.status", string(status)), attribute.Int64("duration_ms", last.Metrics.DurationMS))
 		span.End()
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 )
@@ -24,11 +25,9 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	req.Constraints.IdempotencyKey = "0123456789abcdef"
 
 	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
-	parent, admitted := dispatcher.Admit(t.Context(), ask, req)
-	admitted(true)
+	parent := admit(t, dispatcher, ask, req, observe.AfterAdmit)
 	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
-	_, done := executor.Run(t.Context(), s, 1, req)
-	done(&envelope.Response{Status: envelope.TerminalError, Error: envelope.NewError(envelope.CodeLost, "it quotes its input")})
+	run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
 
 	got := spans.GetSpans()
 	if len(got) != 2 {
@@ -63,6 +62,20 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	}
 }
 
+// admit observes an admission that ends in last.
+func admit(t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last observe.Point) (parent string) {
+	admission := observe.Step{At: observe.Admit, State: call.State{Facts: ask.Facts}, Attempt: 1, Request: req}
+	_, parent, end := tr.Observer().Begin(t.Context(), admission)
+	end(observe.Step{At: last})
+	return parent
+}
+
+// run observes a run of the first attempt that ends in e.
+func run(t *testing.T, tr *telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
+	_, _, end := tr.Observer().Begin(t.Context(), observe.Step{At: observe.Run, State: s, Attempt: 1, Request: req})
+	end(observe.Step{At: observe.AfterEffect, Error: e})
+}
+
 // attribute returns the value of an attribute of a span.
 func attribute(s tracetest.SpanStub, name string) string {
 	for _, kv := range s.Attributes {
@@ -81,12 +94,14 @@ func TestAdmittedOrNot(t *testing.T) {
 	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
 	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
 	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id"}}
-	_, repeated := tr.Admit(t.Context(), ask, req)
-	repeated(false)
-	_, written := tr.Admit(t.Context(), ask, req)
-	written(true)
-	tr.Refuse(t.Context(), "web.fetch", req, envelope.NewError(envelope.CodeSchema, "it quotes its input"))
-	tr.Refuse(t.Context(), "web.fetch", nil, envelope.NewError(envelope.CodeSchema, ""))
+	admit(t, tr, ask, req, "")
+	admit(t, tr, ask, req, observe.AfterAdmit)
+	refused := observe.Step{At: observe.Refused, Tool: "web.fetch", Request: req, Stage: "schema"}
+	refused.Error = envelope.NewError(envelope.CodeSchema, "it quotes its input")
+	tr.Observer().Step(t.Context(), refused)
+	refused.Request = nil
+	tr.Observer().Step(t.Context(), refused)
+	tr.Observer().Step(t.Context(), observe.Step{At: observe.Received})
 
 	got := spans.GetSpans()
 	const refuse = "refuse web.fetch"
@@ -96,11 +111,11 @@ func TestAdmittedOrNot(t *testing.T) {
 	if ref := attribute(got[0], "call.ref"); ref != (subjects.Key{Tool: "web.fetch", ID: "id"}).Ref() {
 		t.Errorf("the admitted call is %s", ref)
 	}
-	refused := got[1]
-	if refused.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
-		attribute(refused, "error.type") != string(envelope.CodeSchema) ||
-		attribute(refused, "call.id") != "c" || refused.Status.Description != envelope.Lookup(envelope.CodeSchema).Message {
-		t.Errorf("refused: %+v", refused)
+	span := got[1]
+	if span.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		attribute(span, "error.type") != string(envelope.CodeSchema) || attribute(span, "refused.at") != "schema" ||
+		attribute(span, "call.id") != "c" || span.Status.Description != envelope.Lookup(envelope.CodeSchema).Message {
+		t.Errorf("refused: %+v", span)
 	}
 }
 
@@ -113,8 +128,7 @@ func TestWithoutParent(t *testing.T) {
 	for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
 		req := &envelope.Request{ToolID: "echo"}
 		req.Context.TraceID = id
-		_, done := tr.Run(t.Context(), s, 1, req)
-		done(&envelope.Response{Status: envelope.Success})
+		run(t, tr, s, req, nil)
 	}
 	got := spans.GetSpans()
 	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || !got[1].SpanContext.TraceID().IsValid() {

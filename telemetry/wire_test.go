@@ -23,8 +23,7 @@ func TestKeyOfManyBytes(t *testing.T) {
 	}
 	req := &envelope.Request{ToolID: "echo"}
 	req.Constraints.IdempotencyKey = "k" + strings.Repeat("é", 8)
-	_, done := tr.Run(t.Context(), call.State{Attempts: []call.Attempt{{N: 1}}}, 1, req)
-	done(&envelope.Response{Status: envelope.Success})
+	run(t, tr, call.State{Attempts: []call.Attempt{{N: 1}}}, req, nil)
 	if err := tr.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

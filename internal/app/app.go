@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -30,7 +31,7 @@ type Options struct {
 	Fsync    bool          // the server syncs every write before it acknowledges it
 	Skew     time.Duration // added to the local clock; for tests
 	Logger   *slog.Logger  // nil discards
-	Trace    Tracer        // zero observes nothing
+	Observer observe.Observer
 	Connect  []nats.Option
 }
 

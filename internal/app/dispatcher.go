@@ -36,7 +36,6 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	Version     string // of the product, for service discovery
 	Ready       func() // called once it serves; may be nil
-	Pause       func(point string, s call.State)
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -139,8 +138,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Finder: finder{c.NC}, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
-		Health: health, Gate: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Hooks: dispatcher.Hooks{Admit: c.Trace.Admit, Refuse: c.Trace.Refuse, Pause: o.Pause}, Logger: c.Logger,
+		Health: health, Records: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.

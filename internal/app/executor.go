@@ -33,7 +33,6 @@ type ExecutorOptions struct {
 	Slots    int           // calls at once; default 16
 	Drain    time.Duration // how long calls in hand may take to finish at shutdown; default 10 s
 	Ready    func()
-	Pause    func(point string, s call.State)
 }
 
 // RunExecutor works until ctx ends. Shutdown order: no more pulls, calls in hand finish or, after
@@ -62,7 +61,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: owners{bus.NewReplies(c.NC, c.Logger)}, Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
 		Payloads: c.Payloads, Peers: pools, Records: records{c}, Now: c.Clock.Now, NewNonce: c.NewNonce, Lease: c.Lease,
-		Hooks: executor.Hooks{Run: c.Trace.Run, Pause: o.Pause}, Logger: c.Logger,
+		Observer: c.Observer, Logger: c.Logger,
 	})
 	line := &line{nc: c.NC, anew: e.Listening}
 	workers, err := work.New(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w work.Message) {

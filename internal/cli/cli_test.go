@@ -174,7 +174,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if o.URL != "nats://bus" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Trace.Admit == nil || o.Trace.Run == nil {
+	if o.URL != "nats://bus" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil || o.Observer.Step == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

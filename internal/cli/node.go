@@ -114,7 +114,7 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 	if err != nil {
 		return o, nil, err
 	}
-	o.Trace = app.Tracer{Admit: tracer.Admit, Refuse: tracer.Refuse, Run: tracer.Run}
+	o.Observer = tracer.Observer()
 	return o, func() {
 		if err := tracer.Close(ctx); err != nil {
 			failed(err)

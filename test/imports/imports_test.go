@@ -41,12 +41,13 @@ var layers = []layer{
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope internal/ijson subjects"},
 	{"call/calltest", "call envelope subjects"},
+	{"observe", "call envelope"},
 	{"settle", "call envelope subjects"},
 	{"tool", "call envelope internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope internal/form internal/ijson internal/wait question schema settle subjects tool"},
-	{"executor", "call envelope internal/form internal/wait settle subjects tool"},
+	{"dispatcher", "call envelope internal/form internal/ijson internal/wait observe question schema settle subjects tool"},
+	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/form internal/jscode subjects"},
@@ -59,8 +60,8 @@ var layers = []layer{
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
 	{"tool/native", "envelope internal/ijson tool"},
 	{"tool/tooltest", "call envelope internal/stalls tool"},
-	// What observes: it is given to the wiring as hooks, and the cores never see it.
-	{"telemetry", "call envelope"},
+	// What observes: the wiring hands it to the cores, which never see it.
+	{"telemetry", "envelope observe"},
 	// The wiring, and what is built on it.
 	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
 	{"internal/bustest", "bus call envelope internal/natstest kv question subjects"},
@@ -92,7 +93,7 @@ const speakNATS = "bus kv streaming record work internal/jscode . internal/app i
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "internal/ijson schema envelope subjects question call/... settle tool/... audit dispatcher executor program/... tools/..."
+const pure = "internal/ijson schema envelope subjects question call/... observe settle tool/... audit dispatcher executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -123,7 +124,7 @@ func (s *stop) at(point string) {
 	})
 }
 
-func (s *stop) hook(point string, _ call.State) { s.at(point) }
+func (s *stop) step(_ context.Context, o observe.Step) { s.at(string(o.At)) }
 
 // wait waits for the stop to be reached.
 func (w *world) wait(s *stop) {
@@ -182,8 +183,8 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Gate: gate{w}, Killer: killer{w}, Peers: alone{}, Pools: alone{},
-		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Hooks: dispatcher.Hooks{Pause: s.hook},
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w}, Killer: killer{w}, Peers: alone{}, Pools: alone{},
+		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Observer: observe.Observer{Step: s.step},
 	})
 }
 
@@ -198,7 +199,7 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
 		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
-		NewNonce: w.nonce(name), Lease: lease, Hooks: executor.Hooks{Pause: s.hook},
+		NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
 	})
 	e.Listening()
 	w.mu.Lock()

@@ -1,0 +1,40 @@
+package observe_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/observe"
+)
+
+// A step costs no memory, whether anybody watches or not.
+func TestNoAllocation(t *testing.T) {
+	seen := 0
+	for name, o := range observers(&seen) {
+		if n := testing.AllocsPerRun(100, func() { o.Tell(t.Context(), observe.AfterAdmit, &call.State{Seq: 1}, 1) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	if seen == 0 {
+		t.Error("nobody was told")
+	}
+}
+
+func BenchmarkTell(b *testing.B) {
+	for name, o := range observers(new(int)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				o.Tell(b.Context(), observe.AfterAdmit, &call.State{Seq: 1}, 1)
+			}
+		})
+	}
+}
+
+func observers(seen *int) map[string]*observe.Observer {
+	return map[string]*observe.Observer{
+		"nobody":   {},
+		"somebody": {Step: func(_ context.Context, s observe.Step) { *seen += s.Attempt }},
+	}
+}
