@@ -276,16 +276,13 @@ const (
 )
 
 // create makes a stream; one that is there and the same is no error.
-func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (err error) {
-	for range createTries {
-		once, cancel := context.WithTimeout(ctx, createAnswer)
-		_, err = js.CreateStream(once, want)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			break
-		}
-	}
-	return err
+func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+	tries := 0
+	return wait.Retry{Try: createAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
+		tries++
+		_, err := js.CreateStream(ctx, want)
+		return tries == createTries || !errors.Is(err, context.DeadlineExceeded), err
+	})
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {

@@ -291,16 +291,15 @@ func late(s call.State, end call.Ending, d *call.Decision) bool {
 // decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the
 // tool might not be able to give it once more.
 func (e *Executor) decide(ctx context.Context, j *job, end call.Ending, d settle.Draft) (settle.Outcome, error) {
-	for {
-		o, err := settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
-		if !errors.Is(err, call.ErrFull) {
-			return o, err
+	var o settle.Outcome
+	err := wait.Retry{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		o, err = settle.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+		if done = !errors.Is(err, call.ErrFull); !done {
+			e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
 		}
-		e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
-		if !wait.For(ctx, retryDelay) {
-			return o, err
-		}
-	}
+		return done, err
+	})
+	return o, err
 }
 
 // deliver hands out the outcome that is stored already.

@@ -96,12 +96,8 @@ func AppendAll(ctx context.Context, js jetstream.JetStream, records map[string]a
 
 // appendAgain is Append until that succeeds. That is safe: a message id is stored once.
 func appendAgain(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
-	for {
-		try, cancel := context.WithTimeout(ctx, appendAck)
-		err := Append(try, js, id, r)
-		cancel()
-		if err == nil || errors.Is(err, ErrRefused) || !wait.For(ctx, appendPause) {
-			return err
-		}
-	}
+	return wait.Retry{Pause: appendPause, Try: appendAck}.Until(ctx, func(ctx context.Context) (bool, error) {
+		err := Append(ctx, js, id, r)
+		return err == nil || errors.Is(err, ErrRefused), err
+	})
 }

@@ -181,18 +181,19 @@ const (
 
 // findEnd reads where the record ends, again and again until it can.
 func (p *Projector) findEnd(ctx context.Context) error {
-	for limit := findTime; ; limit = min(2*limit, findLong) {
-		once, cancel := context.WithTimeout(ctx, limit)
-		_, err := p.resume(once)
-		cancel()
-		if err == nil || errors.Is(err, bus.ErrLostTail) || form.Unreadable(err) {
-			return err
+	final := false
+	tries := wait.Retry{Pause: standBy, Try: findTime, MaxTry: findLong}
+	err := tries.Until(ctx, func(ctx context.Context) (bool, error) {
+		_, err := p.resume(ctx)
+		if final = err == nil || errors.Is(err, bus.ErrLostTail) || form.Unreadable(err); !final {
+			p.log.Warn("end of the audit record not found yet", "err", err)
 		}
-		if !wait.For(ctx, standBy) {
-			return nil
-		}
-		p.log.Warn("end of the audit record not found yet", "err", err)
+		return final, err
+	})
+	if !final {
+		return nil // ctx has ended
 	}
+	return err
 }
 
 // overtaken reports whether err says that another projector was there first.

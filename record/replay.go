@@ -186,14 +186,14 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 		}
 	}
 	p := &Projector{js: js, part: part}
-	for {
-		if _, err := p.resume(ctx); err != nil || p.done >= end {
-			return err
-		}
-		if !wait.For(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("await the record: %w", ctx.Err())
-		}
+	err = wait.Retry{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
+		_, err := p.resume(ctx)
+		return err != nil || p.done >= end, err
+	})
+	if err == nil && p.done < end {
+		err = fmt.Errorf("await the record: %w", ctx.Err())
 	}
+	return err
 }
 
 // quietTime is how long the rest of a stream is waited for: a server that is started again in between,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // ErrDigest means that the chunks read are not those whose digest the outcome names.
@@ -99,7 +100,7 @@ func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 // one was the last is known only by the outcome. The Data of chunks that were written together
 // share memory: clone what is kept for long.
 func (r *Reader) Next(ctx context.Context) (envelope.Chunk, error) {
-	var lack lack
+	lack := lack{tries: rhythm()}
 	for {
 		chunk, todo, err := r.step()
 		switch todo {
@@ -139,7 +140,7 @@ func (r *Reader) step() (envelope.Chunk, action, error) {
 
 // lack tells how long the source has been lacking a chunk.
 type lack struct {
-	tries backoff
+	tries wait.Retry
 	since time.Time
 }
 
@@ -149,7 +150,7 @@ func (r *Reader) fetch(ctx context.Context, todo action, lack *lack) error {
 	q := r.assembly.query()
 	r.mu.Unlock()
 	var f Frame
-	err := lack.tries.once(ctx, func(ctx context.Context) (err error) {
+	err := lack.tries.Once(ctx, func(ctx context.Context) (err error) {
 		f, err = r.source.Fetch(ctx, q.at, r.opts.FetchBytes)
 		return err
 	})
@@ -171,7 +172,7 @@ func (r *Reader) fetch(ctx context.Context, todo action, lack *lack) error {
 			return ErrExpired
 		}
 	}
-	return r.pause(ctx, q.at.Run, lack.tries.next())
+	return r.pause(ctx, q.at.Run, lack.tries.Next())
 }
 
 // exceeds tells whether the source has been asked in vain for that long.

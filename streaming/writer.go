@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // What a Writer refuses. After any of them but ErrInvalid it takes no more chunks.
@@ -240,10 +241,10 @@ func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 // looking at the last frame: either it is f, or f is sent again after it. A copy of f that is
 // still on its way then loses the compare-and-set, or wins it and is found by the next look.
 func (w *Writer) store(ctx context.Context, f Frame) error {
-	var tries backoff
+	tries := rhythm()
 	var sequence uint64
 	for {
-		err := tries.once(ctx, func(ctx context.Context) (err error) {
+		err := tries.Once(ctx, func(ctx context.Context) (err error) {
 			sequence, err = w.log.append(ctx, w.subject, f, w.nonce, w.prev)
 			return err
 		})
@@ -269,12 +270,12 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 }
 
 // look reads the last frame of the subject, again and again until it gets an answer or ctx ends.
-func (w *Writer) look(ctx context.Context, tries *backoff, cause error) (last mark, err error) {
+func (w *Writer) look(ctx context.Context, tries *wait.Retry, cause error) (last mark, err error) {
 	for cause != nil {
-		if err := tries.wait(ctx); err != nil {
-			return mark{}, fmt.Errorf("streaming: append %s: %w; the last try said: %w", w.subject, err, cause)
+		if !wait.For(ctx, tries.Next()) {
+			return mark{}, fmt.Errorf("streaming: append %s: %w; the last try said: %w", w.subject, context.Cause(ctx), cause)
 		}
-		cause = tries.once(ctx, func(ctx context.Context) (err error) {
+		cause = tries.Once(ctx, func(ctx context.Context) (err error) {
 			last, err = w.log.last(ctx, w.subject)
 			return err
 		})

@@ -50,7 +50,7 @@ var layers = []layer{
 	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
-	{"streaming", "envelope internal/form internal/jscode subjects"},
+	{"streaming", "envelope internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects"},
 	{"work", "bus call envelope internal/crew internal/form kv subjects"},
