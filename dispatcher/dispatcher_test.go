@@ -66,7 +66,7 @@ func start(t *testing.T, class call.Class) *world {
 		manifest: &tool.Manifest{
 			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Class: class, Pool: "default", Retention: 24 * time.Hour,
 			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
-			Limits:    tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8},
+			Limits:    question.Limits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8},
 		},
 	}
 	w.run("d1")

@@ -167,7 +167,7 @@ func (d *Dispatcher) durability(_ context.Context, c *candidate) *envelope.Error
 // inTime finds the deadline: the earliest of what the caller and the tool allow, in bus time.
 func (d *Dispatcher) inTime(_ context.Context, c *candidate) *envelope.Error {
 	c.deadline = wished(c.in, c.req)
-	if longest := c.in.Received.Add(c.m.Limits.TimeoutMax); longest.Before(c.deadline) {
+	if longest := c.in.Received.Add(c.m.Limits.Longest()); longest.Before(c.deadline) {
 		c.deadline = longest
 	}
 	if !c.deadline.After(d.Now()) {

@@ -12,7 +12,7 @@ import (
 // tool gives.
 func TestAskedForInVain(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
-		w.manifest.Limits.TimeoutMax = 3 * time.Second
+		w.manifest.Limits.TimeoutMaxMS = 3000
 		w.ask(1, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`)
 		w.ask(2, `"timeout_ms":10000`, `"timeout_ms":10000,"memory_mb_limit":64`, "key-0123456789abcdef", "key-other-0123456789")
 		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2)); refusal != nil {

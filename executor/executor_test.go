@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, class call.Class) *world {
 	w.manifest = &tool.Manifest{
 		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: tool.TransportNative,
 		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
-		Limits:     tool.Limits{TimeoutDefault: time.Second, TimeoutMax: time.Minute, Concurrency: 8, OutputBytes: 1 << 20},
+		Limits:     question.Limits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8, OutputBytes: 1 << 20},
 		Capability: tool.Capabilities{Streaming: true},
 	}
 	w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {

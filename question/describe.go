@@ -1,6 +1,9 @@
 package question
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -44,20 +47,25 @@ type Tool struct {
 	TimeoutDefaultMS int64  `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64  `json:"timeout_ms_max"`
 	// Limits are all zero where a dispatcher of another build does not say.
-	Limits     ToolLimits          `json:"limits,omitzero"`
+	Limits     Limits              `json:"limits,omitzero"`
 	RetentionS int64               `json:"retention_s,omitzero"` // how long outcomes are kept
 	Functions  map[string]Function `json:"functions"`
 	Errors     []ToolError         `json:"errors,omitzero"`
 }
 
-// ToolLimits are the limits of a tool, by the names that its manifest has for them.
-type ToolLimits struct {
+// Limits of one call of a tool, by the names that its manifest has for them. A manifest that was loaded has all.
+type Limits struct {
 	TimeoutDefaultMS int64 `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64 `json:"timeout_ms_max"`
 	MemoryMB         int64 `json:"memory_mb_max"` // not enforced yet
 	Concurrency      int   `json:"concurrency_max"`
 	OutputBytes      int64 `json:"output_bytes_max"`
 	StderrBytes      int64 `json:"stderr_bytes_max"`
+}
+
+// Longest is the time after which any run of the tool is ended, whatever its context says.
+func (l Limits) Longest() time.Duration {
+	return time.Duration(cmp.Or(l.TimeoutMaxMS, envelope.MaxTimeoutMS)) * time.Millisecond
 }
 
 // Function is what callers may know of a function; schemas are given only when asked for the tool.

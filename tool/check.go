@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 var (
@@ -124,18 +125,18 @@ func (l *toolLoader) endpoint() {
 	}
 }
 
-func (l *toolLoader) limits() Limits {
+func (l *toolLoader) limits() question.Limits {
 	r := &l.raw.Limits
 	longest := l.within("limits.timeout_ms_max", r.TimeoutMSMax, 1, envelope.MaxTimeoutMS, 60_000)
-	limits := Limits{
-		TimeoutMax:     milliseconds(longest),
-		TimeoutDefault: milliseconds(l.within("limits.timeout_ms_default", r.TimeoutMSDefault, 1, envelope.MaxTimeoutMS, min(15_000, longest))),
-		MemoryMB:       l.within("limits.memory_mb_max", r.MemoryMBMax, envelope.MinMemoryMB, 1<<20, 512),
-		Concurrency:    int(l.within("limits.concurrency_max", r.ConcurrencyMax, 1, 10_000, 8)),
-		OutputBytes:    l.within("limits.output_bytes_max", r.OutputBytesMax, 1, 1<<30, 8<<20),
-		StderrBytes:    l.within("limits.stderr_bytes_max", r.StderrBytesMax, 256, envelope.MaxStderr, envelope.MaxStderr),
+	limits := question.Limits{
+		TimeoutMaxMS:     longest,
+		TimeoutDefaultMS: l.within("limits.timeout_ms_default", r.TimeoutMSDefault, 1, envelope.MaxTimeoutMS, min(15_000, longest)),
+		MemoryMB:         l.within("limits.memory_mb_max", r.MemoryMBMax, envelope.MinMemoryMB, 1<<20, 512),
+		Concurrency:      int(l.within("limits.concurrency_max", r.ConcurrencyMax, 1, 10_000, 8)),
+		OutputBytes:      l.within("limits.output_bytes_max", r.OutputBytesMax, 1, 1<<30, 8<<20),
+		StderrBytes:      l.within("limits.stderr_bytes_max", r.StderrBytesMax, 256, envelope.MaxStderr, envelope.MaxStderr),
 	}
-	if limits.TimeoutDefault > limits.TimeoutMax {
+	if limits.TimeoutDefaultMS > limits.TimeoutMaxMS {
 		l.fail("limits.timeout_ms_default", "the default timeout is longer than the maximum", fmt.Sprintf("at most %d", longest))
 	}
 	return limits
@@ -245,5 +246,3 @@ func withDefault(value, fallback string) string {
 	}
 	return value
 }
-
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -208,7 +209,7 @@ func TestFunctions(t *testing.T) {
 	if _, ok := m.OnlyFunction(); ok {
 		t.Error("one of two functions is the only one")
 	}
-	if got := (tool.Limits{}).Longest(); got != 10*time.Minute {
+	if got := (question.Limits{}).Longest(); got != 10*time.Minute {
 		t.Errorf("no limit is %v", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -118,8 +119,8 @@ func TestLoadMinimal(t *testing.T) {
 		ToolID: "web.fetch", Semver: "1.0.0", Owner: "@team-web", Title: "web.fetch", Description: "Fetches a page.",
 		Status: tool.StatusActive, Class: call.Pure, Effect: "pure", Pool: "default", Transport: tool.TransportNative,
 		Endpoint: tool.Endpoint{Native: "web.fetch"}, Retention: 24 * time.Hour,
-		Limits: tool.Limits{
-			TimeoutDefault: 15 * time.Second, TimeoutMax: time.Minute, MemoryMB: 512, Concurrency: 8,
+		Limits: question.Limits{
+			TimeoutDefaultMS: 15_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 8 << 20, StderrBytes: 64 << 10,
 		},
 	}
@@ -148,8 +149,8 @@ func TestLoadFull(t *testing.T) {
 			FS: []string{"/data"}, NetAllowlist: []string{"https://api.example.com", "https://*.example.org:8443"},
 			Env: []string{"HTTP_PROXY"}, Streaming: true, DryRun: true, Lookup: true,
 		},
-		Limits: tool.Limits{
-			TimeoutDefault: time.Second, TimeoutMax: 2 * time.Second, MemoryMB: 64, Concurrency: 3, OutputBytes: 4096, StderrBytes: 1024,
+		Limits: question.Limits{
+			TimeoutDefaultMS: 1000, TimeoutMaxMS: 2000, MemoryMB: 64, Concurrency: 3, OutputBytes: 4096, StderrBytes: 1024,
 		},
 		Retention: time.Hour, AcceptRerun: true,
 		Errors: map[string]tool.ErrorSpec{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
@@ -48,7 +49,7 @@ type Manifest struct {
 	Endpoint    Endpoint
 	Functions   map[string]*Function
 	Capability  Capabilities
-	Limits      Limits
+	Limits      question.Limits
 	Retention   time.Duration // how long outcomes are kept; 24 h unless named
 	Errors      map[string]ErrorSpec
 	// AcceptRerun is accept_rerun_after_power_loss: the owner accepts that a deployment that
@@ -113,24 +114,6 @@ type Capabilities struct {
 	Streaming    bool // without it what a tool emits while it runs goes nowhere
 	DryRun       bool
 	Lookup       bool
-}
-
-// Limits of one call. All have defaults; none is unlimited.
-type Limits struct {
-	TimeoutDefault time.Duration
-	TimeoutMax     time.Duration
-	MemoryMB       int64
-	Concurrency    int   // runs at once in one executor
-	OutputBytes    int64 // output and chunks together
-	StderrBytes    int64
-}
-
-// Longest is the time after which any run of the tool is ended, whatever its context says.
-func (l Limits) Longest() time.Duration {
-	if l.TimeoutMax > 0 {
-		return l.TimeoutMax
-	}
-	return envelope.MaxTimeoutMS * time.Millisecond
 }
 
 // ErrorSpec maps a tool's own error name to the taxonomy (000 §5, 001 errors).

@@ -6,14 +6,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // Callers are told everything that limits a tool, by the names of its manifest.
 func TestDescribeLimits(t *testing.T) {
 	info := toolInfo(&tool.Manifest{
-		Limits: tool.Limits{
-			TimeoutDefault: time.Second, TimeoutMax: time.Minute, MemoryMB: 256, Concurrency: 3, OutputBytes: 1 << 20, StderrBytes: 4096,
+		Limits: question.Limits{
+			TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, MemoryMB: 256, Concurrency: 3, OutputBytes: 1 << 20, StderrBytes: 4096,
 		},
 		Capability: tool.Capabilities{Lookup: true}, Retention: time.Hour,
 	}, false)

@@ -139,8 +139,8 @@ func toolInfo(m *tool.Manifest, schemas bool) question.Tool {
 		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
 		Status: string(m.Status), Determinism: string(m.Class), Transport: string(m.Transport), Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
-		TimeoutDefaultMS: m.Limits.TimeoutDefault.Milliseconds(), TimeoutMaxMS: m.Limits.TimeoutMax.Milliseconds(),
-		Limits: toolLimits(m.Limits), RetentionS: int64(m.Retention / time.Second), Functions: map[string]question.Function{},
+		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
+		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]question.Function{},
 	}
 	for name, fn := range m.Functions {
 		f := question.Function{Description: fn.Description}
@@ -157,11 +157,4 @@ func toolInfo(m *tool.Manifest, schemas bool) question.Tool {
 		})
 	}
 	return info
-}
-
-func toolLimits(l tool.Limits) question.ToolLimits {
-	return question.ToolLimits{
-		TimeoutDefaultMS: l.TimeoutDefault.Milliseconds(), TimeoutMaxMS: l.TimeoutMax.Milliseconds(),
-		MemoryMB: l.MemoryMB, Concurrency: l.Concurrency, OutputBytes: l.OutputBytes, StderrBytes: l.StderrBytes,
-	}
 }

@@ -43,7 +43,7 @@ var layers = []layer{
 	{"call/calltest", "call envelope subjects"},
 	{"observe", "call envelope"},
 	{"settle", "call envelope subjects"},
-	{"tool", "call envelope internal/ijson internal/nearest schema subjects"},
+	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "call envelope internal/form internal/ijson internal/wait observe question schema settle subjects tool"},
@@ -59,7 +59,7 @@ var layers = []layer{
 	{"tool/process/protocol", ""},
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
 	{"tool/native", "envelope internal/ijson tool"},
-	{"tool/tooltest", "call envelope internal/stalls tool"},
+	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},
 	// The wiring, and what is built on it.

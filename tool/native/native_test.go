@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
@@ -24,7 +25,7 @@ func manifest() *tool.Manifest {
 	return &tool.Manifest{
 		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: tool.TransportNative, Endpoint: tool.Endpoint{Native: "behave"},
-		Limits: tool.Limits{TimeoutMax: time.Minute, Concurrency: 2, OutputBytes: 1000},
+		Limits: question.Limits{TimeoutMaxMS: 60_000, Concurrency: 2, OutputBytes: 1000},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
@@ -144,7 +145,7 @@ func TestSurvivorsJudged(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	m := &tool.Manifest{
 		Transport: tool.TransportProcess, Dir: t.TempDir(), Endpoint: tool.Endpoint{Command: []string{"sh"}},
-		Limits: tool.Limits{OutputBytes: 1, StderrBytes: 1},
+		Limits: question.Limits{OutputBytes: 1, StderrBytes: 1},
 	}
 	_, err := (&Adapter{}).Execute(t.Context(), m, tool.Invocation{Input: jsontext.Value(`{`)}, &tooltest.Recorder{})
 	var start *tool.StartError

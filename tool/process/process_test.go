@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
@@ -38,8 +39,8 @@ func manifest(part string, args ...string) *tool.Manifest {
 		ToolID: "test." + part, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: tool.TransportProcess,
 		Endpoint:  tool.Endpoint{Command: append([]string{self, "play", part}, args...)},
-		Limits: tool.Limits{
-			TimeoutDefault: time.Minute, TimeoutMax: time.Minute, MemoryMB: 512, Concurrency: 8,
+		Limits: question.Limits{
+			TimeoutDefaultMS: 60_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 4 << 20, StderrBytes: 8 << 10,
 		},
 	}
@@ -258,7 +259,7 @@ func TestLastWord(t *testing.T) {
 // TestTimeoutMax shows that no run outlives the tool's own maximum.
 func TestTimeoutMax(t *testing.T) {
 	m := manifest("stubborn")
-	m.Dir, m.Limits.TimeoutMax = t.TempDir(), 50*time.Millisecond
+	m.Dir, m.Limits.TimeoutMaxMS = t.TempDir(), 50
 	_, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -584,7 +585,7 @@ func ExampleNew() {
 	m := &tool.Manifest{
 		ToolID: "hello", Transport: tool.TransportProcess, Dir: "/",
 		Endpoint: tool.Endpoint{Command: []string{"echo", `{"type":"output","output":"hello"}`}},
-		Limits:   tool.Limits{TimeoutMax: time.Minute, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
+		Limits:   question.Limits{TimeoutMaxMS: 60_000, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
 	}
 	result, err := adapter.Execute(context.Background(), m, tool.Invocation{Input: jsontext.Value(`{}`)}, &tooltest.Recorder{})
 	fmt.Println(string(result.Output), err)

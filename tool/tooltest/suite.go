@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -76,8 +77,8 @@ func prepared(m *tool.Manifest) *tool.Manifest {
 	c := *m
 	c.Class = call.Idempotent
 	c.Capability.Lookup, c.Capability.DryRun, c.Capability.Streaming = true, true, true
-	c.Limits = tool.Limits{
-		TimeoutDefault: patience, TimeoutMax: patience, MemoryMB: 512, Concurrency: 50,
+	c.Limits = question.Limits{
+		TimeoutDefaultMS: patience.Milliseconds(), TimeoutMaxMS: patience.Milliseconds(), MemoryMB: 512, Concurrency: 50,
 		OutputBytes: 2 << 20, StderrBytes: 16 << 10,
 	}
 	c.Errors = map[string]tool.ErrorSpec{
