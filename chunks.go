@@ -54,8 +54,7 @@ func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
 }
 
-// chunkStream hands the chunks of one call to its caller while the call runs; it is nil where the caller
-// wants none.
+// chunkStream hands the chunks of one call to its caller while the call runs.
 type chunkStream struct {
 	source remote
 	reader *streaming.Reader
@@ -72,9 +71,6 @@ type chunkStream struct {
 
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
 func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
-	if call.Chunk == nil {
-		return nil, nil
-	}
 	id := envelope.CallKeyID(c.Tenant, req)
 	key := subjects.Key{Tool: req.ToolID, ID: id}
 	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
@@ -117,9 +113,6 @@ const (
 // accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
 // who did, and may not come here.
 func (s *chunkStream) accepted(a *envelope.Accepted) {
-	if s == nil {
-		return
-	}
 	if s.attempt = a.Attempt; a.Joined || s.missed {
 		s.catchUp()
 	}
@@ -128,9 +121,6 @@ func (s *chunkStream) accepted(a *envelope.Accepted) {
 // reconnected asks for what may have come while there was no connection: the next chunk, which would
 // show that some are missing, may be long in coming.
 func (s *chunkStream) reconnected() {
-	if s == nil {
-		return
-	}
 	if s.missed = true; s.live.Load() {
 		s.reader.Resync()
 		return
@@ -186,9 +176,6 @@ func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.
 
 // finish waits until all chunks that the outcome names have been delivered.
 func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
-	if s == nil {
-		return nil
-	}
 	s.reader.Finish(streaming.Run{Attempt: r.Provenance.Attempt, Fence: r.Provenance.Fence}, r.Provenance.Chunks)
 	select {
 	case err := <-s.done:
@@ -203,16 +190,32 @@ func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
 }
 
 func (s *chunkStream) stop() {
-	if s == nil {
-		return
-	}
 	_ = s.sub.Unsubscribe() // gone with the connection otherwise
 	s.cancel()
 	<-s.done
 	s.asking.Wait()
 }
 
-// ErrStopped ends the delivery of chunks without making the call an error.
+// streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
+// lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
+// no part. A stored success outlives its chunks, and is one without them. An error of the caller's
+// own is returned as it is.
+func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) (*envelope.Response, error) {
+	expired := errors.Is(err, streaming.ErrExpired)
+	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	switch {
+	case expired && r.Status == envelope.Success && r.Provenance.Replayed:
+		return warned(r, "the chunks of this stored outcome have expired or may not be read: "+err.Error()), nil
+	case late || expired || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
+		if r.Status == envelope.Success {
+			r = c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+		}
+		return r, nil
+	}
+	return r, err
+}
+
+// errStopped ends the delivery of chunks without making the call an error.
 var errStopped = errors.New("the reader stopped")
 
 // Part is an element of a streamed call: a chunk, or at the end the outcome.

@@ -1,19 +1,48 @@
 package toolbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
+
+// attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
+func (c *Client) attempts(e errand) (*envelope.Response, error) {
+	var before *envelope.Response // of the attempt before
+	for n := 1; ; n++ {
+		resp, err := c.once(e)
+		if resp == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
+			return cmp.Or(before, c.unsent(e.req, e.deadline, err)), nil
+		}
+		before = resp
+		if err != nil || resp.Status == envelope.Success {
+			return resp, err
+		}
+		pause, more := again(e.call, n, resp)
+		if !more || time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
+			return resp, nil
+		}
+		left := time.Until(e.deadline).Milliseconds()
+		if left < 1 {
+			return resp, nil
+		}
+		req := *e.req
+		req.CallID, req.Constraints.TimeoutMS = uuid.NewString(), left
+		e.req = &req
+	}
+}
 
 // exchange is one request and the answers to it.
 type exchange struct {
@@ -84,11 +113,13 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	x := &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 8)}
 	msg.Reply = c.inbox.Open(x.hear)
 	defer c.inbox.Drop(msg.Reply)
-	stream, err := c.follow(e.ctx, e.call, e.req)
-	if err != nil {
-		return nil, err
+	var stream *chunkStream // nil where the caller wants none
+	if e.call.Chunk != nil {
+		if stream, err = c.follow(e.ctx, e.call, e.req); err != nil {
+			return nil, err
+		}
+		defer stream.stop()
 	}
-	defer stream.stop()
 	if !e.show.begin(e.req) {
 		return nil, errStopped
 	}
@@ -101,26 +132,10 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	if resp == nil {
 		return c.unanswered(e.req, e.deadline, c.inbox.Forbidden(c.subject(e.req.ToolID))), e.ctx.Err()
 	}
-	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
-}
-
-// streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
-// lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
-// no part. A stored success outlives its chunks, and is one without them. An error of the caller's
-// own is returned as it is.
-func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) (*envelope.Response, error) {
-	expired := errors.Is(err, streaming.ErrExpired)
-	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	switch {
-	case expired && r.Status == envelope.Success && r.Provenance.Replayed:
-		return warned(r, "the chunks of this stored outcome have expired or may not be read: "+err.Error()), nil
-	case late || expired || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
-		if r.Status == envelope.Success {
-			r = c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
-		}
-		return r, nil
+	if stream == nil {
+		return resp, nil
 	}
-	return r, err
+	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
 }
 
 // warned returns the response with a further warning.
@@ -151,11 +166,15 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 				call.Accepted(*a)
 			}
 			accepted = true
-			stream.accepted(a)
+			if stream != nil {
+				stream.accepted(a)
+			}
 			again.Reset(nextResend(deadline, n, accepted))
 		case <-reconnected:
 			reconnected = c.reconnected()
-			stream.reconnected()
+			if stream != nil {
+				stream.reconnected()
+			}
 			sent.add(c.inbox.NC.PublishMsg(msg))
 		case <-again.C:
 			n++

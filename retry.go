@@ -2,57 +2,32 @@ package toolbus
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
-// attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
-func (c *Client) attempts(e errand) (*envelope.Response, error) {
-	policy := retries(e.call.Retry)
-	if e.call.CallID != "" {
-		policy.MaxAttempts = 1 // a retry is another asking
-	}
-	var before *envelope.Response // of the attempt before
-	for n := 1; ; n++ {
-		resp, err := c.once(e)
-		if resp == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
-			return cmp.Or(before, c.unsent(e.req, e.deadline, err)), nil
-		}
-		before = resp
-		if err != nil || n >= policy.MaxAttempts || !retryable(resp, policy) {
-			return resp, err
-		}
-		pause := backoff(policy, n, resp)
-		if time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
-			return resp, nil
-		}
-		again := *e.req
-		again.CallID = uuid.NewString()
-		left := time.Until(e.deadline).Milliseconds()
-		if left < 1 {
-			return resp, nil
-		}
-		again.Constraints.TimeoutMS = left
-		e.req = &again
-	}
-}
-
-func retries(p *envelope.RetryPolicy) envelope.RetryPolicy {
-	if p == nil {
-		p = &envelope.RetryPolicy{}
-	}
-	r := *p
+// policyOf is the retry policy of a call, with the defaults.
+func policyOf(call Call) envelope.RetryPolicy {
+	r := *cmp.Or(call.Retry, &envelope.RetryPolicy{})
 	r.MaxAttempts, r.BaseMS, r.CapMS = cmp.Or(r.MaxAttempts, 3), cmp.Or(r.BaseMS, 200), cmp.Or(r.CapMS, 2000)
 	r.Jitter, r.BackoffMultiplier = cmp.Or(r.Jitter, "full"), cmp.Or(r.BackoffMultiplier, 2)
+	if call.CallID != "" {
+		r.MaxAttempts = 1 // a retry is another asking
+	}
 	return r
+}
+
+// again says how long to wait after the n-th attempt before the next one, and whether there is one.
+func again(call Call, n int, r *envelope.Response) (time.Duration, bool) {
+	policy := policyOf(call)
+	if n >= policy.MaxAttempts || !retryable(r, policy) {
+		return 0, false
+	}
+	return backoff(policy, n, r), true
 }
 
 // retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
@@ -64,12 +39,7 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	if len(p.RetryableErrors) == 0 {
 		return true
 	}
-	for _, c := range p.RetryableErrors {
-		if c == string(r.Error.Code) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.RetryableErrors, string(r.Error.Code))
 }
 
 // backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the

@@ -29,7 +29,7 @@ func TestBackoff(t *testing.T) {
 		"absurd hint":     {nil, 1, 1 << 53, time.Hour, 1<<63 - 1},
 	} {
 		for range 100 {
-			if pause := backoff(retries(test.policy), test.n, failed(test.hint)); pause < test.least || pause > test.most {
+			if pause := backoff(policyOf(Call{Retry: test.policy}), test.n, failed(test.hint)); pause < test.least || pause > test.most {
 				t.Errorf("%s: %s, want %s to %s", name, pause, test.least, test.most)
 			}
 		}
