@@ -17,7 +17,7 @@ type Pickup struct {
 // Step is what an executor does next with a work message.
 type Step int
 
-// The steps. Only Run and Claim lead to a run.
+// The steps. Only TakeClaim and Run lead to a run.
 const (
 	Drop       Step = iota + 1 // not this log's message any more: ack, run nothing, decide nothing
 	Adopt                      // decided: deliver the stored outcome, ack

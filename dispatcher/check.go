@@ -36,11 +36,12 @@ func legible(in *question.Incoming) bool {
 	return all
 }
 
-// misnamed refuses a request whose subject was written by somebody who does not know how.
+// misnamed refuses a request whose subject was written by somebody that does not know how.
 func misnamed(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeMalformed, "the subject of the request cannot be read: "+err.Error()).
-		WithFix(`write each name in the subject as one token: letters, digits and "-" as they are, every other byte as "_" and two ` +
-			`lower-case hex digits (web.fetch is web_2efetch), none as "_e"; one longer than 100 bytes is digested, see package subjects`)
+		WithFix(`write each name in the subject as one token: letters, digits and "-" as they are, every other byte ` +
+			`as "_" and two lower-case hex digits (web.fetch is web_2efetch), none as "_e"; one longer than 100 bytes ` +
+			`is digested, see package subjects`)
 }
 
 // fingerprint makes what the log is asked of the candidate.

@@ -61,7 +61,7 @@ type Recorder interface {
 	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
-	Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error
+	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error
 }
 
 // Killer tells executors that an attempt was cancelled. running is true when one of them says
@@ -80,7 +80,7 @@ type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
-// Finder asks the executors who of them runs an attempt; ok is false where none says in time that it does.
+// Finder asks the executors which of them runs an attempt; ok is false where none says in time that it does.
 type Finder interface {
 	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
 }
@@ -150,7 +150,8 @@ func New(o Options) *Dispatcher {
 		o.PoolAbsence = DefaultPoolAbsence
 	}
 	d := &Dispatcher{
-		Options: o, lines: map[lineKey]*line{}, tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
+		Options: o, lines: map[lineKey]*line{},
+		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
 		inputs: newInputs(), stages: stages(),
 	}

@@ -11,9 +11,9 @@ import (
 
 // failed answers requests whose handling has panicked with p, and says where. Unanswered, each would be sent
 // again, and take one dispatcher after the other with it.
-func (d *Dispatcher) failed(ctx context.Context, p any, who ...request) {
+func (d *Dispatcher) failed(ctx context.Context, p any, all ...request) {
 	d.panicked("a request", p)
-	for _, r := range who {
+	for _, r := range all {
 		d.safely("a refusal", func() {
 			e := envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this request; its log says where")
 			d.refuse(ctx, r, stageFailure, e)

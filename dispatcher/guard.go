@@ -101,7 +101,8 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	g.wakeFor(at)
 }
 
-// insert puts d in its place in the log: who asks for an attempt may come before the follower does.
+// insert puts d in its place in the log: a caller that asks for an attempt may come before
+// the follower does.
 // Callers hold g.mu.
 func (g *guard) insert(d *due) {
 	at := len(g.order)
@@ -311,7 +312,7 @@ func (d *Dispatcher) ended(ctx context.Context, g *guard, job *due, o settle.Out
 	}
 }
 
-// dismiss forgets who waits here for an attempt that the log does not hold any more: there is
+// dismiss forgets the callers that wait here for an attempt that the log does not hold any more: there is
 // nothing to tell, and their libraries say so.
 func (d *Dispatcher) dismiss(job *due) {
 	d.mu.Lock()

@@ -147,7 +147,7 @@ func TestViolations(t *testing.T) {
 	})
 }
 
-// What cannot be recorded is not answered (promise P4).
+// What cannot be recorded is not answered.
 func TestRefusalUnrecorded(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.gateErr = errors.New("audit is down")
@@ -324,7 +324,7 @@ func TestAttemptsAreCapped(t *testing.T) {
 	})
 }
 
-// The admitting dispatcher ends the call at its deadline and tells the owner (promise P2).
+// The admitting dispatcher ends the call at its deadline and tells the owner.
 func TestDeadline(t *testing.T) {
 	for class, want := range map[call.Class]envelope.Effect{
 		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown, call.SideEffectful: envelope.EffectNone,

@@ -72,8 +72,8 @@ func fitsInline(input jsontext.Value) *envelope.Error {
 		return nil
 	}
 	return envelope.NewError(envelope.CodeLimit,
-		fmt.Sprintf("the input is %d bytes of JSON, at most %d fit into a request: a larger one is put into the payload store",
-			len(input), envelope.MaxInline))
+		fmt.Sprintf("the input is %d bytes of JSON, at most %d fit into a request: "+
+			"a larger one is put into the payload store", len(input), envelope.MaxInline))
 }
 
 // fetch reads a large input and checks that it is one.

@@ -20,7 +20,7 @@ const (
 )
 
 // join binds everyone waiting to the open attempt with one event, after giving others the
-// chance to arrive. Who cannot be bound because the log moved is placed anew.
+// chance to arrive. Callers that cannot be bound because the log moved are placed anew.
 func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -82,7 +82,7 @@ func requests(as []*asker) []request {
 	return all
 }
 
-// owners returns who they are, but for those that are left.
+// owners returns the owners of those that join: all but the ones that are left.
 func owners(joining, left []*asker) []call.Owner {
 	var all []call.Owner
 	for _, a := range joining {
@@ -93,8 +93,11 @@ func owners(joining, left []*asker) []call.Owner {
 	return all
 }
 
-// turnAllDown refuses those for whose join there is no room. Who finds that the log has moved is placed anew.
-func (d *Dispatcher) turnAllDown(ctx context.Context, l *line, s call.State, joining []*asker, refusal *envelope.Error) {
+// turnAllDown refuses those for whose join there is no room. A request that finds that the log
+// has moved is placed anew.
+func (d *Dispatcher) turnAllDown(
+	ctx context.Context, l *line, s call.State, joining []*asker, refusal *envelope.Error,
+) {
 	for _, a := range joining {
 		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
 			l.again([]*asker{a})
@@ -112,7 +115,7 @@ func mayJoin(s call.State, n int, joining []*asker) bool {
 	return true
 }
 
-// joinEvent makes one event for all who are joining attempt n of s; left are those that found no
+// joinEvent makes one event for all that are joining attempt n of s; left are those that found no
 // room any more.
 func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Event, left []*asker) {
 	ids := make([]string, len(joining))
@@ -134,7 +137,7 @@ func (l *line) again(as []*asker) {
 	l.arrive(append(as, l.leaveAll()...)...)
 }
 
-// late takes who arrived during the linger.
+// late takes the requests that arrived during the linger.
 func (l *line) late() []*asker {
 	l.mu.Lock()
 	defer l.mu.Unlock()

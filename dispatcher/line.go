@@ -44,15 +44,15 @@ func (l *line) arrive(as ...*asker) {
 	}
 }
 
-// leaveAll takes all who have arrived. Callers hold l.mu.
+// leaveAll takes all that have arrived. Callers hold l.mu.
 func (l *line) leaveAll() []*asker {
 	all := l.arrivals
 	l.arrivals, l.arriving = nil, 0
 	return all
 }
 
-// admit puts a into the line of its key and serves the line unless somebody does. Who does not fit
-// in asks again.
+// admit puts a into the line of its key and serves the line unless somebody does. A caller whose request
+// does not fit in asks again.
 func (d *Dispatcher) admit(ctx context.Context, a *asker) {
 	for {
 		l := d.line(a.ask.Facts.Tool, a.ask.Facts.ID)
@@ -88,7 +88,7 @@ func (d *Dispatcher) line(tool, id string) *line {
 	return l
 }
 
-// serve answers all who arrive until none is left.
+// serve answers all that arrive until none is left.
 func (d *Dispatcher) serve(ctx context.Context, l *line) {
 	for {
 		batch, s := l.take()
@@ -100,8 +100,8 @@ func (d *Dispatcher) serve(ctx context.Context, l *line) {
 	}
 }
 
-// batchTime bounds the work on one batch while the log cannot be reached: who got no answer by
-// then asks again.
+// batchTime bounds the work on one batch while the log cannot be reached: callers without an
+// answer by then ask again.
 const batchTime = 10 * time.Second
 
 func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batch []*asker) {
@@ -126,7 +126,7 @@ func (d *Dispatcher) placeAll(ctx context.Context, l *line, s call.State, batch 
 	return s, joining
 }
 
-// take returns who has arrived and the log as it is known; without arrivals the line is idle.
+// take returns what has arrived and the log as it is known; without arrivals the line is idle.
 func (l *line) take() ([]*asker, call.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +161,7 @@ func (l *line) learn(s call.State) call.State {
 
 // found keeps what the log was read to be. It may be less than what was known before: then the log
 // has lost its end, which a server that does not sync at once may after a power cut, or it has
-// expired. Who waits for what is gone asks again, and is admitted anew.
+// expired. Callers that wait for what is gone ask again, and are admitted anew.
 func (l *line) found(known uint64, s call.State) call.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
-// partings are joiners who wait here and whose own deadline comes before that of the attempt, nearest first.
+// partings are joiners that wait here and whose own deadline comes before that of the attempt, nearest first.
 type partings struct {
 	mu   sync.Mutex
 	due  partingHeap

@@ -45,7 +45,7 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 
 // deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One
 // that is bound to an attempt already is answered by that: a denial governs execution, and must not change what
-// this call was or will be told (protocol M2). When the log cannot be read nothing is told: nobody knows
+// this call was or will be told. When the log cannot be read nothing is told: nobody knows
 // then, and the caller asks again.
 func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal *envelope.Error) {
 	in, req := r.in, r.req
@@ -106,7 +106,9 @@ func effectSoFar(s call.State) envelope.Effect {
 // turnDown refuses a request, after making sure that s, of which it may not be the first that
 // this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
 // reports whether the log had moved, so that the request has to be looked at again.
-func (d *Dispatcher) turnDown(ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error) (call.State, bool) {
+func (d *Dispatcher) turnDown(
+	ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error,
+) (_ call.State, again bool) {
 	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
 	switch {
 	case err != nil: // not known to be bound or not: no answer; the caller asks again

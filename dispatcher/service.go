@@ -35,9 +35,11 @@ func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {
-		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
+		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
+			WithRetryAfter(time.Second)
 	}
-	if last.State.Empty() || subjects.Token(last.State.Tenant) != from.Tenant || !concerns(last.State, from.Actor, q.CallID) {
+	s := last.State
+	if s.Empty() || subjects.Token(s.Tenant) != from.Tenant || !concerns(s, from.Actor, q.CallID) {
 		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
 	}
 	return last, nil
@@ -78,14 +80,16 @@ func toldAs(s call.State, actor string, q question.Call) string {
 }
 
 // Result returns the outcome of a call, or its acceptance while it has none.
-func (d *Dispatcher) Result(ctx context.Context, from question.Sender, q question.Call) (question.ResultAnswer, *envelope.Error) {
+func (d *Dispatcher) Result(
+	ctx context.Context, from question.Sender, q question.Call,
+) (none question.ResultAnswer, _ *envelope.Error) {
 	s, refusal := d.State(ctx, from, q)
 	if refusal != nil {
-		return question.ResultAnswer{}, refusal
+		return none, refusal
 	}
 	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return question.ResultAnswer{}, refusal
+		return none, refusal
 	}
 	id := toldAs(s, from.Actor, q)
 	if a.Open() {
@@ -96,22 +100,24 @@ func (d *Dispatcher) Result(ctx context.Context, from question.Sender, q questio
 	}
 	o, err := settle.Load(ctx, d.CallLog, s, a.N)
 	if err != nil {
-		return question.ResultAnswer{}, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
+		return none, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
 	}
 	return question.ResultAnswer{Response: o.For(id, true)}, nil
 }
 
 // Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
 // the answer says which it was. A joiner's cancel only detaches the joiner.
-func (d *Dispatcher) Cancel(ctx context.Context, from question.Sender, q question.Call) (question.CancelAnswer, *envelope.Error) {
+func (d *Dispatcher) Cancel(
+	ctx context.Context, from question.Sender, q question.Call,
+) (none question.CancelAnswer, _ *envelope.Error) {
 	last, refusal := d.last(ctx, from, q)
 	if refusal != nil {
-		return question.CancelAnswer{}, refusal
+		return none, refusal
 	}
 	s := last.State
 	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return question.CancelAnswer{}, refusal
+		return none, refusal
 	}
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
 		d.Peers.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
@@ -121,7 +127,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, from question.Sender, q questio
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
 	}, draft(last, a.N), nil)
 	if err != nil {
-		return question.CancelAnswer{}, unsettled(err)
+		return none, unsettled(err)
 	}
 	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
 	told := "decided"
@@ -154,15 +160,17 @@ func unsettled(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
 
-// Why says in one sentence what a call is waiting for, or why it ended as it did (promise P8).
-func (d *Dispatcher) Why(ctx context.Context, from question.Sender, q question.Call) (question.WhyAnswer, *envelope.Error) {
+// Why says in one sentence what a call is waiting for, or why it ended as it did.
+func (d *Dispatcher) Why(
+	ctx context.Context, from question.Sender, q question.Call,
+) (none question.WhyAnswer, _ *envelope.Error) {
 	s, refusal := d.State(ctx, from, q)
 	if refusal != nil {
-		return question.WhyAnswer{}, refusal
+		return none, refusal
 	}
 	a, refusal := attemptOf(s, q)
 	if refusal != nil {
-		return question.WhyAnswer{}, refusal
+		return none, refusal
 	}
 	if !a.Open() {
 		return question.WhyAnswer{Sentence: call.Explain(s, a.N, d.Now())}, nil

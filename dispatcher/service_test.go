@@ -185,7 +185,7 @@ func TestNoAttemptWithoutEarlierOutcomes(t *testing.T) {
 }
 
 // What is denied, and was looked up only because it may have an outcome, is not admitted when its log turns
-// out to be gone: nobody has checked it (promise P4).
+// out to be gone: nobody has checked it.
 func TestDeniedIsNotAdmittedAnew(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)

@@ -20,8 +20,8 @@ import (
 type stage struct {
 	name string
 	why  string // it is asked
-	// unproven says that whoever does not pass has not proved to be who it says: it is refused without a look at what
-	// became of its call.
+	// unproven says that a request that does not pass may be anybody's: it is refused without a word of what became of
+	// the call that it names.
 	unproven bool
 	pass     func(*Dispatcher, context.Context, *candidate) *envelope.Error
 }
@@ -31,7 +31,7 @@ type stage struct {
 func stages() []stage {
 	return []stage{
 		{"receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
-		{"identity", "a request is who its subject says, which the bus enforces", true, (*Dispatcher).identity},
+		{"identity", "a request comes from the actor of its subject, which the bus enforces", true, (*Dispatcher).identity},
 		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
 		{"enabled", "its owner may have withdrawn a tool", false, (*Dispatcher).enabled},
 		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},

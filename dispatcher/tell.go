@@ -159,7 +159,7 @@ const (
 	recorders   = 8
 )
 
-// recordReplays lets be recorded who was told an outcome in this batch. The line does not wait for it.
+// recordReplays lets the callers be recorded that were told an outcome in this batch. The line does not wait for it.
 func (d *Dispatcher) recordReplays(l *line) {
 	for _, s := range l.replayed {
 		if !d.queue(s) {
@@ -227,7 +227,8 @@ func (d *Dispatcher) recordRest(ctx context.Context) {
 }
 
 // Observe is told every event of the call log as followers read it, each partition in order. It keeps the
-// guard and answers who waits in this dispatcher. An event that panics it is passed over: all dispatchers read it.
+// guard and answers callers that wait in this dispatcher. An event that panics it is passed over: all dispatchers read
+// it.
 func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -253,7 +254,7 @@ type telling struct {
 	waiting []waiter
 }
 
-// tell lets everyone who waits here for attempt n be answered.
+// tell lets every caller that waits here for attempt n be answered.
 func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
 	d.mu.Lock()
 	l := d.lines[lineKey{s.Tool, s.ID}]

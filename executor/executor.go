@@ -114,7 +114,7 @@ type Message struct {
 	Lease      Lease
 }
 
-// How long a message waits before it is looked at again.
+// How long a message is handed back for.
 const (
 	retryDelay   = 250 * time.Millisecond // the log could not be reached
 	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here; at least
@@ -271,8 +271,10 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 // logOutcome is for whoever wants every event logged. Where another was there first, it says what that one decided.
 func (e *Executor) logOutcome(ctx context.Context, j *job, o settle.Outcome) {
 	if e.Logger.Enabled(ctx, slog.LevelInfo) {
-		e.Logger.InfoContext(ctx, "ended", "tool", j.state.Tool, "version", j.state.Version, "call", j.state.ID, "attempt", j.attempt,
-			"status", o.Attempt.Decision.Status, "code", o.Attempt.Decision.Code, "took", e.Now().Sub(j.started).Round(time.Millisecond))
+		d := o.Attempt.Decision
+		e.Logger.InfoContext(ctx, "ended", "tool", j.state.Tool, "version", j.state.Version, "call", j.state.ID,
+			"attempt", j.attempt, "status", d.Status, "code", d.Code,
+			"took", e.Now().Sub(j.started).Round(time.Millisecond))
 	}
 }
 
@@ -341,7 +343,9 @@ func (e *Executor) confirm(j *job) error {
 	return e.finish(j, end, draft)
 }
 
-func (e *Executor) ask(ctx context.Context, j *job, m *tool.Manifest, adapter tool.Adapter) (res tool.Result, found bool, err error) {
+func (e *Executor) ask(
+	ctx context.Context, j *job, m *tool.Manifest, adapter tool.Adapter,
+) (_ tool.Result, found bool, _ error) {
 	inv, err := e.invocation(ctx, j, m)
 	if err != nil {
 		return tool.Result{}, false, err

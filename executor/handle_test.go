@@ -193,7 +193,7 @@ func (w *world) claimed(instance string) executor.Message {
 	return again(m)
 }
 
-// A claim of a live executor is waited for, not taken over (H6).
+// A claim of a live executor is waited for, not taken over.
 func TestClaimerAlive(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.claimed("default/busy")
@@ -348,7 +348,7 @@ func TestUnsureOutcome(t *testing.T) {
 	})
 }
 
-// A work message that is not of the present admission does nothing (H4).
+// A work message that is not of the present admission does nothing.
 func TestOldMessage(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.admit(callA, time.Minute)
@@ -390,7 +390,7 @@ func TestToolErrors(t *testing.T) {
 	}
 }
 
-// A tool fault may be tried once more; the second one is final (000 §5, S-TOOL).
+// A tool fault may be tried once more; the second one is final.
 func TestFaultTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.Pure)
@@ -550,7 +550,7 @@ func TestResultWhileFull(t *testing.T) {
 	})
 }
 
-// The admission is lost while the tool runs (protocol rule 14): what happened is still told, and
+// The admission is lost while the tool runs: what happened is still told, and
 // nobody runs it again for that key.
 func TestRecordLostDuringRun(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {

@@ -29,7 +29,7 @@ type job struct {
 	mu      sync.Mutex
 	kill    context.CancelCauseFunc
 	running bool
-	since   time.Time // as started, for those who ask
+	since   time.Time // as started, for whoever asks
 }
 
 func (j *job) setKill(kill context.CancelCauseFunc) {
@@ -88,7 +88,8 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	switch {
 	case over:
 	case tm == nil:
-		e.Logger.Warn("work handed back: its tool is not here, but in its pool", "tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
+		e.Logger.Warn("work handed back: its tool is not here, but in its pool",
+			"tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
 		return nil, func() { m.Lease.Decline(missingDelay) }
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
 		again := e.load(j.tool()).later(e.Now())
@@ -115,7 +116,8 @@ func (e *Executor) load(tool string) *load {
 	return l
 }
 
-// later says when a message that finds the tool busy is to come again. Messages come one after the other, so that a long queue costs no more than a short one.
+// later says when a message that finds the tool busy is to come again. Messages come one after the other,
+// so that a long queue costs no more than a short one.
 func (l *load) later(now time.Time) time.Duration {
 	soonest, latest := now.Add(busyDelay), now.Add(busyMost)
 	if l.next.Before(soonest) {
@@ -174,7 +176,7 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 }
 
 // remember keeps a kill until due. It looks for those that are over only when there are many: a flood
-// of kills must not cost a look at all of them each. Callers hold e.mu.
+// of kills must not cost a pass over all of them each. Callers hold e.mu.
 func (e *Executor) remember(k attemptKey, due, now time.Time) {
 	if len(e.killed) >= maxKilled {
 		maps.DeleteFunc(e.killed, func(_ attemptKey, due time.Time) bool { return !due.After(now) })

@@ -67,7 +67,8 @@ func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) 
 		draft.Chunks = &chunks
 	}
 	if mute, ok := stream.(*mute); ok && mute.dropped > 0 {
-		draft.Warnings = append(slices.Clone(draft.Warnings), fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", mute.dropped))
+		draft.Warnings = append(slices.Clone(draft.Warnings),
+			fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", mute.dropped))
 	}
 	if err != nil && j.ctx.Err() != nil {
 		return end, draft, errDrained
@@ -104,7 +105,8 @@ func interrupted(cause error, otherwise call.Cause) call.Cause {
 }
 
 func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
-	return call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}, settle.Draft{Error: fault}, nil
+	end := call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
+	return end, settle.Draft{Error: fault}, nil
 }
 
 // unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
@@ -152,7 +154,9 @@ func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
 
 // outcome turns what a run produced into an ending and its draft. A result is checked against
 // the tool's own response schema first: what does not fit is the tool's fault.
-func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error) (call.Ending, settle.Draft) {
+func (e *Executor) outcome(
+	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
+) (call.Ending, settle.Draft) {
 	d := settle.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
 	if m.Digest != j.state.Digest { // on record is the one that was admitted
 		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
@@ -176,7 +180,9 @@ func (e *Executor) outcome(ctx context.Context, j *job, m *tool.Manifest, res to
 	return end, d
 }
 
-func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft) *envelope.Error {
+func (e *Executor) checkOutput(
+	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft,
+) *envelope.Error {
 	if bad := m.Functions[j.req.Fn].Response.Validate(res.Output); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
 	}
@@ -197,7 +203,8 @@ func (e *Executor) checkOutput(ctx context.Context, j *job, m *tool.Manifest, re
 // find returns the tool of the admitted version and its adapter.
 func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
 	if j.unreadable != nil {
-		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").WithCause(j.unreadable.Error())
+		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
+			WithCause(j.unreadable.Error())
 	}
 	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same says what is wrong with another version
 	if m == nil {
@@ -208,7 +215,8 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	}
 	a, ok := e.Adapters[m.Transport]
 	if !ok {
-		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor has no adapter for transport "+string(m.Transport))
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable,
+			"this executor has no adapter for transport "+string(m.Transport))
 	}
 	return m, a, nil
 }
@@ -224,10 +232,12 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
 	case class != j.state.Class:
 		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s", m.ToolID, m.Semver, j.state.Class, class))
+			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s",
+				m.ToolID, m.Semver, j.state.Class, class))
 	case m.Functions[j.req.Fn] == nil:
 		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function", m.ToolID, m.Semver, j.req.Fn))
+			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function",
+				m.ToolID, m.Semver, j.req.Fn))
 	case j.req.DryRun && !m.Capability.DryRun:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
@@ -283,7 +293,9 @@ func (e *Executor) begun(ctx context.Context, j *job) (context.Context, func(set
 	if e.Observer.Begin == nil {
 		return ctx, func(settle.Draft, call.Ending) {}
 	}
-	ctx, _, done := e.Observer.Begin(ctx, observe.Step{At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.req})
+	ctx, _, done := e.Observer.Begin(ctx, observe.Step{
+		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.req,
+	})
 	return ctx, func(d settle.Draft, end call.Ending) {
 		if end.Cause == 0 {
 			d.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")

@@ -1,6 +1,6 @@
-// Package question holds what is asked over the bus besides calls themselves: the questions that the service
-// "toolbus" of dispatchers answers (subjects tb.svc.*), their answers, and who asks. Both ends use these types, so
-// that each is written down once. On the wire they are JSON.
+// Package question holds what dispatchers are asked: the questions that their service "toolbus" answers (subjects
+// tb.svc.*) with their answers, and a call as it comes in with its sender. Both ends use these types, so that each is
+// written down once. On the wire the questions and answers are JSON.
 package question
 
 import (

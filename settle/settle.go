@@ -72,7 +72,9 @@ type Outcome struct {
 // duration_ms that from there to the decision; of one that is known not to have been started queue_ms
 // is all of its time, and duration_ms 0. A pure or idempotent call starts without a claim, so of one
 // without nobody knows when or whether it was started: duration_ms is all of its time, and queue_ms 0.
-func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome) (Outcome, error) {
+func Decide(
+	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome,
+) (Outcome, error) {
 	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
 		if ruling.Gone {
@@ -101,7 +103,7 @@ func Decide(ctx context.Context, log Log, s call.State, n int, admitted uint64, 
 		case err == nil:
 			return own(after, n, response), nil
 		case errors.As(err, &moved) && moved.State.Empty():
-			s.Seq = moved.State.Seq // protocol rule 14: lost with what was not synced yet; what s says did happen
+			s.Seq = moved.State.Seq // the log is lost with what was not synced yet; what s says did happen
 		case errors.As(err, &moved):
 			s = moved.State
 		case errors.Is(err, call.ErrTooLarge) && !small:
@@ -206,7 +208,7 @@ func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome,
 }
 
 // collected returns the outcomes of the attempts before n that are in the log as events of their own. What has
-// expired there cannot be carried any more; what is there and cannot be read is an error, for somebody who can.
+// expired there cannot be carried any more; what is there and cannot be read is an error, for somebody that can.
 func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []call.Outcome, err error) {
 	for _, a := range s.Attempts {
 		if a.N >= n || a.Decision == nil {

@@ -59,7 +59,7 @@ func decide(ctx context.Context, log settle.Log, s call.State, code envelope.Cod
 }
 
 // The server has lost its end and used the positions again, for another call. Whoever had a result
-// in hand has written it (protocol rule 14), with earlier attempts at positions that are not its own
+// in hand has written it, with earlier attempts at positions that are not its own
 // any more: what stands there is not taken for theirs.
 func TestPositionsUsedAgain(t *testing.T) {
 	log := &calltest.Log{}

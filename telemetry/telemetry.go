@@ -141,7 +141,8 @@ func (t *Tracer) run(ctx context.Context, s observe.Step) (context.Context, stri
 			span.SetAttributes(attribute.String("error.type", string(last.Error.Code)))
 			span.SetStatus(codes.Error, envelope.Lookup(last.Error.Code).Message) // a tool's own may quote its input
 		}
-		span.SetAttributes(attribute.String("call.status", string(status)), attribute.Int64("duration_ms", last.Metrics.DurationMS))
+		span.SetAttributes(
+			attribute.String("call.status", string(status)), attribute.Int64("duration_ms", last.Metrics.DurationMS))
 		span.End()
 	}
 }
