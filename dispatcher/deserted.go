@@ -176,7 +176,7 @@ func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
 
 // endOne ends an attempt that nobody is there to take, unless somebody may have taken it, and tells its owner.
 func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
-	o, err := d.desert(ctx, job)
+	o, err := d.end(ctx, job, observe.BeforeDesert, call.Deserted, call.ByDispatcher)
 	switch {
 	case errors.Is(err, settle.ErrTaken), errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable):
 		return // its deadline stands
@@ -188,15 +188,4 @@ func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
 	default:
 		d.ended(ctx, g, job, o)
 	}
-}
-
-func (d *Dispatcher) desert(ctx context.Context, job *due) (settle.Outcome, error) {
-	last, err := d.CallLog.Read(ctx, job.tool, job.id)
-	if err != nil {
-		return settle.Outcome{}, err
-	}
-	d.Observer.Tell(ctx, observe.BeforeDesert, &last.State, job.attempt)
-	end := call.Ending{Cause: call.Deserted, By: call.ByDispatcher, Nonce: d.NewNonce(), Now: call.At(d.Now())}
-	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
-	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)
 }

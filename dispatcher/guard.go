@@ -278,7 +278,7 @@ func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
 // expire ends an attempt whose deadline has passed, and tells its owner what stands. When the
 // log cannot be reached it is watched again.
 func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
-	o, err := d.timeout(ctx, job)
+	o, err := d.end(ctx, job, observe.BeforeTimeout, call.TimedOut, call.ByDeadline)
 	switch {
 	case errors.Is(err, settle.ErrGone):
 		g.close(job.id, job.attempt, job.admitted)
@@ -327,17 +327,6 @@ func (d *Dispatcher) dismiss(job *due) {
 	}
 	l.mu.Unlock()
 	d.retire(l)
-}
-
-func (d *Dispatcher) timeout(ctx context.Context, job *due) (settle.Outcome, error) {
-	last, err := d.CallLog.Read(ctx, job.tool, job.id)
-	if err != nil {
-		return settle.Outcome{}, err
-	}
-	d.Observer.Tell(ctx, observe.BeforeTimeout, &last.State, job.attempt)
-	end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: d.NewNonce(), Now: call.At(d.Now())}
-	end.Stored, end.Untaken = d.evidence(ctx, last, job.attempt)
-	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft(last, job.attempt), nil)
 }
 
 // How long after a failed try a deadline is worked on again; one that panicked is logged at length every time.

@@ -123,9 +123,12 @@ func (d *Dispatcher) Cancel(
 		d.Peers.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		return question.CancelAnswer{Told: "detached"}, nil
 	}
+	reading, done := context.WithTimeout(ctx, evidenceTime)
+	_, request := d.admission(reading, last, a.N)
+	done()
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, draft(last, a.N), nil)
+	}, unapplied(request, a), nil)
 	if err != nil {
 		return none, unsettled(err)
 	}

@@ -4,7 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -24,36 +29,71 @@ type Evidence interface {
 // evidenceTime bounds the search for evidence at a deadline, whose caller is to have its answer within 100 ms.
 const evidenceTime = 40 * time.Millisecond
 
-// evidence returns when the open attempt n of a log was stored, and whether nobody can have started it, as far as
-// both matter and can be found out in time. last is the log's last event.
-func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int) (stored call.UnixMS, untaken bool) {
-	s := last.State
-	a, ok := s.Attempt(n)
-	if !ok || !a.Open() || a.Claim != nil {
-		return 0, false
+// end ends the attempt of a job for a cause, unless it has an outcome, and returns what stands. It takes the step at.
+func (d *Dispatcher) end(
+	ctx context.Context, job *due, at observe.Point, cause call.Cause, by call.Decider,
+) (settle.Outcome, error) {
+	last, err := d.CallLog.Read(ctx, job.tool, job.id)
+	if err != nil {
+		return settle.Outcome{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
-	defer cancel()
-	at := d.storedAt(ctx, last, a)
-	if at.IsZero() {
-		return 0, false
-	}
-	stored = call.At(at)
-	if stored >= a.Deadline || !s.Repeatable() || d.Evidence == nil { // the log proves it, or nothing does
-		return stored, false
-	}
-	return stored, s.Harmless() && d.undelivered(ctx, s, a) || d.Evidence.Deserted(ctx, s.Pool, at)
+	d.Observer.Tell(ctx, at, &last.State, job.attempt)
+	end := call.Ending{Cause: cause, By: by, Nonce: d.NewNonce(), Now: call.At(d.Now())}
+	draft := d.evidence(ctx, last, job.attempt, &end)
+	return settle.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft, nil)
 }
 
-// storedAt returns when the server stored the request event of a; zero where that cannot be read.
-func (d *Dispatcher) storedAt(ctx context.Context, last call.Entry, a call.Attempt) time.Time {
-	if last.State.Seq != a.Admitted {
-		var err error
-		if last, err = d.CallLog.Get(ctx, last.State.Part, a.Admitted); err != nil {
-			return time.Time{}
-		}
+// evidence notes in end, which is that of attempt n of a log, when the attempt was stored, and whether nobody can have
+// started it, as far as both matter and can be found out in time. It returns what else the request says of the
+// response. last is the log's last event.
+func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *call.Ending) settle.Draft {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
+	defer cancel()
+	s := last.State
+	a, request := d.admission(ctx, last, n)
+	if request.Time.IsZero() || a.Claim != nil {
+		return unapplied(request, a)
 	}
-	return last.Time
+	end.Stored = call.At(request.Time)
+	if end.Stored < a.Deadline && s.Repeatable() && d.Evidence != nil { // the log proves it, or nothing does
+		end.Untaken = s.Harmless() && d.undelivered(ctx, s, a) || d.Evidence.Deserted(ctx, s.Pool, request.Time)
+	}
+	return unapplied(request, a)
+}
+
+// admission returns the open attempt n of a log, of which last is the last event, and its request event; the zero
+// Entry where the attempt is not open, or where that cannot be read.
+func (d *Dispatcher) admission(ctx context.Context, last call.Entry, n int) (a call.Attempt, request call.Entry) {
+	s := last.State
+	a, ok := s.Attempt(n)
+	switch {
+	case !ok || !a.Open():
+		return a, call.Entry{}
+	case s.Seq == a.Admitted:
+		return a, last
+	}
+	request, err := d.CallLog.Get(ctx, s.Part, a.Admitted)
+	if err != nil || request.State.Tool != s.Tool || request.State.ID != s.ID { // the server lost what was there
+		return a, call.Entry{}
+	}
+	return a, request
+}
+
+// unapplied returns what a deadline or a cancel knows of the response to attempt a, whose request event may be there:
+// what it asks for in vain. The executor knows it always.
+func unapplied(request call.Entry, a call.Attempt) (none settle.Draft) {
+	if request.Kind != call.Requested {
+		return none
+	}
+	body, err := call.DecodeRequestBody(request.Body)
+	if err != nil {
+		return none
+	}
+	req := new(envelope.Request)
+	if err := json.Unmarshal(body.Request, req); err != nil { // a warning less: the deadline does not wait for it
+		return none
+	}
+	return none.Unapplied(req, a)
 }
 
 // undelivered reports whether a was not even handed out. It may be handed out in this moment: that is good enough
