@@ -57,12 +57,14 @@ type world struct {
 
 // start runs a dispatcher in the present synctest bubble, following the log.
 func start(t *testing.T, class call.Class) *world {
-	schema, err := schema.Compile("in", []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}},"additionalProperties":false}`), nil)
+	schema, err := schema.Compile("in", []byte(`{"type":"object","required":["n"],"additionalProperties":false,
+		"properties":{"n":{"type":"integer"}}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, log: &calltest.Log{}, payloads: map[string][]byte{}, accepted: map[string][]*envelope.Accepted{}, outcomes: map[string][]*envelope.Response{},
+		t: t, log: &calltest.Log{}, payloads: map[string][]byte{}, accepted: map[string][]*envelope.Accepted{},
+		outcomes: map[string][]*envelope.Response{},
 		manifest: &tool.Manifest{
 			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Class: class, Pool: "default", Retention: 24 * time.Hour,
 			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
@@ -96,7 +98,8 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w, Killer: w, Peers: w, Pools: w, Now: time.Now,
+		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
+		Killer: w, Peers: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence, Finder: w.finder,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
@@ -164,7 +167,9 @@ func (w *world) Outcome(to dispatcher.Inbox, r *envelope.Response) {
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
 }
 
-func (w *world) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+func (w *world) Denied(
+	_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error,
+) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, e.Code)
@@ -210,7 +215,8 @@ func (w *world) request(n int, edit ...string) *question.Incoming {
 		`"constraints":{"timeout_ms":10000,"deadline_unix_ms":%d,"idempotency_key":"key-0123456789abcdef"}}`,
 		uuid(n), uuid(n), time.Now().Add(10*time.Second).UnixMilli())
 	return &question.Incoming{
-		Subject: "tb.call.t.agent.echo", From: from("agent"), Tool: "echo", Body: []byte(strings.NewReplacer(edit...).Replace(body)),
+		Subject: "tb.call.t.agent.echo", From: from("agent"), Tool: "echo",
+		Body:  []byte(strings.NewReplacer(edit...).Replace(body)),
 		Reply: fmt.Sprint("inbox", n), Received: time.Now(),
 	}
 }
@@ -263,7 +269,8 @@ func (w *world) decide(code envelope.Code) {
 	if code != "" {
 		d = settle.Draft{Error: envelope.NewError(code, "")}
 	}
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprint("x", a.N), Now: call.At(time.Now()), Error: code, Effect: envelope.EffectNone}
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprint("x", a.N),
+		Now: call.At(time.Now()), Error: code, Effect: envelope.EffectNone}
 	if _, err := settle.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
 		w.t.Fatal(err)
 	}

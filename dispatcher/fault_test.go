@@ -29,7 +29,8 @@ func (w *world) logged() *bytes.Buffer {
 func (w *world) wantFault(n int, log *bytes.Buffer) {
 	w.t.Helper()
 	r := w.outcome(n)
-	if r.Error == nil || r.Error.Code != envelope.CodeInternal || r.Provenance.Final || r.Provenance.AuditEventID == "" || r.Check() != nil {
+	if r.Error == nil || r.Error.Code != envelope.CodeInternal || r.Provenance.Final ||
+		r.Provenance.AuditEventID == "" || r.Check() != nil {
 		w.t.Errorf("%d was told %+v", n, r)
 	}
 	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "fault_test.go") {
@@ -51,7 +52,9 @@ func TestPanic(t *testing.T) {
 			return func() { w.d.Catalog = sound }
 		},
 		"at its admission": func(w *world) func() {
-			w.d.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) { panic("boom") }
+			w.d.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) {
+				panic("boom")
+			}
 			return func() { w.d.Observer.Begin = nil }
 		},
 		"after its admission": func(w *world) func() {
@@ -196,7 +199,8 @@ func TestUnreadableOutcome(t *testing.T) {
 			if r.Error.Code != envelope.CodeChecksum || r.Provenance.Final || r.Provenance.Attempt != 1 || r.Check() != nil {
 				t.Errorf("%d was told %+v, %+v", n, r.Error, r.Provenance)
 			}
-			if r.Error.Details.Effect != envelope.EffectNone || !strings.Contains(r.Error.Message, string(envelope.RetryableError)) {
+			if r.Error.Details.Effect != envelope.EffectNone ||
+				!strings.Contains(r.Error.Message, string(envelope.RetryableError)) {
 				t.Errorf("%d was told effect %s: %s", n, r.Error.Details.Effect, r.Error.Message)
 			}
 		}

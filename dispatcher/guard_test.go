@@ -61,7 +61,8 @@ func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
 // A partition whose log takes nothing keeps only its own deadlines waiting.
 func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := New(Options{Now: time.Now, Partitions: 2, CallLog: deafPart{}, NewNonce: func() string { return "n" }, Backup: time.Millisecond})
+		d := New(Options{Now: time.Now, Partitions: 2, CallLog: deafPart{}, NewNonce: func() string { return "n" },
+			Backup: time.Millisecond})
 		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
 		const calls = 3 * expirers
 		for n := range calls {

@@ -55,7 +55,8 @@ func TestLogsAdmissions(t *testing.T) {
 		w.ask(1)
 		w.ask(2, `"1.x"`, `"2.x"`)
 		admitted, refused, _ := strings.Cut(out.String(), "\n")
-		if !strings.Contains(admitted, "msg=admitted tool=echo version=1.2.3") || !strings.Contains(admitted, "call_id="+uuid(1)) {
+		if !strings.Contains(admitted, "msg=admitted tool=echo version=1.2.3") ||
+			!strings.Contains(admitted, "call_id="+uuid(1)) {
 			t.Errorf("logged %s", admitted)
 		}
 		if !strings.Contains(refused, "msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION stage=version\n") {
@@ -76,7 +77,8 @@ func TestMisnamed(t *testing.T) {
 			}
 			w.d.Handle(t.Context(), in)
 			r := w.outcome(1)
-			if r.CallID != id || r.Error.Code != envelope.CodeMalformed || !r.Provenance.Final || r.Provenance.AuditEventID == "" || r.Check() != nil {
+			if r.CallID != id || r.Error.Code != envelope.CodeMalformed || !r.Provenance.Final ||
+				r.Provenance.AuditEventID == "" || r.Check() != nil {
 				t.Errorf("%s: %+v", name, r)
 			}
 			if !strings.Contains(r.Error.Message, `"ec_zz"`) || !strings.Contains(r.Error.Fix, "two lower-case hex digits") {
@@ -96,21 +98,25 @@ func TestRefuse(t *testing.T) {
 		setup func(*world)
 		want  envelope.Code
 	}{
-		"not JSON":        {edit: []string{`{"call_id"`, `{call_id`}, want: envelope.CodeMalformed},
-		"unknown field":   {edit: []string{`"fn":`, `"fnn":1,"fn":`}, want: envelope.CodeSchema},
-		"bad input":       {edit: []string{`{"n":1}`, `{"n":"x","m":1}`}, want: envelope.CodeSchema},
-		"foreign actor":   {edit: []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, want: envelope.CodeIdentity},
-		"foreign tool":    {edit: []string{`"tool_id":"echo"`, `"tool_id":"rm"`}, want: envelope.CodeIdentity},
-		"unknown tool":    {setup: func(w *world) { w.manifest.ToolID = "other" }, want: envelope.CodeToolUnknown},
-		"unknown fn":      {edit: []string{`"fn":"say"`, `"fn":"sing"`}, want: envelope.CodeFnUnknown},
-		"disabled":        {setup: func(w *world) { w.manifest.Status = tool.StatusDisabled }, want: envelope.CodeToolDisabled},
-		"version":         {edit: []string{`"1.x"`, `"2.x"`}, want: envelope.CodeVersion},
-		"no dry run":      {edit: []string{`"key-0123456789abcdef"}`, `"key-0123456789abcdef"},"dry_run":true`}, want: envelope.CodeDryRun},
+		"not JSON":      {edit: []string{`{"call_id"`, `{call_id`}, want: envelope.CodeMalformed},
+		"unknown field": {edit: []string{`"fn":`, `"fnn":1,"fn":`}, want: envelope.CodeSchema},
+		"bad input":     {edit: []string{`{"n":1}`, `{"n":"x","m":1}`}, want: envelope.CodeSchema},
+		"foreign actor": {edit: []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, want: envelope.CodeIdentity},
+		"foreign tool":  {edit: []string{`"tool_id":"echo"`, `"tool_id":"rm"`}, want: envelope.CodeIdentity},
+		"unknown tool":  {setup: func(w *world) { w.manifest.ToolID = "other" }, want: envelope.CodeToolUnknown},
+		"unknown fn":    {edit: []string{`"fn":"say"`, `"fn":"sing"`}, want: envelope.CodeFnUnknown},
+		"disabled": {setup: func(w *world) { w.manifest.Status = tool.StatusDisabled },
+			want: envelope.CodeToolDisabled},
+		"version": {edit: []string{`"1.x"`, `"2.x"`}, want: envelope.CodeVersion},
+		"no dry run": {edit: []string{`"key-0123456789abcdef"}`, `"key-0123456789abcdef"},"dry_run":true`},
+			want: envelope.CodeDryRun},
 		"deadline passed": {edit: []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, want: envelope.CodeTimeout},
 		"audit behind":    {setup: func(w *world) { w.lag = 11 * time.Second }, want: envelope.CodeAuditLag},
 		"store full":      {setup: func(w *world) { w.full = true }, want: envelope.CodeStoreFull},
-		"write too large": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrTooLarge }) }, want: envelope.CodeAttempts},
-		"write full":      {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) }, want: envelope.CodeStoreFull},
+		"write too large": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrTooLarge }) },
+			want: envelope.CodeAttempts},
+		"write full": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) },
+			want: envelope.CodeStoreFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Pure, func(t *testing.T, w *world) {
@@ -122,8 +128,10 @@ func TestRefuse(t *testing.T) {
 				if r.Error == nil || r.Error.Code != c.want || r.Status != c.want.Status() {
 					t.Fatalf("got %+v (%+v), want %s", r, r.Error, c.want)
 				}
-				if r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final == c.want.Retryable() || r.Provenance.AuditEventID == "" || r.Error.Fix == "" {
-					t.Errorf("effect %q, final %t, audit id %q, fix %q", r.Error.Details.Effect, r.Provenance.Final, r.Provenance.AuditEventID, r.Error.Fix)
+				if r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final == c.want.Retryable() ||
+					r.Provenance.AuditEventID == "" || r.Error.Fix == "" {
+					t.Errorf("effect %q, final %t, audit id %q, fix %q", r.Error.Details.Effect, r.Provenance.Final,
+						r.Provenance.AuditEventID, r.Error.Fix)
 				}
 				if len(w.log.Entries()) != 0 || !slices.Equal(w.denied, []envelope.Code{c.want}) {
 					t.Errorf("%d events, recorded %v", len(w.log.Entries()), w.denied)
@@ -164,7 +172,8 @@ func TestRefusalWithoutRoomForItsRecord(t *testing.T) {
 		w.gateErr = fmt.Errorf("gate: %w", dispatcher.ErrRecordFull)
 		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
 		r := w.outcome(1)
-		if r.Error.Code != envelope.CodeAuditLag || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final || r.Provenance.AuditEventID != "" {
+		if r.Error.Code != envelope.CodeAuditLag || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final ||
+			r.Provenance.AuditEventID != "" {
 			t.Errorf("%+v, %+v", r.Error, r.Provenance)
 		}
 	})
@@ -254,7 +263,8 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%+v after %d events", r, len(w.log.Entries()))
 		}
 		w.ask(1)
-		if again := w.outcome(1); again.Provenance.AuditEventID != r.Provenance.AuditEventID || string(again.Output) != string(r.Output) {
+		if again := w.outcome(1); again.Provenance.AuditEventID != r.Provenance.AuditEventID ||
+			string(again.Output) != string(r.Output) {
 			t.Errorf("%+v, %+v", again, r)
 		}
 	})
@@ -558,7 +568,8 @@ func TestNoRoomForTheSpan(t *testing.T) {
 		for n := range 100 {
 			key := []string{"0123456789abcdef", fmt.Sprintf("%016d", n)}
 			first, second, third := w.request(1, key...), w.request(2, key...), w.request(3, key...)
-			first.Reply, second.Reply, third.Reply = strings.Repeat("r", 40<<10), strings.Repeat("r", 16_000+25*n), strings.Repeat("r", 40<<10)
+			first.Reply, second.Reply, third.Reply = strings.Repeat("r", 40<<10), strings.Repeat("r", 16_000+25*n),
+				strings.Repeat("r", 40<<10)
 			w.d.Handle(t.Context(), first)
 			w.decide(envelope.CodeUpstream)
 			w.log.Before(func(e call.Event) error {

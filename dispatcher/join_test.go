@@ -30,7 +30,8 @@ func TestNoRoomToJoin(t *testing.T) {
 				w.ask(3)
 				w.ask(2)
 				pass(time.Second)
-				if r := w.outcome(3); r.Error == nil || r.Error.Code != envelope.CodeStoreFull || r.Error.Details.RetryAfterMS == 0 {
+				if r := w.outcome(3); r.Error == nil || r.Error.Code != envelope.CodeStoreFull ||
+					r.Error.Details.RetryAfterMS == 0 {
 					t.Errorf("got %+v", r)
 				}
 				w.log.Before(nil)
@@ -76,7 +77,9 @@ func TestEffectOfARefusal(t *testing.T) {
 
 // An attempt that had no effect leaves none to be told of.
 func TestEffectOfARefusedRetry(t *testing.T) {
-	for code, want := range map[envelope.Code]envelope.Effect{envelope.CodeUpstream: envelope.EffectNone, envelope.CodeTimeout: envelope.EffectUnknown} {
+	for code, want := range map[envelope.Code]envelope.Effect{
+		envelope.CodeUpstream: envelope.EffectNone, envelope.CodeTimeout: envelope.EffectUnknown,
+	} {
 		bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 			w.ask(1)
 			if code == envelope.CodeTimeout {
@@ -135,18 +138,21 @@ func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
 		in.Subject, in.From.Actor = "tb.call.t.other.echo", "other"
 		w.d.Handle(t.Context(), in)
 		q := question.Call{Ref: w.state().Ref(), CallID: uuid(2)}
-		if a, refusal := w.d.Result(t.Context(), from("other"), q); refusal != nil || a.Accepted.CallID != uuid(2) || !a.Accepted.Joined {
+		if a, refusal := w.d.Result(t.Context(), from("other"), q); refusal != nil || a.Accepted.CallID != uuid(2) ||
+			!a.Accepted.Joined {
 			t.Errorf("the joiner is told %+v, %v", a, refusal)
 		}
 		q.CallID = ""
-		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.CallID != uuid(1) || a.Accepted.Joined {
+		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.CallID != uuid(1) ||
+			a.Accepted.Joined {
 			t.Errorf("the owner is told %+v, %v", a, refusal)
 		}
 		w.decide(envelope.CodeUpstream)
 		in = w.request(3, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
 		in.Subject, in.From.Actor = "tb.call.t.other.echo", "other"
 		w.d.Handle(t.Context(), in)
-		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.Attempt != 2 || a.Accepted.CallID != uuid(1) {
+		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted.Attempt != 2 ||
+			a.Accepted.CallID != uuid(1) {
 			t.Errorf("the owner of the attempt before is told %+v, %v", a, refusal)
 		}
 	})

@@ -99,7 +99,8 @@ func TestOnlyClaimLeft(t *testing.T) {
 					w.ask(1)
 				}
 				pass(100 * time.Millisecond)
-				if d := w.state().Last().Decision; d == nil || d.Code != envelope.CodeTimeout || d.Effect != envelope.EffectUnknown {
+				if d := w.state().Last().Decision; d == nil || d.Code != envelope.CodeTimeout ||
+					d.Effect != envelope.EffectUnknown {
 					t.Errorf("decided %+v", d)
 				}
 			})

@@ -18,7 +18,9 @@ func (w *world) told(n int) []*envelope.Response {
 
 // A joiner with a shorter deadline than its attempt is told so, and has an answer at its own; the call goes on.
 func TestJoinerWithAShorterDeadline(t *testing.T) {
-	for class, effect := range map[call.Class]envelope.Effect{call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown} {
+	for class, effect := range map[call.Class]envelope.Effect{
+		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown,
+	} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.ask(1)
 			due := time.Now().Add(time.Second).UnixMilli()
@@ -38,7 +40,8 @@ func TestJoinerWithAShorterDeadline(t *testing.T) {
 			}
 			pass(510 * time.Millisecond)
 			r := w.outcome(2)
-			if r.Error.Code != envelope.CodeTimeout || r.Provenance.Final || r.Provenance.Attempt != 1 || r.Error.Details.Effect != effect {
+			if r.Error.Code != envelope.CodeTimeout || r.Provenance.Final || r.Provenance.Attempt != 1 ||
+				r.Error.Details.Effect != effect {
 				t.Errorf("%s: %+v, %+v", class, r.Error, r.Provenance)
 			}
 			if !strings.Contains(r.Error.Message, "goes on") || !w.state().Last().Open() {

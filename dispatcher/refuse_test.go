@@ -25,7 +25,8 @@ func (w *world) wantLate(n int, effect envelope.Effect) {
 		w.t.Errorf("%d was told %+v, want effect %s", n, r.Error, effect)
 	}
 	if r.Provenance.Final || r.Provenance.Attempt != 0 || r.Provenance.AuditEventID == "" {
-		w.t.Errorf("%d: final %t, attempt %d, audit id %q", n, r.Provenance.Final, r.Provenance.Attempt, r.Provenance.AuditEventID)
+		w.t.Errorf("%d: final %t, attempt %d, audit id %q", n, r.Provenance.Final, r.Provenance.Attempt,
+			r.Provenance.AuditEventID)
 	}
 }
 
@@ -77,7 +78,9 @@ func (s slow) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 // A log that answers no write keeps nobody waiting for longer than the caller has, and uses up nothing of the key.
 // What was not answered may still be stored later, so only of a call without effects is it known that there was none.
 func TestLateWrite(t *testing.T) {
-	for class, effect := range map[call.Class]envelope.Effect{call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown} {
+	for class, effect := range map[call.Class]envelope.Effect{
+		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown,
+	} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.d.CallLog = slow{Log: w.log}
 			for n := range 2 * call.MaxAttempts {
@@ -118,7 +121,8 @@ func TestLateAnswerOfAWrite(t *testing.T) {
 func (w *world) ended() {
 	w.t.Helper()
 	a := w.state().Last()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "x", Now: call.At(time.Now()), Effect: envelope.EffectApplied}
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "x", Now: call.At(time.Now()),
+		Effect: envelope.EffectApplied}
 	d := settle.Draft{Output: []byte(`{"n":1}`)}
 	if _, err := settle.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
 		w.t.Fatal(err)
@@ -149,7 +153,8 @@ func TestEffectOfADenial(t *testing.T) {
 				w.wantLate(3, envelope.EffectNone)
 				w.manifest.Status = tool.StatusDisabled
 				w.ask(4)
-				if r := w.outcome(4); r.Error.Code != envelope.CodeToolDisabled || r.Error.Details.Effect != c.want || !r.Provenance.Final {
+				if r := w.outcome(4); r.Error.Code != envelope.CodeToolDisabled || r.Error.Details.Effect != c.want ||
+					!r.Provenance.Final {
 					t.Errorf("disabled: %+v, final %t", r.Error, r.Provenance.Final)
 				}
 			})

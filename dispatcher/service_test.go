@@ -24,13 +24,16 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		stranger := w.query(9)
 		check := func(when string) {
 			t.Helper()
-			if r, refusal := w.d.Result(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			if r, refusal := w.d.Result(t.Context(), from("stranger"), stranger); refusal == nil ||
+				refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: result %+v, %v", when, r, refusal)
 			}
-			if c, refusal := w.d.Cancel(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			if c, refusal := w.d.Cancel(t.Context(), from("stranger"), stranger); refusal == nil ||
+				refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: cancel %+v, %v", when, c, refusal)
 			}
-			if _, refusal := w.d.State(t.Context(), from("stranger"), stranger); refusal == nil || refusal.Code != envelope.CodeNotFound {
+			if _, refusal := w.d.State(t.Context(), from("stranger"), stranger); refusal == nil ||
+				refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: state, as chunks are read by it: %v", when, refusal)
 			}
 		}
@@ -99,14 +102,17 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 		q := w.query(1)
 		for _, all := range []bool{true, false} {
 			w.d.CallLog = unreadable{w.log, all}
-			if _, refusal := w.d.Result(t.Context(), from("agent"), q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+			if _, refusal := w.d.Result(t.Context(), from("agent"), q); refusal == nil ||
+				refusal.Code != envelope.CodeUnavailable {
 				t.Errorf("result: %v", refusal)
 			}
-			if _, refusal := w.d.Cancel(t.Context(), from("agent"), q); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+			if _, refusal := w.d.Cancel(t.Context(), from("agent"), q); refusal == nil ||
+				refusal.Code != envelope.CodeUnavailable {
 				t.Errorf("cancel: %v", refusal)
 			}
 		}
-		if _, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: "nonsense"}); refusal == nil || refusal.Code != envelope.CodeMalformed {
+		if _, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: "nonsense"}); refusal == nil ||
+			refusal.Code != envelope.CodeMalformed {
 			t.Errorf("what is no reference: %v", refusal)
 		}
 	})
@@ -116,7 +122,8 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 func (w *world) claim() {
 	w.t.Helper()
 	a := w.state().Last()
-	_, e := call.Take(w.state(), call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, By: "default/e1", Nonce: "c", Now: call.At(time.Now())})
+	_, e := call.Take(w.state(), call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, By: "default/e1",
+		Nonce: "c", Now: call.At(time.Now())})
 	if _, err := w.log.Write(w.t.Context(), e, nil); err != nil {
 		w.t.Fatal(err)
 	}
@@ -156,8 +163,8 @@ func TestCancelAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// Whether a request for which there is no room, or that is denied, is bound to an attempt already, only the log says: where it
-// cannot be read the caller is not refused. It may have an outcome, and asks again.
+// Whether a request for which there is no room, or that is denied, is bound to an attempt already, only the log says:
+// where it cannot be read the caller is not refused. It may have an outcome, and asks again.
 func TestNobodyIsRefusedUnread(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.lag = time.Hour
@@ -207,7 +214,8 @@ func TestCancelInAFullLog(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		w.log.Before(func(call.Event) error { return call.ErrFull })
-		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1)); refusal == nil || refusal.Code != envelope.CodeStoreFull {
+		if _, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1)); refusal == nil ||
+			refusal.Code != envelope.CodeStoreFull {
 			t.Errorf("%+v", refusal)
 		}
 	})
@@ -320,7 +328,8 @@ func TestResultOfALongName(t *testing.T) {
 			t.Errorf("%v, %v", a, refusal)
 		}
 		other := question.Call{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
-		if _, refusal := w.d.Result(t.Context(), from("agent"), other); refusal == nil || refusal.Code != envelope.CodeNotFound {
+		if _, refusal := w.d.Result(t.Context(), from("agent"), other); refusal == nil ||
+			refusal.Code != envelope.CodeNotFound {
 			t.Errorf("of a tool that is not there: %v", refusal)
 		}
 	})

@@ -182,7 +182,8 @@ func TestDeserted(t *testing.T) {
 				if e.Code != envelope.CodeUnavailable || e.Details.Effect != envelope.EffectNone || d.By != call.ByDispatcher {
 					t.Errorf("%+v by %s", e, d.By)
 				}
-				if !strings.Contains(e.Message, "no executor of pool default is alive") || !strings.Contains(e.Fix, "--pool default") {
+				if !strings.Contains(e.Message, "no executor of pool default is alive") ||
+					!strings.Contains(e.Fix, "--pool default") {
 					t.Errorf("%s; %s", e.Message, e.Fix)
 				}
 			})

@@ -62,7 +62,8 @@ func TestDigestOfOtherBuild(t *testing.T) {
 		m := w.admit(callA, time.Minute)
 		w.manifest.Digest = "sha256:other"
 		w.ex.Handle(t.Context(), m)
-		if r := w.replies[0]; r.Status != envelope.Success || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "sha256:other") {
+		if r := w.replies[0]; r.Status != envelope.Success || len(r.Warnings) != 1 ||
+			!strings.Contains(r.Warnings[0], "sha256:other") {
 			t.Errorf("%s with warnings %q", r.Status, r.Warnings)
 		}
 	})
@@ -82,7 +83,8 @@ func TestChunksOfNoStream(t *testing.T) {
 		}
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		r := w.replies[0]
-		if r.Status != envelope.Success || r.Provenance.Chunks != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "3 chunks") {
+		if r.Status != envelope.Success || r.Provenance.Chunks != nil || len(r.Warnings) != 1 ||
+			!strings.Contains(r.Warnings[0], "3 chunks") {
 			t.Errorf("%s with chunks %+v and warnings %q", r.Status, r.Provenance.Chunks, r.Warnings)
 		}
 	})
@@ -136,7 +138,8 @@ func TestDryRunThatFails(t *testing.T) {
 			w.dryRun, w.manifest.Capability.DryRun = true, true
 			w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { return tool.Result{}, err }
 			w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
-			if d := w.decided(1); d.Status != envelope.RetryableError || d.Code == envelope.CodeToolUnknownState || d.Effect != envelope.EffectNone {
+			if d := w.decided(1); d.Status != envelope.RetryableError || d.Code == envelope.CodeToolUnknownState ||
+				d.Effect != envelope.EffectNone {
 				t.Errorf("%s: decision %+v", name, d)
 			}
 		})

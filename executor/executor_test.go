@@ -71,7 +71,8 @@ func newWorld(t *testing.T, class call.Class) *world {
 
 func (w *world) executor(instance string) *executor.Executor {
 	ex := executor.New(executor.Options{
-		Instance: instance, Catalog: catalog{w}, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: w}, CallLog: w.log,
+		Instance: instance, Catalog: catalog{w}, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: w},
+		CallLog: w.log,
 		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
@@ -99,7 +100,9 @@ func (w *world) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
 	return tool.Classify(m, err)
 }
 
-func (w *world) Execute(ctx context.Context, _ *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+func (w *world) Execute(
+	ctx context.Context, _ *tool.Manifest, inv tool.Invocation, sink tool.Sink,
+) (tool.Result, error) {
 	w.mu.Lock()
 	w.runs = append(w.runs, inv)
 	w.mu.Unlock()
@@ -194,7 +197,8 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts:    call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class, Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
+		Facts: call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
+			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID,
 	})
 	if v.Do != call.Write {

@@ -31,7 +31,8 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 			m := w.admit(callA, time.Hour)
 			w.ex.Handle(t.Context(), m)
 			w.wantAcked(m, false)
-			if w.ex.Running() != 0 || !strings.Contains(log.String(), "boom") || !strings.Contains(log.String(), "fault_test.go") {
+			if w.ex.Running() != 0 || !strings.Contains(log.String(), "boom") ||
+				!strings.Contains(log.String(), "fault_test.go") {
 				t.Errorf("%d in hand, logged %s", w.ex.Running(), log.String())
 			}
 			for n := 0; w.state().Last().Open() && n < 2*call.MaxClaims; n++ {

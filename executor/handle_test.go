@@ -73,7 +73,8 @@ func TestLogsOutcomes(t *testing.T) {
 		var out bytes.Buffer
 		w.ex.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
-		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "msg=ended tool=echo version=1.0.0 call=id1 attempt=1 status=success") {
+		const ended = "msg=ended tool=echo version=1.0.0 call=id1 attempt=1 status=success"
+		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, ended) {
 			t.Errorf("logged %s", s)
 		}
 	})
@@ -111,9 +112,10 @@ func TestDeadlineIsHandedOn(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	want := map[call.Class]call.Decision{
-		call.Pure:          {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
-		call.Idempotent:    {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
-		call.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown, Status: envelope.TerminalError},
+		call.Pure:       {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
+		call.Idempotent: {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
+		call.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown,
+			Status: envelope.TerminalError},
 	}
 	each(t, func(t *testing.T, w *world) {
 		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
@@ -281,7 +283,8 @@ func TestLateResult(t *testing.T) {
 		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			s := w.state()
-			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())})
+			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.TimedOut, By: call.ByDeadline,
+				Nonce: "guardian", Now: call.At(time.Now())})
 			if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
 				t.Error(err)
 			}
@@ -323,7 +326,8 @@ func TestLateOutput(t *testing.T) {
 
 func outcomeBody(t *testing.T, code envelope.Code) []byte {
 	t.Helper()
-	r := envelope.Failure(callA, envelope.NewError(code, ""), envelope.Provenance{ToolID: "echo", ToolVersion: "1.0.0", Final: true}, envelope.Metrics{})
+	p := envelope.Provenance{ToolID: "echo", ToolVersion: "1.0.0", Final: true}
+	r := envelope.Failure(callA, envelope.NewError(code, ""), p, envelope.Metrics{})
 	raw, err := envelope.EncodeResponse(envelope.ContentJSON, r)
 	if err != nil {
 		t.Fatal(err)
@@ -369,10 +373,12 @@ func TestToolErrors(t *testing.T) {
 		err   error
 		want  envelope.Code
 	}{
-		"declared":               {call.Idempotent, &tool.Error{Code: "fetch_failed", Message: "no"}, "R-UPSTREAM-FETCH_FAILED"},
-		"crash pure":             {call.Pure, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolFault},
-		"crash side-effectful":   {call.SideEffectful, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolUnknownState},
-		"none, side-effectful":   {call.SideEffectful, &tool.Error{Code: "fetch_failed", Effect: envelope.EffectNone}, "R-UPSTREAM-FETCH_FAILED"},
+		"declared": {call.Idempotent, &tool.Error{Code: "fetch_failed", Message: "no"},
+			"R-UPSTREAM-FETCH_FAILED"},
+		"crash pure":           {call.Pure, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolFault},
+		"crash side-effectful": {call.SideEffectful, &tool.CrashError{How: "exit status 3"}, envelope.CodeToolUnknownState},
+		"none, side-effectful": {call.SideEffectful, &tool.Error{Code: "fetch_failed", Effect: envelope.EffectNone},
+			"R-UPSTREAM-FETCH_FAILED"},
 		"silent, side-effectful": {call.SideEffectful, &tool.Error{Code: "fetch_failed"}, envelope.CodeToolUnknownState},
 		"foreign error":          {call.Pure, errors.New("what"), envelope.CodeToolFault},
 	} {
@@ -425,7 +431,8 @@ func TestFaultKeepsDetails(t *testing.T) {
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
 		e := w.replies[1].Error
-		if e.Code != envelope.CodeToolFaultAgain || string(e.Details.Extra["disk"]) != `"b"` || e.Details.ToolCode != "io_error" {
+		if e.Code != envelope.CodeToolFaultAgain || string(e.Details.Extra["disk"]) != `"b"` ||
+			e.Details.ToolCode != "io_error" {
 			t.Errorf("%s: %+v", e, e.Details)
 		}
 	})
@@ -578,7 +585,9 @@ func TestReadmittedDuringRun(t *testing.T) {
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			w.log.LoseTail(0)
 			for n := range 3 { // so that the new admission has another position than the old claim
-				other := call.Event{Kind: call.Joined, State: call.State{Facts: call.Facts{Tool: "echo", ID: fmt.Sprint("other", n)}}}
+				other := call.Event{Kind: call.Joined, State: call.State{
+					Facts: call.Facts{Tool: "echo", ID: fmt.Sprint("other", n)},
+				}}
 				if _, err := w.log.Write(t.Context(), other, nil); err != nil {
 					t.Error(err)
 				}

@@ -41,7 +41,8 @@ func TestKill(t *testing.T) {
 func TestKilledBeforeStart(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
+		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller,
+			Nonce: "c", Now: call.At(time.Now())})
 		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,8 @@ func TestKillFlood(t *testing.T) {
 			w.ex.Kill(fmt.Sprint("other", n), 1, time.Now().Add(time.Minute))
 		}
 		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Nonce: "c", Now: call.At(time.Now())})
+		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller,
+			Nonce: "c", Now: call.At(time.Now())})
 		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
 			t.Fatal(err)
 		}

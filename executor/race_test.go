@@ -17,7 +17,8 @@ import (
 func (w *world) timeOut() {
 	w.t.Helper()
 	s := w.state()
-	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())})
+	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian",
+		Now: call.At(time.Now())})
 	if _, err := w.log.Write(w.t.Context(), r.Event, outcomeBody(w.t, r.Code)); err != nil {
 		w.t.Error(err)
 	}
@@ -222,7 +223,8 @@ func TestChunksOfAnOutcome(t *testing.T) {
 				if c := r.Provenance.Chunks; c == nil || c.Count != 1 || r.Metrics.DurationMS != 1000 {
 					t.Errorf("chunks %+v, metrics %+v", c, r.Metrics)
 				}
-				if d := w.decided(1); (d.Status == envelope.Success) != (unstored == nil) || unstored != nil && d.Code != envelope.CodeStoreFull {
+				if d := w.decided(1); (d.Status == envelope.Success) != (unstored == nil) ||
+					unstored != nil && d.Code != envelope.CodeStoreFull {
 					t.Errorf("decision %+v", d)
 				}
 			})

@@ -37,7 +37,8 @@ func TestOneDecides(t *testing.T) {
 	}
 	for name, known := range map[string]call.State{"known to be decided": won.State, "known as open": open} {
 		o, err := timeout(t, log, known, 1, open.Seq)
-		if err != nil || o.Won || string(o.Response.Output) != `{"n":1}` || o.Response.Provenance.AuditEventID != won.Response.Provenance.AuditEventID {
+		if err != nil || o.Won || string(o.Response.Output) != `{"n":1}` ||
+			o.Response.Provenance.AuditEventID != won.Response.Provenance.AuditEventID {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
@@ -112,12 +113,14 @@ func TestDecidesByTheLogAsItIs(t *testing.T) {
 	s.Class = call.SideEffectful
 	log.Before(func(call.Event) error {
 		log.Before(nil)
-		_, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()), By: "e1", Nonce: "c"})
+		_, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()),
+			By: "e1", Nonce: "c"})
 		_, err := log.Write(t.Context(), claim, nil)
 		return err
 	})
 	o, err := timeout(t, log, s, 1, s.Seq)
-	if err != nil || !o.Won || o.Response.Error.Code != envelope.CodeTimeoutUnknown || o.Response.Error.Details.Effect != envelope.EffectUnknown {
+	if err != nil || !o.Won || o.Response.Error.Code != envelope.CodeTimeoutUnknown ||
+		o.Response.Error.Details.Effect != envelope.EffectUnknown {
 		t.Errorf("%+v, %v", o.Response, err)
 	}
 }
@@ -156,7 +159,8 @@ func TestEarlierOutcomesAreCarried(t *testing.T) {
 func TestEarlierOutcomesOfAClaim(t *testing.T) {
 	log := &calltest.Log{}
 	s := second(t, log)
-	_, claim := call.Take(s, call.Pickup{Attempt: 2, Admitted: s.Seq, Deliveries: 2, Now: call.At(time.Now()), By: "e1", Nonce: "c"})
+	_, claim := call.Take(s, call.Pickup{Attempt: 2, Admitted: s.Seq, Deliveries: 2, Now: call.At(time.Now()), By: "e1",
+		Nonce: "c"})
 	s, err := log.Write(t.Context(), claim, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.E
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Nonce: "q-" + callID,
-		Facts:    call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp", Tenant: "t"},
+		Facts: call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
+			Tenant: "t"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
 	earlier, err := last.Outcomes()
@@ -49,8 +50,11 @@ func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.E
 }
 
 // decide ends the newest attempt of s with code, or with success and an output.
-func decide(ctx context.Context, log settle.Log, s call.State, code envelope.Code, output string, earlier []call.Outcome) (settle.Outcome, error) {
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o-" + output, Now: call.At(time.Now()), Error: code, Effect: envelope.EffectApplied}
+func decide(
+	ctx context.Context, log settle.Log, s call.State, code envelope.Code, output string, earlier []call.Outcome,
+) (settle.Outcome, error) {
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o-" + output, Now: call.At(time.Now()),
+		Error: code, Effect: envelope.EffectApplied}
 	d := settle.Draft{Output: []byte(output)}
 	if code != "" {
 		d = settle.Draft{Error: envelope.NewError(code, "")}
@@ -123,7 +127,8 @@ func TestTimesOfTheLog(t *testing.T) {
 		Cause: call.Unrunnable, By: call.ByExecutor, Error: envelope.CodeUnavailable, Effect: envelope.EffectNone,
 	}
 	failed := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}
-	ran := settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true, Metrics: envelope.Metrics{QueueMS: 1}}
+	ran := settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true,
+		Metrics: envelope.Metrics{QueueMS: 1}}
 	confirmed, found := call.Ending{Cause: call.Confirmed, By: call.ByExecutor}, settle.Draft{Output: []byte(`1`)}
 	for name, c := range map[string]struct {
 		class     call.Class
@@ -218,16 +223,21 @@ func TestTooLargeToBeWritten(t *testing.T) {
 			draft: settle.Draft{Error: envelope.NewError(envelope.CodeUpstream, "down").WithStderr(large)},
 			code:  envelope.CodeUpstream, want: envelope.CodeUpstream,
 		},
-		"side effects": {draft: settle.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(`"` + large + `"`)}}, want: envelope.CodeOutputLimit},
+		"side effects": {
+			draft: settle.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(`"` + large + `"`)}},
+			want:  envelope.CodeOutputLimit,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := bounded{&calltest.Log{}}
 			s := admit(t, log.Log, "id1", "A").State
 			end := call.Ending{
-				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code, Effect: envelope.EffectApplied, Output: "hash",
+				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code,
+				Effect: envelope.EffectApplied, Output: "hash",
 			}
 			o, err := settle.Decide(t.Context(), log, s, 1, s.Seq, end, c.draft, nil)
-			if err != nil || !o.Won || o.Response.Error == nil || o.Response.Error.Code != c.want || o.Attempt.Decision.OutputHash != "" {
+			if err != nil || !o.Won || o.Response.Error == nil || o.Response.Error.Code != c.want ||
+				o.Attempt.Decision.OutputHash != "" {
 				t.Fatalf("%+v, %v", o.Response, err)
 			}
 			if e := o.Response.Error; !strings.Contains(e.Message+e.Cause, "larger than the server takes") {

@@ -19,7 +19,9 @@ func TestUnapplied(t *testing.T) {
 		"cache_key-ignored":       func(r *envelope.Request) { r.Constraints.CacheKey = "k" },
 		"confidence-ignored":      func(r *envelope.Request) { r.Context.Confidence = &confidence },
 		"timeout-cut":             func(r *envelope.Request) { r.Constraints.TimeoutMS = 1001 },
-		"":                        func(r *envelope.Request) { r.Constraints.TimeoutMS, r.Constraints.DeadlineUnixMS = 9000, 2000 },
+		"": func(r *envelope.Request) {
+			r.Constraints.TimeoutMS, r.Constraints.DeadlineUnixMS = 9000, 2000
+		},
 	} {
 		r := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: 1000}}
 		edit(r)
@@ -29,7 +31,8 @@ func TestUnapplied(t *testing.T) {
 		if name == "" {
 			want = nil
 		}
-		if !slices.Equal(d.PolicyApplied, want) || len(d.Warnings) != 1+len(want) || d.Warnings[0] != "said before" || said[1] != "and more" {
+		if !slices.Equal(d.PolicyApplied, want) || len(d.Warnings) != 1+len(want) || d.Warnings[0] != "said before" ||
+			said[1] != "and more" {
 			t.Errorf("%q: %q, warnings %q", name, d.PolicyApplied, d.Warnings)
 		}
 	}

@@ -34,7 +34,8 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 		t.Fatalf("%d spans", len(got))
 	}
 	admit, run := got[0], got[1]
-	if admit.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || run.SpanContext.TraceID() != admit.SpanContext.TraceID() {
+	if admit.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		run.SpanContext.TraceID() != admit.SpanContext.TraceID() {
 		t.Errorf("traces %s, %s", admit.SpanContext.TraceID(), run.SpanContext.TraceID())
 	}
 	if admit.Parent.SpanID().String() != "b7ad6b7169203331" || run.Parent.SpanID() != admit.SpanContext.SpanID() {
@@ -63,7 +64,9 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 }
 
 // admit observes an admission that ends in last.
-func admit(t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last observe.Point) (parent string) {
+func admit(
+	t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last observe.Point,
+) (parent string) {
 	admission := observe.Step{At: observe.Admit, State: call.State{Facts: ask.Facts}, Attempt: 1, Request: req}
 	_, parent, end := tr.Observer().Begin(t.Context(), admission)
 	end(observe.Step{At: last})
@@ -131,7 +134,8 @@ func TestWithoutParent(t *testing.T) {
 		run(t, tr, s, req, nil)
 	}
 	got := spans.GetSpans()
-	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || !got[1].SpanContext.TraceID().IsValid() {
+	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		!got[1].SpanContext.TraceID().IsValid() {
 		t.Errorf("traces %s, %s", got[0].SpanContext.TraceID(), got[1].SpanContext.TraceID())
 	}
 }

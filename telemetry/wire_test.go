@@ -15,7 +15,9 @@ import (
 // string that is none.
 func TestKeyOfManyBytes(t *testing.T) {
 	var paths []string
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.URL.Path) }))
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+	}))
 	defer collector.Close()
 	tr, err := telemetry.Open(t.Context(), "executor", collector.URL+"/v1/traces", func(err error) { t.Error(err) })
 	if err != nil {
