@@ -3,7 +3,12 @@ package toolbus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,46 +18,49 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 )
 
-// Options tune a connection. The zero value is good.
+// DefaultURL is where `toolbus dev` listens.
+const DefaultURL = "nats://127.0.0.1:4280"
+
+// Options say how to be on a bus. The zero value is good for a client, and for a bus of one server.
 type Options struct {
-	Name    string        // that the server shows; default "toolbus"
-	Timeout time.Duration // for each server to accept the connection; default 5 s
-	NATS    []nats.Option // credentials, TLS and what else the server wants
+	Name   string        // that the server shows for the connection; default the name of the program
+	Logger *slog.Logger  // what happens to the connection, and what executors and dispatchers log; nil discards
+	NATS   []nats.Option // such as credentials and TLS; they win over those that a bus needs
+	// Timeout is how long each server may take to accept the connection; default 5 s.
+	Timeout time.Duration
+
+	// Of executors and dispatchers; they must be the same for all of a bus.
+	Fsync      bool          // the server syncs every write: SideEffectful tools may be called
+	Replicas   int           // servers that hold each stream; default 1, and 3 in a cluster of three
+	Partitions int           // of the call log, fixed when it is made; default what there is, else 1
+	Lease      time.Duration // how long an executor may be silent before its work is taken over; default 5 s
 }
 
-// Conn is a connection to a bus. Its methods are safe for concurrent use.
+// Conn is a connection to a bus, from which clients, executors and dispatchers are made. It survives the absence of
+// the server. Its methods are safe for concurrent use.
 type Conn struct {
-	NC *nats.Conn
-	JS jetstream.JetStream
+	NC *nats.Conn          // for what this package has no function for
+	JS jetstream.JetStream // the same
+
+	options app.Options
+
+	closing context.Context // ends when Close is called
+	close   context.CancelFunc
+	mu      sync.Mutex // held while something is added to running
+	running sync.WaitGroup
 }
 
-// Connect connects to the bus at url, one or more URLs of NATS servers with commas between them. It gives up when ctx
-// ends. Once made, the connection is made anew for as long as it takes whenever it is lost.
+// Connect connects to the bus at url, one or more with commas between them; "" is $TOOLBUS_URL, or else [DefaultURL].
+// A server that is not there, or is too old, is an error that says what to do; it is waited for until ctx
+// ends at the latest. Close the connection when done.
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
-	type made struct {
-		conn *Conn
-		err  error
+	url = cmp.Or(url, os.Getenv("TOOLBUS_URL"), DefaultURL)
+	options := app.Options{
+		URL: url, Fsync: o.Fsync, Lease: o.Lease, Logger: o.Logger,
+		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
+		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions},
 	}
-	done := make(chan made, 1)
-	go func() { // ends when the server has answered or the timeout has passed
-		c, err := connect(url, o)
-		done <- made{c, err}
-	}()
-	select {
-	case m := <-done:
-		return m.conn, m.err
-	case <-ctx.Done():
-		go func() { // as above; nobody waits for a server that says nothing
-			if m := <-done; m.conn != nil {
-				m.conn.Close()
-			}
-		}()
-		return nil, ctx.Err()
-	}
-}
-
-func connect(url string, o Options) (*Conn, error) {
-	nc, err := bus.Dial(url, cmp.Or(o.Name, "toolbus"), append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...)...)
+	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {
 		return nil, err
 	}
@@ -61,14 +69,79 @@ func connect(url string, o Options) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	return &Conn{NC: nc, JS: js}, nil
+	c := &Conn{NC: nc, JS: js, options: options}
+	c.closing, c.close = context.WithCancel(context.WithoutCancel(ctx))
+	return c, nil
 }
 
-// Client returns a client on this connection, with access to the payload store.
+// dial gives up when ctx ends, which the client of NATS knows nothing of.
+func dial(ctx context.Context, name string, o app.Options) (*nats.Conn, error) {
+	type dialled struct {
+		nc  *nats.Conn
+		err error
+	}
+	done := make(chan dialled) // nobody listens once ctx has ended
+	go func() {
+		nc, err := app.Dial(name, o)
+		select {
+		case done <- dialled{nc, err}:
+		case <-ctx.Done():
+			if nc != nil {
+				nc.Close()
+			}
+		}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			return nil, fmt.Errorf("%w\n%s", d.err, bus.ConnectFix(d.err))
+		}
+		return d.nc, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Client returns a client that calls tools. Close it when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	return NewClient(c.NC, o)
 }
 
-// Close ends the connection.
-func (c *Conn) Close() { c.NC.Close() }
+// Close ends what runs on the connection as the end of its context would, waits for it, and closes the connection when
+// what was sent has left. Clients must not be used afterwards. Closing it again does nothing.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.close()
+	c.mu.Unlock()
+	c.running.Wait()
+	_ = c.NC.FlushTimeout(time.Second) // best effort: a dead connection has nothing to flush to
+	c.NC.Close()
+}
+
+// ErrClosed is what is run on a connection that is closed.
+var ErrClosed = errors.New("the connection to the bus is closed")
+
+// run runs a part of the bus on the connection until ctx ends or the connection is closed; that it was told to end is
+// no error.
+func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) error) error {
+	c.mu.Lock()
+	if c.closing.Err() != nil {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.running.Add(1)
+	c.mu.Unlock()
+	defer c.running.Done()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(c.closing, stop)()
+	opened, err := app.Open(ctx, c.NC, c.options)
+	if err == nil {
+		err = part(ctx, opened)
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		return nil
+	}
+	return err
+}

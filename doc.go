@@ -1,2 +1,36 @@
-// Package toolbus calls the tools of a bus: [Client] keeps the duties of an agent.
+// Package toolbus is the front door of Toolbus: it calls tools on a bus, makes tools of Go functions, and runs them.
+//
+// # Calling
+//
+// [Connect] opens a connection, and [Conn.Client] makes a [Client], which keeps the duties of a caller: it checks what
+// it sends, computes keys, tries again what may be tried again, and checks what it gets.
+//
+//	conn, err := toolbus.Connect(ctx, "", toolbus.Options{})
+//	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://me"})
+//	resp, err := client.Call(ctx, toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
+//
+// Every call ends in one of four outcomes, which is in the response; an error of Go means that there is none.
+//
+// # Tools
+//
+// A tool is a Go function, and a [Tool] that says what it is. [Add] makes schemas of the function's types.
+//
+//	tools := toolbus.NewTools()
+//	err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
+//		func(ctx context.Context, run *toolbus.Run, in Person) (Greeting, error) {
+//			return Greeting{Text: "hello " + in.Name}, nil
+//		})
+//
+// The [Class] is what matters most: it says what may be done with a call whose executor has died. A [ToolError] is a
+// failure that the tool declares. [Run] is what a run is told, and how it tells of its progress.
+//
+// # Running
+//
+// [Conn.Executor] runs tools, and [Conn.Dispatcher] admits calls of them; each Run goes on until its context ends, and
+// returns when the calls in hand have ended. Dispatchers learn of tools when they are made, so that a new tool needs
+// new ones; one process may be both, with the same [Tools].
+//
+// The same functions are a program of their own with [Main], which any executor runs by its manifest, such as that
+// of `toolbus dev`: [Tools.AddFolder] adds folders of such programs, in any language. In a test, package toolbustest
+// has a whole bus with the tools ready in an instant.
 package toolbus

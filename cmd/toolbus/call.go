@@ -21,11 +21,7 @@ import (
 
 // connect connects to the bus, or says what to do.
 func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
-	conn, err := toolbus.Connect(ctx, g.url(), toolbus.Options{Name: "toolbus-cli", Timeout: g.dial})
-	if err == nil || ctx.Err() != nil {
-		return conn, err
-	}
-	return nil, fmt.Errorf("%w\n%s", err, bus.ConnectFix(err))
+	return toolbus.Connect(ctx, g.url(), toolbus.Options{Name: "toolbus-cli", Timeout: g.dial})
 }
 
 // client connects to the bus as a caller; done ends the connection.

@@ -62,12 +62,19 @@ var layers = []layer{
 	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},
-	// The wiring, and what is built on it.
 	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
 	{"internal/bustest", "bus call envelope internal/natstest kv question subjects"},
+	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
+	// protocol and nothing else.
+	{"program", "tool/process/protocol"},
+	{"program/programtest", "program"},
+	{"tools/internal/...", ""},
+	{"tools/...", "program tools/internal/..."},
+	// The wiring, and what is built on it.
 	{"internal/app", "*"},
 	// The front door: what a Go user imports, and what is built on it.
 	{".", "*"},
+	{"toolbustest", ". internal/natsserver"},
 	{"internal/doctor", "*"},
 	{"internal/cli", "*"},
 	{"internal/bench/...", "* internal/bench/..."},
@@ -76,12 +83,6 @@ var layers = []layer{
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
 	{"cmd/toolbus-supervisor", "supervisor"},
 	{"cmd/toolbus", "*"},
-	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
-	// protocol and nothing else.
-	{"program", "tool/process/protocol"},
-	{"program/programtest", "program"},
-	{"tools/internal/...", ""},
-	{"tools/...", "program tools/internal/..."},
 	// Tests may know everything.
 	{"test/...", "* test/..."},
 }

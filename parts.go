@@ -1,0 +1,101 @@
+package toolbus
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
+)
+
+// Release is the version of Toolbus, as services are discovered by it.
+const Release = "0.1.0"
+
+// ExecutorOptions tune an executor. The zero value is good.
+type ExecutorOptions struct {
+	Pool  string        // whose tools it runs; default "default"
+	Slots int           // calls that run at once; default 16
+	Drain time.Duration // how long calls in hand may go on when it is told to stop; default 10 s
+	Ready func()        // is called once it takes calls; may be nil
+
+	// Of tools of folders, which are programs.
+	Environ    []string // NAME=value, from which their manifests pick; nil is that of this process
+	Supervisor string   // the program that ends theirs; default toolbus-supervisor beside this one, else this one
+}
+
+// Executor runs tools.
+type Executor struct {
+	conn    *Conn
+	options app.ExecutorOptions
+}
+
+// RunIfSupervisor must be called first in main, and in TestMain, of a program that has an [Executor] with tools of
+// folders, unless there is a toolbus-supervisor beside it: such a program starts itself once for each run of a tool,
+// to end all of its processes. Then RunIfSupervisor does that and does not return; otherwise it does nothing.
+func RunIfSupervisor() { supervisor.RunIfSupervisor() }
+
+// Executor returns an executor of tools. The error says what cannot run on this host, or what was wrong with the tools.
+func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
+	registry, err := tools.registry()
+	if err != nil {
+		return nil, err
+	}
+	adapters := map[tool.Transport]tool.Adapter{tool.TransportNative: tools.native()}
+	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == tool.TransportProcess }) {
+		if o.Environ == nil {
+			o.Environ = os.Environ()
+		}
+		programs, err := process.New(process.Options{Environ: o.Environ, Supervisor: o.Supervisor})
+		if err != nil {
+			return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.RunIfSupervisor first in main: %w", err)
+		}
+		adapters[tool.TransportProcess] = programs
+	}
+	return &Executor{c, app.ExecutorOptions{
+		Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain, Ready: o.Ready,
+	}}, nil
+}
+
+// Run takes calls until ctx ends or the connection is closed, and returns when those in hand have ended: they may go
+// on for as long as Drain says, and are then killed and left to other executors. It returns nil if it was told to
+// stop, and otherwise why it could not go on. It may be run again.
+func (e *Executor) Run(ctx context.Context) error {
+	return e.conn.run(ctx, func(ctx context.Context, c *app.Conn) error { return app.RunExecutor(ctx, c, e.options) })
+}
+
+// DispatcherOptions tune a dispatcher. The zero value is good.
+type DispatcherOptions struct {
+	AuditLag    time.Duration // how far the audit record may be behind before calls are refused; default 10 s
+	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
+	Ready       func()        // is called once it serves; may be nil
+}
+
+// Dispatcher admits calls, keeps their deadlines, and puts them on record. A bus needs one at least, which must know
+// the tools of all executors.
+type Dispatcher struct {
+	conn    *Conn
+	options app.DispatcherOptions
+}
+
+// Dispatcher returns a dispatcher for tools. The error says what was wrong with them.
+func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error) {
+	registry, err := tools.registry()
+	if err != nil {
+		return nil, err
+	}
+	return &Dispatcher{c, app.DispatcherOptions{
+		Registry: registry, AuditLag: o.AuditLag, PoolAbsence: o.PoolAbsence, Version: Release, Ready: o.Ready,
+	}}, nil
+}
+
+// Run serves until ctx ends or the connection is closed, and returns when the requests in hand are answered, and what
+// there is is on record, or after some seconds. It returns nil if it was told to stop, and otherwise why it could not
+// go on. It may be run again.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	return d.conn.run(ctx, func(ctx context.Context, c *app.Conn) error { return app.RunDispatcher(ctx, c, d.options) })
+}

@@ -1,0 +1,185 @@
+package toolbus_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/toolbustest"
+)
+
+// held is a tool whose calls run until they are let go.
+type held struct {
+	started, release, ended chan struct{}
+}
+
+func hold(t *testing.T, tools *toolbus.Tools, about toolbus.Tool) *held {
+	t.Helper()
+	h := &held{make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)}
+	must(t, tools, about, func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
+		h.started <- struct{}{}
+		defer func() { h.ended <- struct{}{} }()
+		select {
+		case <-h.release:
+			return "done", nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	})
+	return h
+}
+
+// called makes a call beside the test.
+func called(t *testing.T, b *toolbustest.Bus, call toolbus.Call) <-chan *envelope.Response {
+	t.Helper()
+	answer := make(chan *envelope.Response, 1)
+	go func() {
+		resp, err := b.Call(t.Context(), call)
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- resp
+	}()
+	return answer
+}
+
+// second is a bus whose dispatcher knows the tools, with an executor for a pool of their own.
+func second(
+	t *testing.T, tools *toolbus.Tools, o toolbus.ExecutorOptions,
+) (*toolbustest.Bus, *toolbus.Conn, *toolbus.Executor) {
+	t.Helper()
+	b := toolbustest.Start(t, tools)
+	conn, err := toolbus.Connect(t.Context(), b.URL, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	o.Pool = "second"
+	e, err := conn.Executor(tools, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, conn, e
+}
+
+// An executor that is told to stop returns when the calls in hand have ended.
+func TestRunReturnsWhenDrained(t *testing.T) {
+	for name, close := range map[string]bool{"by its context": false, "by its connection": true} {
+		t.Run(name, func(t *testing.T) {
+			tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
+			h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
+			b, conn, e := second(t, tools, toolbus.ExecutorOptions{Ready: func() { ready <- struct{}{} }})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ran := make(chan error, 1)
+			go func() { ran <- e.Run(ctx) }()
+			<-ready
+			answer := called(t, b, toolbus.Call{Tool: "hold"})
+			<-h.started
+			closed := make(chan struct{}, 1)
+			if close {
+				go func() { conn.Close(); closed <- struct{}{} }()
+			} else {
+				stop()
+			}
+			h.release <- struct{}{}
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-h.ended:
+			default:
+				t.Error("it left a call")
+			}
+			if resp := <-answer; resp == nil || string(resp.Output) != `"done"` {
+				t.Errorf("%+v", resp)
+			}
+			if close {
+				<-closed
+				if err := e.Run(t.Context()); !errors.Is(err, toolbus.ErrClosed) {
+					t.Errorf("on a closed connection: %v", err)
+				}
+				return
+			}
+			again, stop := context.WithCancel(t.Context())
+			go func() { ran <- e.Run(again) }()
+			<-ready
+			stop()
+			if err := <-ran; err != nil {
+				t.Errorf("the second time: %v", err)
+			}
+		})
+	}
+}
+
+// A call that does not end in time is ended, and left to another executor.
+func TestDrainIsBounded(t *testing.T) {
+	tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
+	h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
+	o := toolbus.ExecutorOptions{Drain: 10 * time.Millisecond, Ready: func() { ready <- struct{}{} }}
+	b, _, e := second(t, tools, o)
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	<-ready
+	answer := called(t, b, toolbus.Call{Tool: "hold", Timeout: 300 * time.Millisecond, Retry: once})
+	<-h.started
+	stop()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	<-h.ended
+	if resp := <-answer; resp == nil || resp.Status != envelope.RetryableError {
+		t.Errorf("nobody else is there, and yet it is %+v", resp)
+	}
+}
+
+// Told to stop before it serves, it has not failed; what it was told to serve, it says.
+func TestRunThatNeverServes(t *testing.T) {
+	tools := toolbus.NewTools()
+	must(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure}, hello)
+	b := toolbustest.Start(t, tools)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	e, err := b.Conn.Executor(tools, toolbus.ExecutorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(ctx); err != nil {
+		t.Errorf("executor: %v", err)
+	}
+	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(ctx); err != nil {
+		t.Errorf("dispatcher: %v", err)
+	}
+	other, err := toolbus.Connect(t.Context(), b.URL, toolbus.Options{Partitions: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if e, err = other.Executor(tools, toolbus.ExecutorOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "partition") {
+		t.Errorf("on a bus of one partition: %v", err)
+	}
+}
+
+func TestConnectSaysWhatToDo(t *testing.T) {
+	_, err := toolbus.Connect(t.Context(), "nats://127.0.0.1:1", toolbus.Options{})
+	if err == nil || !strings.Contains(err.Error(), "start a bus with `toolbus dev`") {
+		t.Error(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := toolbus.Connect(ctx, "nats://127.0.0.1:1", toolbus.Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

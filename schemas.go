@@ -1,0 +1,70 @@
+package toolbus
+
+import (
+	"encoding"
+	"reflect"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// asJSON is how values of Go types become JSON and are made of it: durations are whole numbers of nanoseconds,
+// as they are for encoding/json, and members that a type does not have are refused.
+var asJSON = json.JoinOptions(
+	json.Deterministic(true), json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true),
+)
+
+// schemaOf returns the JSON Schema of the values that a Go type encodes to.
+func schemaOf(t reflect.Type) (jsontext.Value, error) {
+	special := map[reflect.Type]*jsonschema.Schema{}
+	encodings(t, special, map[reflect.Type]bool{})
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: special})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// encodings finds the types in t that do not encode by their kind, which is all that the generator looks at.
+func encodings(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	if s := ownEncoding(t); s != nil {
+		special[t] = s
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		encodings(t.Elem(), special, seen)
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			encodings(f.Type, special, seen)
+		}
+	}
+}
+
+// ownEncoding returns the schema of a type that says how it is encoded; nil of any other.
+func ownEncoding(t reflect.Type) *jsonschema.Schema {
+	switch {
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+		return nil
+	case t == reflect.TypeFor[time.Time]():
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}
+	case implements[json.Marshaler](t), implements[json.MarshalerTo](t): // only the method knows
+		return &jsonschema.Schema{Types: []string{"null", "boolean", "number", "string", "array", "object"}}
+	case implements[encoding.TextMarshaler](t):
+		return &jsonschema.Schema{Type: "string"}
+	case (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8:
+		return &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}
+	}
+	return nil
+}
+
+func implements[Method any](t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[Method]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[Method]())
+}

@@ -1,0 +1,82 @@
+package toolbustest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+)
+
+// Bus is a bus with a client on it. Further clients, executors and dispatchers can be made from its Conn.
+type Bus struct {
+	*toolbus.Client
+	Conn *toolbus.Conn
+	URL  string // for other programs on this host
+}
+
+// startTimeout bounds the start; the slowest machine needs a fraction of it.
+const startTimeout = 30 * time.Second
+
+// Start runs a bus with tools until the test ends. What cannot be started fails the test; what was logged is shown if
+// the test fails.
+func Start(t testing.TB, tools *toolbus.Tools) *Bus {
+	t.Helper()
+	b, err := start(t, tools)
+	if err != nil {
+		t.Fatalf("toolbustest: %v", err)
+	}
+	return b
+}
+
+func start(t testing.TB, tools *toolbus.Tools) (*Bus, error) {
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir(), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(srv.Stop)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Name: "toolbustest", Logger: log, Fsync: true})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(conn.Close)
+	serving := make(chan struct{}, 2)
+	ready := func() { serving <- struct{}{} }
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
+	if err != nil {
+		return nil, err
+	}
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{Ready: ready})
+	if err != nil {
+		return nil, err
+	}
+	client, err := conn.Client(toolbus.ClientOptions{Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	parts, running := errgroup.WithContext(context.WithoutCancel(t.Context())) // t's own ends before its clean-up
+	parts.Go(func() error { return dispatcher.Run(running) })
+	parts.Go(func() error { return executor.Run(running) })
+	for range 2 {
+		select {
+		case <-serving:
+		case <-running.Done():
+			return nil, parts.Wait()
+		}
+	}
+	t.Cleanup(func() {
+		_ = client.Close()
+		conn.Close()
+		if err := parts.Wait(); err != nil {
+			t.Errorf("toolbustest: %v", err)
+		}
+	})
+	return &Bus{client, conn, srv.URL()}, nil
+}
