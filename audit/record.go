@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/members"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -90,6 +92,35 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
 	return r, true
+}
+
+// ErrRefused means that the server takes no record: AUDIT has no room, say.
+var ErrRefused = errors.New("the audit record takes nothing")
+
+// Denied is the record of a refusal e of what came in; req is nil where it cannot be read.
+func Denied(in *question.Incoming, req *envelope.Request, e *envelope.Error, at time.Time) Record {
+	r := Record{
+		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
+		ToolName: in.Tool, Contract: ContractVersion, Policies: map[string]string{},
+		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
+	}
+	if req != nil {
+		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
+		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
+	}
+	return r
+}
+
+// argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
+// it stands, and of a request without an input that can be read as it came.
+func argumentsHash(in *question.Incoming, req *envelope.Request) string {
+	switch ref := envelope.ParsePayloadRef(in.InputRef); {
+	case ref != nil:
+		return ref.SHA256
+	case req == nil || req.Input == nil:
+		return envelope.ArgumentsHash(in.Body)
+	}
+	return envelope.ArgumentsHash(req.Input)
 }
 
 // Allowed returns the record of a caller that was let join attempt n, which another has opened, or was told

@@ -123,7 +123,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 		if strays.drops(q.request.Subject(), q.request.Reply()) {
 			return
 		}
-		respond(ctx, nc, q.endpoint, q.request)
+		respond(ctx, nc, log, q.endpoint, q.request)
 	})
 	for _, e := range endpoints {
 		options := []micro.EndpointOpt{micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op))}
@@ -152,14 +152,14 @@ func (s *Service) Stop() error {
 	return err
 }
 
-func respond(ctx context.Context, nc *nats.Conn, e Endpoint, r micro.Request) {
+func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := e.Handle(ctx, question.Sender{Tenant: tenant, Actor: actor}, r.Data())
+	answer, refusal := e.unharmed(ctx, log, question.Sender{Tenant: tenant, Actor: actor}, r.Data())
 	header := nats.Header{subjects.HeaderKind: {question.KindOutcome}}
 	if refusal != nil {
 		answer, header = question.Refused{Refusal: refusal}, nats.Header{subjects.HeaderKind: {question.KindRefusal}}

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -51,11 +50,8 @@ type Health interface {
 	StoreFull() bool         // the call log is above its high-water mark
 }
 
-// ErrRecordFull means that the audit record takes nothing.
-var ErrRecordFull = errors.New("the audit record is full")
-
 // Recorder records what the call log does not hold of callers: refusals and denials, before they are answered, and
-// with whom else than its owner an attempt is shared. It returns ErrRecordFull where they cannot be recorded until
+// with whom else than its owner an attempt is shared. It returns [audit.ErrRefused] where they cannot be recorded until
 // somebody makes room.
 type Recorder interface {
 	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)

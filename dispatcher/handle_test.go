@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -169,7 +169,7 @@ func TestRefusalUnrecorded(t *testing.T) {
 // That a full record takes no denial is told, and the denial is not.
 func TestRefusalWithoutRoomForItsRecord(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
-		w.gateErr = fmt.Errorf("gate: %w", dispatcher.ErrRecordFull)
+		w.gateErr = fmt.Errorf("gate: %w", audit.ErrRefused)
 		w.ask(1, `"fn":"say"`, `"fn":"sing"`)
 		r := w.outcome(1)
 		if r.Error.Code != envelope.CodeAuditLag || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final ||

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -42,7 +43,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
 	switch err := d.Records.Allowed(ctx, s, n, owners(joining, left)); {
-	case errors.Is(err, ErrRecordFull):
+	case errors.Is(err, audit.ErrRefused):
 		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
 		return
 	case err != nil: // nobody joins unrecorded: the callers ask again

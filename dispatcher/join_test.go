@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
 )
@@ -232,7 +232,7 @@ func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
 
 // Nobody joins a call unrecorded; who asks for its outcome gets it.
 func TestSharingWithoutRecord(t *testing.T) {
-	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": dispatcher.ErrRecordFull} {
+	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": audit.ErrRefused} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.ask(1)

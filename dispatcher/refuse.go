@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -21,7 +22,7 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error) {
 	in, req := r.in, r.req
 	id, err := d.Records.Denied(ctx, in, req, e)
-	full := errors.Is(err, ErrRecordFull)
+	full := errors.Is(err, audit.ErrRefused)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
 	}

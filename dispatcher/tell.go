@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -207,7 +208,7 @@ func (d *Dispatcher) record(ctx context.Context, s sharing) {
 			return
 		}
 		d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
-		if errors.Is(err, ErrRecordFull) || !wait.For(ctx, recordPause) {
+		if errors.Is(err, audit.ErrRefused) || !wait.For(ctx, recordPause) {
 			return
 		}
 	}

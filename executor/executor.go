@@ -62,7 +62,8 @@ type Peers interface {
 
 // Records keeps what the call log does not: dead letters, and results that came too late.
 type Records interface {
-	Dead(ctx context.Context, s call.State, m Message, cause *envelope.Error) error // s: with what became of m since
+	// Dead keeps a call that is given up: s is what became of it since its work message m was written.
+	Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
 }
 
@@ -356,7 +357,7 @@ func (e *Executor) ask(
 // bury keeps a poison call among the dead letters, then decides it lost.
 func (e *Executor) bury(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
-	if err := e.Records.Dead(j.ctx, j.state, j.message, cause); err != nil {
+	if err := e.Records.Dead(j.ctx, j.state, j.message.Entry, j.message.Deliveries, cause); err != nil {
 		return err
 	}
 	return e.finish(j, call.Ending{Cause: call.Poisoned}, settle.Draft{Error: cause})

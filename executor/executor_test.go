@@ -157,7 +157,7 @@ func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, err
 	return data, nil
 }
 
-func (w *world) Dead(_ context.Context, s call.State, _ executor.Message, _ *envelope.Error) error {
+func (w *world) Dead(_ context.Context, s call.State, _ call.Entry, _ int, _ *envelope.Error) error {
 	w.dead++
 	w.buried = s
 	return w.unkept

@@ -51,11 +51,8 @@ func decodeRecord(data []byte) (r audit.Record, ok bool, err error) {
 	return r, err == nil && r.Event != "", nil
 }
 
-// ErrRefused means that the server takes no record: AUDIT has no room, say.
-var ErrRefused = errors.New("the audit record takes nothing")
-
 // Append appends one record of the gate's own: a denial or a late result. It returns when the
-// record is stored, with its message id; [ErrRefused] when it is not and will not be.
+// record is stored, with its message id; [audit.ErrRefused] when it is not and will not be.
 func Append(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
 	data, err := encodeRecord(r)
 	if err != nil {
@@ -67,7 +64,7 @@ func Append(ctx context.Context, js jetstream.JetStream, id string, r audit.Reco
 		Header:  nats.Header{jetstream.MsgIDHeader: {id}},
 	})
 	if jscode.Answered(err) && !jscode.Is(err, jscode.InProcess) { // which has to come again, stored yet or not
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+		return fmt.Errorf("%w: %w", audit.ErrRefused, err)
 	}
 	if err != nil {
 		return fmt.Errorf("audit record: %w", err)
@@ -98,6 +95,6 @@ func AppendAll(ctx context.Context, js jetstream.JetStream, records map[string]a
 func appendAgain(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
 	return wait.Retry{Pause: appendPause, Try: appendAck}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := Append(ctx, js, id, r)
-		return err == nil || errors.Is(err, ErrRefused), err
+		return err == nil || errors.Is(err, audit.ErrRefused), err
 	})
 }

@@ -46,6 +46,7 @@ type Conn struct {
 	Instance string
 	nonces   atomic.Uint64
 	notices  form.Notices
+	control  *bus.Control
 }
 
 // Connect is [Dial] and [Open].
@@ -65,7 +66,7 @@ func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
 // Dial connects under a name that the server shows, and logs what becomes of the connection.
 func Dial(name string, o Options) (*nats.Conn, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return bus.Dial(o.URL, name, append(watched(log), o.Connect...)...)
+	return bus.Dial(o.URL, name, append(bus.Watched(log), o.Connect...)...)
 }
 
 // Open creates or verifies the topology, and measures the bus clock.
@@ -97,7 +98,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	}
 	return &Conn{
 		Options: o, NC: nc, JS: js, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
-		Payloads: OpenPayloads(js),
+		Payloads: OpenPayloads(js), control: &bus.Control{NC: nc, Log: o.Logger},
 	}, nil
 }
 

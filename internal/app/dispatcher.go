@@ -5,15 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
@@ -125,8 +120,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err := pools.Old(ctx); err != nil {
 		return err
 	}
-	store := &storeGauge{full: make([]atomic.Bool, c.Log.Partitions())}
-	killer := &killer{nc: c.NC}
+	store := c.Log.Gauge()
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
 	readers, err := readParts(ctx, c, func(p subjects.Part) uint64 { return d.Oldest(p) })
@@ -136,9 +130,10 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	health := &health{readers: readers, store: store}
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
-		Evidence: evidence, Finder: finder{c.NC}, PoolAbsence: absence(c, o),
+		Evidence: evidence, Finder: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
-		Health: health, Records: gate{c, new(remembered)}, Killer: killer, Peers: peers{c}, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Health: health, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce),
+		Killer: c.control, Peers: c.control, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
 	})
 
@@ -157,7 +152,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		})
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
-	g.Go(func() error { store.run(background, c.JS); return nil })
+	g.Go(func() error { store.Run(background); return nil })
 	g.Go(func() error { watchOld(background, c, pools); return nil })
 	g.Go(func() error { evidence.Run(background); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {
@@ -232,7 +227,7 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
-	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, unharmed(c.Logger, endpoints(c, d, o)))
+	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, endpoints(c, d, o))
 	if err != nil {
 		return err
 	}
@@ -243,15 +238,11 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err != nil {
 		return err
 	}
-	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
-		if l, ok := c.leave(msg.Data); ok {
-			d.Forget(l)
-		}
-	})
+	deaf, err := c.control.OnLeft(d.Forget)
 	if err != nil {
-		return fmt.Errorf("listen for joiners that leave: %w", err)
+		return err
 	}
-	defer func() { _ = leaves.Unsubscribe() }() // gone with the connection otherwise
+	defer deaf()
 	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -264,13 +255,6 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	defer limit.Stop()
 	intake.Stop()
 	return svc.Stop()
-}
-
-// leave reads the message of a joiner that leaves.
-func (c *Conn) leave(data []byte) (l question.Leave, ok bool) {
-	err := bus.Unstamp(form.Control, data, &l)
-	c.notices.Tell(c.Logger, "a joiner waits on", err)
-	return l, err == nil
 }
 
 // replies puts the dispatcher's and executor's answers on the bus.
@@ -287,7 +271,7 @@ func (r replies) Outcome(to dispatcher.Inbox, resp *envelope.Response) {
 // health tells admission how the deployment is.
 type health struct {
 	readers []reader
-	store   *storeGauge
+	store   *kv.Gauge
 }
 
 // AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
@@ -300,160 +284,7 @@ func (h *health) AuditLag() (lag time.Duration) {
 	return lag
 }
 
-func (h *health) StoreFull() bool { return h.store.isFull() }
-
-// storeGauge watches how full the call log is. Admission stops when a partition is at the high-water mark,
-// so that decisions always find room.
-type storeGauge struct{ full []atomic.Bool } // by partition
-
-const (
-	gaugeInterval = time.Second
-	highWater     = 85 // per cent
-)
-
-func (g *storeGauge) run(ctx context.Context, js jetstream.JetStream) {
-	tick := time.NewTicker(gaugeInterval)
-	defer tick.Stop()
-	for {
-		for p := range g.full {
-			g.look(ctx, js, subjects.Part(p))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// look reads how full a partition is. One that cannot be read is as full as it was.
-func (g *storeGauge) look(ctx context.Context, js jetstream.JetStream, p subjects.Part) {
-	ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
-	defer cancel()
-	stream, err := js.Stream(ctx, p.Stream())
-	if err != nil {
-		return
-	}
-	i := stream.CachedInfo()
-	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
-}
-
-func (g *storeGauge) isFull() bool {
-	for p := range g.full {
-		if g.full[p].Load() {
-			return true
-		}
-	}
-	return false
-}
-
-// gate appends the gate's own audit records.
-type gate struct {
-	c    *Conn
-	told *remembered // who is on record as allowed; the server knows only for a few seconds
-}
-
-func (g gate) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (string, error) {
-	id := "gate." + g.c.NewNonce()
-	r := audit.Record{
-		Event: audit.ToolDenied, Name: "PolicyApplied", Timestamp: g.c.Clock.Now().UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
-		ToolName: in.Tool, Contract: audit.ContractVersion, Policies: map[string]string{},
-		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
-	}
-	if req != nil {
-		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
-		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
-	}
-	return id, recordFull(record.Append(ctx, g.c.JS, id, r))
-}
-
-// sharingTime is how long others under the same key wait while AUDIT does not answer.
-const sharingTime = 2 * time.Second
-
-func (g gate) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
-	ctx, cancel := context.WithTimeout(ctx, sharingTime)
-	defer cancel()
-	a, _ := s.Attempt(n)
-	records := make(map[string]audit.Record, len(who))
-	for _, w := range who {
-		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID) // once, however often it asks
-		if !g.told.has(id) {
-			records[id] = audit.Allowed(s, n, w, g.c.Clock.Now())
-		}
-	}
-	err := record.AppendAll(ctx, g.c.JS, records)
-	if err == nil {
-		g.told.add(maps.Keys(records))
-	}
-	return recordFull(err)
-}
-
-// recordFull says in the words of dispatchers that AUDIT takes nothing.
-func recordFull(err error) error {
-	if errors.Is(err, record.ErrRefused) {
-		return fmt.Errorf("%w: %w", dispatcher.ErrRecordFull, err)
-	}
-	return err
-}
-
-// argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
-// it stands, and of a request without an input that can be read as it came.
-func argumentsHash(in *question.Incoming, req *envelope.Request) string {
-	switch ref := envelope.ParsePayloadRef(in.InputRef); {
-	case ref != nil:
-		return ref.SHA256
-	case req == nil || req.Input == nil:
-		return envelope.ArgumentsHash(in.Body)
-	}
-	return envelope.ArgumentsHash(req.Input)
-}
-
-// peers tells dispatchers of joiners that leave.
-type peers struct{ c *Conn }
-
-func (p peers) Left(l question.Leave) {
-	data, err := bus.Stamp(form.Control, l)
-	if err == nil {
-		err = p.c.NC.Publish(subjects.Left, data)
-	}
-	if err != nil {
-		p.c.Logger.Warn("a joiner waits on", "call", l.ID, "err", err)
-	}
-}
-
-// killer tells executors of cancels.
-type killer struct{ nc *nats.Conn }
-
-// kill is the message of a cancel on the bus.
-type kill struct {
-	ID      string      `json:"id"`
-	Attempt int         `json:"attempt"`
-	Due     call.UnixMS `json:"due"`
-}
-
-// Executors that run the call answer; one that does not answer is asked again.
-const (
-	killAnswer = 150 * time.Millisecond
-	killTries  = 3
-)
-
-func (k *killer) Kill(ctx context.Context, id string, attempt int, due time.Time) bool {
-	data, err := bus.Stamp(form.Control, kill{ID: id, Attempt: attempt, Due: call.At(due)})
-	if err != nil {
-		return false
-	}
-	for range killTries {
-		once, cancel := context.WithTimeout(ctx, killAnswer)
-		msg, err := k.nc.RequestWithContext(once, subjects.Kill(id), data)
-		cancel()
-		if err == nil {
-			return string(msg.Data) == killedRunning
-		}
-	}
-	return false
-}
-
-const killedRunning = "running"
+func (h *health) StoreFull() bool { return h.store.Full() }
 
 // chunkSource opens the stored chunks of one call.
 func chunkSource(store *streaming.Store, s call.State) streaming.StoreSource {

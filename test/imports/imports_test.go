@@ -44,15 +44,15 @@ var layers = []layer{
 	{"observe", "call envelope"},
 	{"settle", "call envelope subjects"},
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
-	{"audit", "call envelope internal/form internal/members subjects"},
+	{"audit", "call envelope internal/form internal/members subjects question"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "call envelope internal/form internal/ijson internal/wait observe question schema settle subjects tool"},
+	{"dispatcher", "audit call envelope internal/form internal/ijson internal/wait observe question schema settle subjects tool"},
 	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
-	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects"},
+	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects question"},
 	{"work", "bus call envelope internal/crew internal/form kv subjects"},
 	// What runs tools.
 	{"supervisor", ""},

@@ -535,7 +535,7 @@ func (w *world) dead(instance string) {
 	w.gone[instance] = true
 }
 
-func (records) Dead(context.Context, call.State, executor.Message, *envelope.Error) error {
+func (records) Dead(context.Context, call.State, call.Entry, int, *envelope.Error) error {
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package app
+package tool
 
 import (
 	"testing"
@@ -7,17 +7,16 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // Callers are told everything that limits a tool, by the names of its manifest.
 func TestDescribeLimits(t *testing.T) {
-	info := toolInfo(&tool.Manifest{
+	info := (&Manifest{
 		Limits: question.Limits{
 			TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, MemoryMB: 256, Concurrency: 3, OutputBytes: 1 << 20, StderrBytes: 4096,
 		},
-		Capability: tool.Capabilities{Lookup: true}, Retention: time.Hour,
-	}, false)
+		Capability: Capabilities{Lookup: true}, Retention: time.Hour,
+	}).describe(false)
 	got, err := json.Marshal(info.Limits)
 	const want = `{"timeout_ms_default":1000,"timeout_ms_max":60000,"memory_mb_max":256,"concurrency_max":3,"output_bytes_max":1048576,"stderr_bytes_max":4096}`
 	if err != nil || string(got) != want || info.RetentionS != 3600 || !info.Lookup {

@@ -1,4 +1,4 @@
-package app
+package bus
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -16,7 +15,7 @@ import (
 // A newer client may ask for more than this dispatcher knows; only another form is refused, and by name.
 func TestQuestionsOfOtherBuilds(t *testing.T) {
 	var asked question.Call
-	e := endpoint("result", func(_ context.Context, _ question.Sender, q question.Call) (any, *envelope.Error) {
+	e := Answering("result", func(_ context.Context, _ question.Sender, q question.Call) (any, *envelope.Error) {
 		asked = q
 		return nil, nil
 	})
@@ -41,13 +40,13 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 
 // What a newer build says of a joiner that leaves is understood as far as it is known, and never dropped without a word.
 func TestLeavesOfOtherBuilds(t *testing.T) {
-	sent, err := bus.Stamp(form.Control, question.Leave{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
+	sent, err := Stamp(form.Control, question.Leave{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	more := strings.Replace(string(sent), `"attempt"`, `"new":true,"attempt"`, 1)
 	var out bytes.Buffer
-	c := &Conn{Options: Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}}
+	c := &Control{Log: slog.New(slog.NewTextHandler(&out, nil))}
 	if l, ok := c.leave([]byte(more)); !ok || l.Attempt != 2 || l.CallID != "c" || out.Len() > 0 {
 		t.Errorf("%s is read as %+v; %s", more, l, &out)
 	}

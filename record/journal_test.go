@@ -1,4 +1,4 @@
-package app
+package record
 
 import (
 	"fmt"
@@ -6,42 +6,47 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Whoever asks again under its call id is on record once, also when the server has forgotten the first time.
 func TestAllowedOnce(t *testing.T) {
-	c, err := Connect(t.Context(), "test", Options{URL: natstest.Start(t).URL})
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	recorded := func() uint64 {
-		stream, err := c.JS.Stream(t.Context(), subjects.AuditStream)
+		stream, err := js.Stream(t.Context(), subjects.AuditStream)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return stream.CachedInfo().State.Msgs
 	}
-	stream, err := c.JS.Stream(t.Context(), subjects.AuditStream)
+	stream, err := js.Stream(t.Context(), subjects.AuditStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
 	cfg.Duplicates = 100 * time.Millisecond
-	if _, err := c.JS.UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	v := call.Admit(call.State{}, call.Ask{
 		Owner: call.Owner{CallID: "owner", Actor: "agent"}, Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
 	})
-	s, err := c.Log.Write(t.Context(), v.Event, []byte(`{"request":{}}`))
+	s, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gate{c, new(remembered)}
+	g := NewJournal(js, time.Now, func() string { return "n" })
 	for _, asks := range [][]string{{"a"}, {"a"}, {"a", "b"}, {"b", "a"}} {
 		var who []call.Owner
 		for _, id := range asks {

@@ -1,16 +1,14 @@
-package app
+package bus
 
 import (
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// watched makes a connection log what happens to it; the client library would say some of it on
+// Watched makes a connection log what happens to it; the client library would say some of it on
 // standard error, and nothing of the rest.
-func watched(log *slog.Logger) []nats.Option {
+func Watched(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // it was not closed by us
@@ -18,7 +16,7 @@ func watched(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Warn("connected to the bus again", "server", bus.Redacted(nc.ConnectedUrl()))
+			log.Warn("connected to the bus again", "server", Redacted(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""

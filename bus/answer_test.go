@@ -1,4 +1,4 @@
-package app
+package bus
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
 )
@@ -15,20 +14,21 @@ import (
 // A question that panics is refused, and the others are answered.
 func TestQuestionThatPanics(t *testing.T) {
 	var log bytes.Buffer
-	endpoints := unharmed(slog.New(slog.NewTextHandler(&log, nil)), []bus.Endpoint{
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	endpoints := []Endpoint{
 		{Op: "why", Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) { panic("boom") }},
 		{Op: "result", Handle: func(_ context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
 			return from.Tenant + from.Actor + string(body), nil
 		}},
-	})
-	_, refusal := endpoints[0].Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, nil)
+	}
+	_, refusal := endpoints[0].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"}, nil)
 	if refusal == nil || refusal.Code != envelope.CodeInternal {
 		t.Errorf("refused with %v", refusal)
 	}
-	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "unharmed_test.go") || !strings.Contains(text, "why") {
+	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "answer_test.go") || !strings.Contains(text, "why") {
 		t.Errorf("logged %s", text)
 	}
-	if answer, refusal := endpoints[1].Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, []byte("b")); answer != "tab" || refusal != nil {
+	if answer, refusal := endpoints[1].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"}, []byte("b")); answer != "tab" || refusal != nil {
 		t.Errorf("%v, %v", answer, refusal)
 	}
 }

@@ -1,0 +1,165 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Control is what dispatchers tell executors, and each other, about calls in flight, below tb.ctl. All of it is best
+// effort: the call log decides. Its methods are safe for concurrent use.
+type Control struct {
+	NC      *nats.Conn
+	Log     *slog.Logger
+	notices form.Notices
+}
+
+// kill is the message of a cancel.
+type kill struct {
+	ID      string      `json:"id"`
+	Attempt int         `json:"attempt"`
+	Due     call.UnixMS `json:"due"`
+}
+
+// seek asks who runs an attempt; sighting is the answer of the one that does.
+type seek struct {
+	ID      string `json:"id"`
+	Attempt int    `json:"attempt"`
+}
+
+type sighting struct {
+	By    string      `json:"by"`
+	Since call.UnixMS `json:"since"`
+}
+
+// How long executors are waited for. The one that runs the call answers a kill; where none does it is told again.
+// Nobody answers a seek where nobody runs the call.
+const (
+	controlAnswer = 150 * time.Millisecond
+	killTries     = 3
+	killedRunning = "running"
+)
+
+// Kill tells executors that an attempt was cancelled, which was due at a time, and reports whether one says that it
+// was running it.
+func (c *Control) Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool) {
+	tries := 0
+	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) { // no answer says that nobody ran it
+		tries++
+		msg, err := c.request(ctx, subjects.Kill(id), kill{ID: id, Attempt: attempt, Due: call.At(due)})
+		running = err == nil && string(msg.Data) == killedRunning
+		return err == nil || tries == killTries, err
+	})
+	return running
+}
+
+// Find asks executors which of them runs an attempt, and since when; ok is false where none says so in time.
+func (c *Control) Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
+	defer cancel()
+	var seen sighting
+	msg, err := c.request(ctx, subjects.Seek(id), seek{ID: id, Attempt: attempt})
+	if err != nil || Unstamp(form.Control, msg.Data, &seen) != nil {
+		return "", since, false
+	}
+	return seen.By, seen.Since.Time(), true
+}
+
+// Left tells all dispatchers that a joiner does not wait any more.
+func (c *Control) Left(l question.Leave) {
+	data, err := Stamp(form.Control, l)
+	if err == nil {
+		err = c.NC.Publish(subjects.Left, data)
+	}
+	if err != nil {
+		c.Log.Warn("a joiner waits on", "call", l.ID, "err", err)
+	}
+}
+
+func (c *Control) request(ctx context.Context, subject string, q any) (*nats.Msg, error) {
+	data, err := Stamp(form.Control, q)
+	if err != nil {
+		return nil, err
+	}
+	return c.NC.RequestWithContext(ctx, subject, data)
+}
+
+// Runs is an executor, as far as it is controlled: Kill ends the run of an attempt and reports whether it was running
+// here, Seek says since when it is.
+type Runs interface {
+	Kill(id string, attempt int, due time.Time) (running bool)
+	Seek(id string, attempt int) (since time.Time, ok bool)
+}
+
+// Obey lets an executor, which is named instance, hear kills and seeks until stop is called. They are heard from the
+// next flush of the connection on.
+func (c *Control) Obey(instance string, runs Runs) (stop func(), err error) {
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(runs, msg) })
+	if err != nil {
+		return nil, fmt.Errorf("listen for kills: %w", err)
+	}
+	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) { sought(instance, runs, msg) })
+	if err != nil {
+		return nil, fmt.Errorf("listen for those who ask what runs: %w", err)
+	}
+	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
+}
+
+func (c *Control) killed(runs Runs, msg *nats.Msg) {
+	var k kill
+	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
+	if err == nil {
+		err = Unstamp(form.Control, msg.Data, &k)
+	}
+	if err != nil || k.ID != id {
+		c.notices.Tell(c.Log, "a cancel is left to other executors", err)
+		return
+	}
+	if runs.Kill(k.ID, k.Attempt, k.Due.Time()) {
+		_ = msg.Respond([]byte(killedRunning)) // asked again otherwise
+	}
+}
+
+// sought answers when an attempt is asked for that runs here.
+func sought(instance string, runs Runs, msg *nats.Msg) {
+	var s seek
+	id, err := subjects.ParseSeek(msg.Subject)
+	if err != nil || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
+		return
+	}
+	since, ok := runs.Seek(s.ID, s.Attempt)
+	if !ok {
+		return
+	}
+	if data, err := Stamp(form.Control, sighting{By: instance, Since: call.At(since)}); err == nil {
+		_ = msg.Respond(data) // whoever asked asks again, if need be
+	}
+}
+
+// OnLeft tells forget of joiners that leave, until stop is called.
+func (c *Control) OnLeft(forget func(question.Leave)) (stop func(), err error) {
+	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
+		if l, ok := c.leave(msg.Data); ok {
+			forget(l)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for joiners that leave: %w", err)
+	}
+	return func() { _ = leaves.Unsubscribe() }, nil // gone with the connection otherwise
+}
+
+func (c *Control) leave(data []byte) (l question.Leave, ok bool) {
+	err := Unstamp(form.Control, data, &l)
+	c.notices.Tell(c.Log, "a joiner waits on", err)
+	return l, err == nil
+}

@@ -1,0 +1,64 @@
+package kv
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Gauge watches how full the call log is. Admission stops when a partition is at the high-water mark, so that
+// decisions always find room. Its methods are safe for concurrent use.
+type Gauge struct {
+	js   jetstream.JetStream
+	full []atomic.Bool // by partition
+}
+
+const (
+	gaugeInterval = time.Second
+	highWater     = 85 // per cent
+)
+
+// Gauge returns one of this log; Run must be called for it to watch.
+func (l *Log) Gauge() *Gauge { return &Gauge{l.js, make([]atomic.Bool, l.Partitions())} }
+
+// Run watches until ctx ends.
+func (g *Gauge) Run(ctx context.Context) {
+	tick := time.NewTicker(gaugeInterval)
+	defer tick.Stop()
+	for {
+		for p := range g.full {
+			g.measure(ctx, subjects.Part(p))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// measure reads how full a partition is. One that cannot be read is as full as it was.
+func (g *Gauge) measure(ctx context.Context, p subjects.Part) {
+	ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
+	defer cancel()
+	stream, err := g.js.Stream(ctx, p.Stream())
+	if err != nil {
+		return
+	}
+	i := stream.CachedInfo()
+	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
+}
+
+// Full reports whether a partition is at the high-water mark.
+func (g *Gauge) Full() bool {
+	for p := range g.full {
+		if g.full[p].Load() {
+			return true
+		}
+	}
+	return false
+}
