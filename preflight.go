@@ -112,16 +112,7 @@ func checkHead(req *envelope.Request) *envelope.Error {
 	}
 	head := *req
 	head.Input = jsontext.Value("{}")
-	body, err := envelope.EncodeRequest(envelope.ContentJSON, &head)
-	if err != nil {
-		e := envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
-		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			e.WithViolations(schema.Violation{Pointer: string(at.JSONPointer), Rule: "utf8", Message: at.Err.Error()})
-		}
-		return e
-	}
-	_, e := envelope.DecodeRequest(envelope.ContentJSON, body)
-	return e
+	return head.Check()
 }
 
 // tooShort refuses a timeout that the unit of the wire cannot say.

@@ -162,7 +162,7 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: read as %+v, %v", name, got, err)
 		}
 	}
-	r := envelope.Succeeded(envelope.NoCallID, document, envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0"}, envelope.Metrics{})
+	r := &envelope.Response{CallID: envelope.NoCallID, Status: envelope.Success, Output: document, Provenance: envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
 	for name, c := range map[string]struct {
 		output  jsontext.Value
 		earlier []call.Outcome

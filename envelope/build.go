@@ -161,15 +161,10 @@ const NoCallID = "00000000-0000-0000-0000-000000000000"
 // Failure returns the response that carries e; its status is that of the code. A callID that is
 // no UUID is answered as NoCallID, so that every answer fits its schema.
 func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
-	if !isUUID(callID) {
+	if !schema.IsUUID(callID) {
 		callID = NoCallID
 	}
 	return &Response{CallID: callID, Status: e.Code.Status(), Error: e, Metrics: m, Provenance: p}
-}
-
-// Succeeded returns the response of a run that ended well.
-func Succeeded(callID string, output jsontext.Value, p Provenance, m Metrics) *Response {
-	return &Response{CallID: callID, Status: Success, Output: output, Metrics: m, Provenance: p}
 }
 
 // Check reports whether the response is coherent: one of the four outcomes, an error exactly
@@ -177,7 +172,7 @@ func Succeeded(callID string, output jsontext.Value, p Provenance, m Metrics) *R
 // success.
 func (r *Response) Check() error {
 	switch {
-	case !isUUID(r.CallID):
+	case !schema.IsUUID(r.CallID):
 		return errors.New("call_id is no UUID")
 	case r.Status == Success:
 		return r.checkSuccess()

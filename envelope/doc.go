@@ -3,10 +3,10 @@
 //
 // JSON and msgpack carry the same envelope under the same field names; the content type chooses.
 // [DecodeRequest] and its siblings are strict: what they accept is valid by the published schema
-// (schemas/*.json, see [RequestSchema]), is I-JSON (see [ijson.Check]) and is within the limits of
+// (schemas/*.json, see [RequestSchema]), is I-JSON (RFC 7493) and is within the limits of
 // limits.go; of what they refuse they list every broken rule with a JSON pointer. Where a schema is
-// open, what is unknown here is kept in a field Extra and written on. The fast path
-// reads members by hand; only when something looks odd does the schema judge.
+// open, what is unknown here is kept in a field Extra and written on. The rules of an envelope are those of
+// its schema; what [Request.Plain] says is only sooner said.
 //
 // Start reading at request.go and response.go; then taxonomy.go and table.go for the errors,
 // identity.go for what makes two requests the same call.

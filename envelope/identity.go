@@ -28,7 +28,7 @@ func Fingerprint(r *Request) (string, error) {
 // the [ArgumentsHash] of input, which is known to be I-JSON: it was part of a decoded envelope, or
 // has passed [ijson.Check].
 func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, err error) {
-	if input, err = ijson.CanonicalChecked(input); err != nil {
+	if input, err = ijson.Canonical(input); err != nil {
 		return "", "", fmt.Errorf("input: %w", err)
 	}
 	if fingerprint, err = fingerprintOf(r, input); err != nil {

@@ -78,7 +78,7 @@ func TestAppend(t *testing.T) {
 		q.Provenance = jsontext.Value(`{"tool":"x","input":null}`)
 		got, err := AppendRequest([]byte("before"), q)
 		same(t, name, got, err, q)
-		r := Succeeded(q.CallID, q.Input, Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
+		r := &Response{CallID: q.CallID, Status: Success, Output: q.Input, Provenance: Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
 		r.SideEffects = []jsontext.Value{[]byte(`{"kind":"x","output":null}`)}
 		got, err = AppendResponse([]byte("before"), r)
 		same(t, name, got, err, r)

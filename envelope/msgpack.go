@@ -251,7 +251,8 @@ func encodeScalar(enc *msgpack.Encoder, dec *jsontext.Decoder) error {
 	}
 	switch raw.Kind() {
 	case '"':
-		return enc.EncodeString(unquote(raw))
+		s, _ := jsontext.AppendUnquote(nil, raw) // it was read as valid JSON
+		return enc.EncodeString(string(s))
 	case 't', 'f':
 		return enc.EncodeBool(raw.Kind() == 't')
 	case '0':

@@ -1,12 +1,17 @@
 package envelope
 
-import "github.com/seed-018f16cc/toolbus/internal/ijson"
+import (
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
+)
 
 // Plain reports whether all but the input of q is certainly fine: it has only members that nearly all
-// requests have, in simple ASCII. It saves whoever made q in memory to encode and decode it just to
-// look at it; false says nothing, and [Request.Check] does.
+// requests have, in simple ASCII. It takes a twentieth of the time of the schema, which knows all the rules
+// and judges the others: false says nothing, and [Request.Check] does.
 func (q *Request) Plain() bool {
-	return isUUID(q.CallID) && isToolID(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
+	return schema.IsUUID(q.CallID) && isName(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
 		q.Provenance == nil && q.Context.plain() && q.Constraints.plain()
 }
 
@@ -18,7 +23,7 @@ func (c *Context) plain() bool {
 	}
 	rare := c.ParentSpanID+c.Locale+c.Clock+c.SessionID+c.RoleID+c.RunID+c.LaneID != "" ||
 		c.Scope != nil || c.Confidence != nil || c.Evidence != nil || c.Extra != nil
-	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && isUUID(c.TraceID) &&
+	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && schema.IsUUID(c.TraceID) &&
 		plain(c.Timezone, 1, MaxLabel) && (c.Env == "dev" || c.Env == "prod" || c.Env == "staging")
 }
 
@@ -27,7 +32,7 @@ func (k *Constraints) plain() bool {
 		k.NetAllowlist != nil || k.RetryPolicy != nil
 	urgency := k.Priority == "" || k.Priority == PriorityNormal || k.Priority == PriorityLow || k.Priority == PriorityHigh
 	return !rare && urgency && MinTimeoutMS <= k.TimeoutMS && k.TimeoutMS <= MaxTimeoutMS &&
-		0 <= k.DeadlineUnixMS && k.DeadlineUnixMS <= ijson.MaxInteger && plain(k.IdempotencyKey, MinKey, MaxKey)
+		0 < k.DeadlineUnixMS && k.DeadlineUnixMS <= ijson.MaxInteger && plain(k.IdempotencyKey, MinKey, MaxKey)
 }
 
 // plain reports whether s is least to most characters of printable ASCII.
@@ -38,4 +43,9 @@ func plain(s string, least, most int) bool {
 		}
 	}
 	return least <= len(s) && len(s) <= most
+}
+
+// isName reports whether s is a tool id without a namespace.
+func isName(s string) bool {
+	return s != "" && len(s) <= MaxToolID && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }

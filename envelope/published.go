@@ -3,6 +3,7 @@ package envelope
 import (
 	"embed"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/seed-018f16cc/toolbus/schema"
@@ -59,6 +60,20 @@ func published(name string) func() *schema.Schema {
 		return s
 	}
 }
+
+// outcomeSchema is the schema of a [Response] by which it is judged: that of the source, and what all builds write
+// into its metrics.
+var outcomeSchema = sync.OnceValue(func() *schema.Schema {
+	const number = `{"type":"integer","minimum":0,"maximum":9007199254740991}`
+	text := strings.NewReplacer(`{"$ref":"output.json#"}`, `true`, `"duration_ms":{"type":"integer"}`,
+		`"duration_ms":`+number+`,"cpu_ms":`+number+`,"memory_peak_mb":`+number+`,"queue_ms":`+number+`,"attempts":`+number,
+	).Replace(string(ResponseSchema().Raw()))
+	s, err := schema.Compile("response.json", []byte(text), nil)
+	if err != nil {
+		panic(err)
+	}
+	return s
+})
 
 // anything stands in for the schemas of a tool's input and output, which the envelope leaves
 // to the tool.

@@ -59,15 +59,14 @@ func sampleProvenance() Provenance {
 }
 
 func minimalResponse() *Response {
-	return Succeeded(sampleCall, jsontext.Value(`{"results":[]}`), sampleProvenance(), Metrics{})
+	return &Response{CallID: sampleCall, Status: Success, Output: jsontext.Value(`{"results":[]}`), Provenance: sampleProvenance()}
 }
 
 func fullResponse() *Response {
 	p := sampleProvenance()
 	p.Replayed, p.AuditEventID, p.PolicyApplied = true, "log:17", []string{"rate", "breaker"}
 	p.Chunks = &Chunks{Count: 3, Digest: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
-	r := Succeeded(sampleCall, jsontext.Value(`{"results":[{"title":"Tea","score":0.5}]}`), p,
-		Metrics{DurationMS: 612, CPUMS: 211, MemoryPeakMB: 74, QueueMS: 3, Attempts: 1})
+	r := &Response{CallID: sampleCall, Status: Success, Output: jsontext.Value(`{"results":[{"title":"Tea","score":0.5}]}`), Metrics: Metrics{DurationMS: 612, CPUMS: 211, MemoryPeakMB: 74, QueueMS: 3, Attempts: 1}, Provenance: p}
 	token := "ct-1"
 	r.SideEffects = []jsontext.Value{jsontext.Value(`{"kind":"write","target":"file:///cache/index","bytes":4096}`)}
 	r.Warnings, r.CommitToken = []string{"upstream returned partial content"}, &token
@@ -77,7 +76,7 @@ func fullResponse() *Response {
 func refResponse() *Response {
 	p := sampleProvenance()
 	p.OutputRef = &PayloadRef{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Bytes: 1 << 20}
-	return Succeeded(sampleCall, nil, p, Metrics{DurationMS: 10})
+	return &Response{CallID: sampleCall, Status: Success, Metrics: Metrics{DurationMS: 10}, Provenance: p}
 }
 
 func retryableResponse() *Response {

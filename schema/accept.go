@@ -2,26 +2,39 @@ package schema
 
 import (
 	"bytes"
+	"regexp"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
-// accepter is a schema in a form that says of most valid values that they are valid, in one pass
-// over their bytes and without allocating. It says nothing of the others: the full validator
-// judges those, and lists what is wrong with them. Only schemas of the most common keywords have
-// an accepter. Every value it takes must be I-JSON already.
+// accepter is a schema in a form that says of most values whether they are valid, in one pass over their
+// bytes and without allocating. Of the others it says nothing: the full validator judges those, and lists
+// what is wrong. Only schemas of the most common keywords have an accepter. Every value it takes must be
+// I-JSON already.
 type accepter struct {
-	types    int // set of the kinds below; 0 takes all
-	words    map[string]bool
-	length   [2]float64 // least and most characters of a string
-	size     [2]float64 // of an array
-	value    [2]*float64
-	items    *accepter // nil takes all
-	members  map[string]*accepter
-	required map[string]bool
-	others   *accepter // members that are not named; nil refuses them
+	types   int // set of the kinds below
+	words   map[string]bool
+	pattern *regexp.Regexp
+	uuid    bool
+	length  [2]float64 // least and most characters of a string
+	size    [2]float64 // of an array
+	most    float64    // members of an object
+	value   [2]*float64
+	items   *accepter
+	names   *accepter // of members
+	members map[string]member
+	others  *accepter // members that are not named; nil refuses them
+	needs   int       // how many members are required
+
+	condition, then *accepter // nil where there is none
+}
+
+// member is what is said of a member by its name.
+type member struct {
+	*accepter
+	required bool
 }
 
 // The kinds of value, as bits.
@@ -42,7 +55,9 @@ var kindsOf = map[string]int{
 }
 
 // acceptAll takes every value.
-var acceptAll = &accepter{types: kindAll, length: [2]float64{0, ijson.MaxInteger}, size: [2]float64{0, ijson.MaxInteger}}
+var acceptAll = &accepter{
+	types: kindAll, length: [2]float64{0, ijson.MaxInteger}, size: [2]float64{0, ijson.MaxInteger}, most: ijson.MaxInteger,
+}
 
 // newAccepter returns the accepter of a decoded schema, nil when it has keywords beyond those.
 func newAccepter(schema any) *accepter {
@@ -54,22 +69,43 @@ func newAccepter(schema any) *accepter {
 		return nil
 	}
 	a := *acceptAll
-	a.others = acceptAll
+	a.others, a.items, a.names = acceptAll, acceptAll, acceptAll
 	for keyword, v := range m {
-		if !a.keyword(keyword, v) {
+		if !a.keyword(keyword, v) && !a.keywordOfParts(keyword, v) {
 			return nil
 		}
 	}
 	if a.words != nil {
 		a.types &= kindString
 	}
-	return &a
+	required, ok := wordsOf(m["required"])
+	if _, said := m["required"]; said && !ok {
+		return nil
+	}
+	return a.requires(required)
 }
 
-// keyword takes one keyword of the schema; false means that this accepter cannot be.
+// requires completes the members.
+func (a *accepter) requires(names map[string]bool) *accepter {
+	for name := range names {
+		m, named := a.members[name]
+		if !named {
+			m.accepter = a.others
+		}
+		m.required = true
+		if a.members == nil {
+			a.members = map[string]member{}
+		}
+		a.members[name] = m
+	}
+	a.needs = len(names)
+	return a
+}
+
+// keyword takes one keyword of the schema that is about a value itself; false means that it is none.
 func (a *accepter) keyword(name string, v any) (ok bool) {
 	switch name {
-	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
+	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly", "required":
 		return true
 	case "$schema":
 		return v == "https://json-schema.org/draft/2020-12/schema"
@@ -77,6 +113,13 @@ func (a *accepter) keyword(name string, v any) (ok bool) {
 		a.types, ok = typesOf(v)
 	case "enum":
 		a.words, ok = wordsOf(v)
+	case "const":
+		a.words, ok = wordsOf([]any{v})
+	case "format":
+		a.uuid = true
+		return v == "uuid"
+	case "pattern":
+		a.pattern, ok = patternOf(v)
 	case "minLength":
 		a.length[0], ok = v.(float64)
 	case "maxLength":
@@ -85,24 +128,36 @@ func (a *accepter) keyword(name string, v any) (ok bool) {
 		a.size[0], ok = v.(float64)
 	case "maxItems":
 		a.size[1], ok = v.(float64)
+	case "maxProperties":
+		a.most, ok = v.(float64)
 	case "minimum":
 		a.value[0], ok = numberOf(v)
 	case "maximum":
 		a.value[1], ok = numberOf(v)
+	}
+	return ok
+}
+
+// keywordOfParts takes one that holds schemas; false means that this accepter cannot be.
+func (a *accepter) keywordOfParts(name string, v any) (ok bool) {
+	switch name {
 	case "items":
 		a.items = newAccepter(v)
-		ok = a.items != nil
+		return a.items != nil
+	case "propertyNames":
+		a.names = newAccepter(v)
+		return a.names != nil
 	case "properties":
 		a.members, ok = membersOf(v)
-	case "required":
-		a.required, ok = wordsOf(v)
 	case "additionalProperties":
-		if v == false {
-			a.others = nil
-			return true
-		}
 		a.others = newAccepter(v)
-		ok = a.others != nil
+		return v == false || a.others != nil
+	case "if":
+		a.condition = newAccepter(v)
+		return a.condition != nil
+	case "then":
+		a.then = newAccepter(v)
+		return a.then != nil
 	}
 	return ok
 }
@@ -130,18 +185,24 @@ func wordsOf(v any) (set map[string]bool, ok bool) {
 	return set, ok
 }
 
+func patternOf(v any) (*regexp.Regexp, bool) {
+	s, _ := v.(string)
+	p, err := regexp.Compile(s)
+	return p, err == nil
+}
+
 func numberOf(v any) (*float64, bool) {
 	f, ok := v.(float64)
 	return &f, ok
 }
 
-func membersOf(v any) (map[string]*accepter, bool) {
+func membersOf(v any) (map[string]member, bool) {
 	schemas, ok := v.(map[string]any)
-	members := make(map[string]*accepter, len(schemas))
+	members := make(map[string]member, len(schemas))
 	for name, schema := range schemas {
 		a := newAccepter(schema)
 		ok = ok && a != nil
-		members[name] = a
+		members[name] = member{accepter: a}
 	}
 	return members, ok
 }
@@ -149,10 +210,13 @@ func membersOf(v any) (map[string]*accepter, bool) {
 // accepts reports whether the I-JSON value v is certainly valid.
 func (a *accepter) accepts(v []byte) bool { return a.take(v, ijson.SkipSpace(v, 0)) >= 0 }
 
-// unsure is what take answers when it cannot say that a value is valid.
-const unsure = -1
+// What take answers of a value that is not certainly valid.
+const (
+	unsure  = -1
+	refused = -2 // it certainly is not
+)
 
-// take reads the value at v[i:] and returns where it ends, or unsure.
+// take reads the value at v[i:] and returns where it ends, if it is valid.
 func (a *accepter) take(v []byte, i int) int {
 	if i >= len(v) {
 		return unsure
@@ -160,6 +224,20 @@ func (a *accepter) take(v []byte, i int) int {
 	if a == acceptAll {
 		return i + ijson.ValueLen(v[i:])
 	}
+	end := a.takeKind(v, i)
+	if a.condition == nil || a.then == nil || end < 0 {
+		return end
+	}
+	switch answer := a.condition.take(v, i); answer {
+	case refused:
+		return end
+	case unsure:
+		return unsure
+	}
+	return a.then.take(v, i)
+}
+
+func (a *accepter) takeKind(v []byte, i int) int {
 	switch c := v[i]; c {
 	case '{':
 		return a.takeObject(v, i)
@@ -180,7 +258,7 @@ func (a *accepter) take(v []byte, i int) int {
 // of returns end if values of this kind are allowed.
 func (a *accepter) of(kind, end int) int {
 	if a.types&kind == 0 {
-		return unsure
+		return refused
 	}
 	return end
 }
@@ -193,12 +271,12 @@ func (a *accepter) takeString(v []byte, i int) int {
 	s := v[i+1 : i+n-1]
 	counted := a.length != acceptAll.length
 	switch {
-	case (counted || a.words != nil) && bytes.IndexByte(s, '\\') >= 0:
+	case (counted || a.words != nil || a.uuid || a.pattern != nil) && bytes.IndexByte(s, '\\') >= 0:
 		return unsure
-	case a.words != nil && !a.words[string(s)]:
-		return unsure
+	case a.words != nil && !a.words[string(s)], a.uuid && !IsUUID(s), a.pattern != nil && !a.pattern.Match(s):
+		return refused
 	case counted && !within(utf8.RuneCount(s), a.length):
-		return unsure
+		return refused
 	}
 	return a.of(kindString, i+n)
 }
@@ -206,75 +284,102 @@ func (a *accepter) takeString(v []byte, i int) int {
 func within(n int, bounds [2]float64) bool { return bounds[0] <= float64(n) && float64(n) <= bounds[1] }
 
 func (a *accepter) takeNumber(v []byte, i int) int {
-	n := ijson.NumberLen(v[i:])
+	n := ijson.ScalarLen(v[i:])
 	literal, kind := v[i:i+n], kindInteger
 	if ijson.Fractional(literal) {
-		kind = kindNumber // 1.0 is an integer too, but that is for others to find out
+		kind = kindNumber
+		if a.types&(kindInteger|kindNumber) == kindInteger {
+			return unsure // 1.0 is an integer too, but that is for others to find out
+		}
 	}
 	if a.value[0] != nil || a.value[1] != nil {
 		f, err := strconv.ParseFloat(string(literal), 64)
-		if err != nil || a.value[0] != nil && f < *a.value[0] || a.value[1] != nil && f > *a.value[1] {
+		if err != nil {
 			return unsure
+		}
+		if a.value[0] != nil && f < *a.value[0] || a.value[1] != nil && f > *a.value[1] {
+			return refused
 		}
 	}
 	return a.of(kind, i+n)
 }
 
 func (a *accepter) takeArray(v []byte, i int) int {
-	items := a.items
-	if items == nil {
-		items = acceptAll
-	}
 	count := 0
 	for i = ijson.SkipSpace(v, i+1); i < len(v) && v[i] != ']'; count++ {
 		if v[i] == ',' {
 			i = ijson.SkipSpace(v, i+1)
 		}
-		if i = items.take(v, i); i < 0 {
-			return unsure
+		if i = a.items.take(v, i); i < 0 {
+			return i
 		}
 		i = ijson.SkipSpace(v, i)
 	}
 	if !within(count, a.size) {
-		return unsure
+		return refused
 	}
 	return a.of(kindArray, i+1)
 }
 
 func (a *accepter) takeObject(v []byte, i int) int {
-	missing := len(a.required)
-	for i = ijson.SkipSpace(v, i+1); i < len(v) && v[i] != '}'; {
+	missing, count := a.needs, 0.0
+	for i = ijson.SkipSpace(v, i+1); i < len(v) && v[i] != '}'; count++ {
 		if v[i] == ',' {
 			i = ijson.SkipSpace(v, i+1)
 		}
-		n := ijson.StringLen(v[i:])
-		if n < 2 || bytes.IndexByte(v[i:i+n], '\\') >= 0 {
-			return unsure
+		var required bool
+		if i, required = a.takeMember(v, i); i < 0 {
+			return i
 		}
-		name := v[i+1 : i+n-1]
-		if a.required[string(name)] {
+		if required {
 			missing--
-		}
-		member := a.member(name)
-		if member == nil {
-			return unsure
-		}
-		i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // behind the colon
-		if i = member.take(v, i); i < 0 {
-			return unsure
 		}
 		i = ijson.SkipSpace(v, i)
 	}
-	if missing > 0 {
-		return unsure
+	if missing > 0 || count > a.most {
+		return refused
 	}
 	return a.of(kindObject, i+1)
 }
 
-// member returns what takes the member of this name; nil when there may be none.
-func (a *accepter) member(name []byte) *accepter {
-	if m, named := a.members[string(name)]; named {
-		return m
+// takeMember also reports whether it is a required one.
+func (a *accepter) takeMember(v []byte, i int) (end int, required bool) {
+	n := ijson.StringLen(v[i:])
+	if n < 2 || bytes.IndexByte(v[i:i+n], '\\') >= 0 {
+		return unsure, false
 	}
-	return a.others
+	if a.names != acceptAll {
+		if end := a.names.take(v, i); end < 0 {
+			return end, false
+		}
+	}
+	m, named := a.members[string(v[i+1:i+n-1])]
+	if !named {
+		m.accepter = a.others
+	}
+	if m.accepter == nil {
+		return refused, false
+	}
+	i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // behind the colon
+	return m.take(v, i), m.required
+}
+
+// IsUUID reports whether s has the form of a UUID, as the format of this name demands.
+func IsUUID[T string | []byte](s T) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
@@ -30,14 +31,14 @@ func collect(e *jsonschema.ValidationError, found *[]Violation) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(name), "required", "is missing"))
+			*found = append(*found, ijson.NewViolation(under(at, name), "required", "is missing"))
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(name), "additionalProperties", "is not allowed here"))
+			*found = append(*found, ijson.NewViolation(under(at, name), "additionalProperties", "is not allowed here"))
 		}
 	case *kind.PropertyNames:
-		*found = append(*found, ijson.NewViolation(at+"/"+escapePointer(k.Property), "propertyNames", "the name is not allowed"))
+		*found = append(*found, ijson.NewViolation(under(at, k.Property), "propertyNames", "the name is not allowed"))
 		return
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 	default:
@@ -48,17 +49,14 @@ func collect(e *jsonschema.ValidationError, found *[]Violation) {
 	}
 }
 
-func pointer(location []string) string {
-	var b strings.Builder
-	for _, token := range location {
-		b.WriteByte('/')
-		b.WriteString(escapePointer(token))
-	}
-	return b.String()
-}
+func under(at, name string) string { return string(jsontext.Pointer(at).AppendToken(name)) }
 
-func escapePointer(token string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+func pointer(location []string) string {
+	var p jsontext.Pointer
+	for _, token := range location {
+		p = p.AppendToken(token)
+	}
+	return string(p)
 }
 
 // keyword is the schema keyword behind k.

@@ -192,7 +192,7 @@ func TestCheckedResultsCanBeRead(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		p := envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0", Final: true}
-		r := envelope.Succeeded(envelope.NoCallID, c.result.Output, p, envelope.Metrics{})
+		r := &envelope.Response{CallID: envelope.NoCallID, Status: envelope.Success, Output: c.result.Output, Provenance: p}
 		r.SideEffects, r.Warnings = c.result.SideEffects, c.result.Warnings
 		body, err := envelope.EncodeResponse(envelope.ContentJSON, r)
 		if err != nil {

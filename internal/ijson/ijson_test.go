@@ -2,6 +2,7 @@ package ijson
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,18 +97,33 @@ func TestCheckIJSONIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzCheckIJSON: the fast check and the complete list agree, and neither panics.
+// unreadable reports whether there are violations that the library refuses, too.
+func unreadable(found []Violation) bool {
+	return slices.ContainsFunc(found, func(v Violation) bool {
+		return v.Rule == RuleSyntax || v.Rule == RuleUTF8 || v.Rule == RuleDuplicate
+	})
+}
+
+// deepOrMany reports whether the text behind them was not read.
+func deepOrMany(found []Violation) bool {
+	return len(found) == MaxViolations || len(found) > 0 && found[len(found)-1].Rule == RuleDepth
+}
+
+// FuzzCheckIJSON: the fast check, the complete list and the library agree, and none panics.
 func FuzzCheckIJSON(f *testing.F) {
 	for _, s := range []string{
-		`{"a":[1,2.5,"x\u00e9",null,true]}`, `{"a":1,"a":2}`, `"\ud800"`, `[1e400,1e17,-0]`, `{"a":{"b":[[[]]]}}`, ` 1 2`, "\"\xff\"", `{"\"":"\\"}`,
+		`{"a":[1,2.5,"x\u00e9",null,true]}`, `{"a":1,"a":2}`, `"\ud800"`, `[1e400,1e17,-0]`, `{"a":{"b":[[[]]]}}`, ` 1 2`, "\"\xff\"", `{"\"":"\\"}`, `{"\u0061":1,"a":2}`, `"\ud83d\ude00\ud83d"`, `[01]`, `{"a":1,}`, `-`, `"\x"`, `tru`, "\"\t\"",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)
-		fast, listed := Valid(b), list(b)
+		fast, listed := Valid(b), list(b, "").Violations
 		if fast != (len(listed) == 0) {
 			t.Errorf("fast %t, listed %v", fast, listed)
+		}
+		if library := jsontext.Value(b).IsValid(); library == unreadable(listed) && !deepOrMany(listed) {
+			t.Errorf("the library takes it: %t, listed %v", library, listed)
 		}
 		if fast {
 			if err := json.Unmarshal(b, new(any)); err != nil {

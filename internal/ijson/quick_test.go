@@ -14,14 +14,14 @@ func TestQuick(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{
 		`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":[]}`: true, ` "äöü" `: true, `"0123456789abcdef"`: true,
-		`-0`: true, `1E9`: true, `"\u0041"`: false, `{"a":1,"a":2}`: false, `{"\n":1}`: false, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
+		`-0`: true, `1E9`: true, `"\u0041"`: true, `{"a":1,"a":2}`: false, `{"\n":1}`: true, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
 		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false, `[1 2]`: false, `{"a"}`: false,
 		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false, `{`: false, `-`: false,
 		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
-		strings.Repeat(`{"":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth): false, `{"` + strings.Repeat("n", MaxName) + `":1}`: false,
+		strings.Repeat(`{"":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth): false, `{"` + strings.Repeat("n", MaxName+1) + `":1}`: false,
 		`9007199254740991`: true, `[9007199254740992]`: false, `1e400`: false, `1e17`: false,
 	} {
-		if got := IsQuick([]byte(value)); got != want {
+		if got := Valid([]byte(value)); got != want {
 			t.Errorf("%q: %t, want %t", value, got, want)
 		}
 		if want && !jsontext.Value(value).IsValid() {
@@ -30,23 +30,15 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-func FuzzQuick(f *testing.F) {
-	f.Add([]byte(`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":"äöü and more text"}`))
-	f.Fuzz(func(t *testing.T, v []byte) {
-		if found := list(v); IsQuick(v) && found != nil {
-			t.Errorf("%q passes, but %v", v, found)
-		}
-	})
-}
-
 // When the parts of a document are I-JSON, so is the whole, and it says the same.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte(`{"a":"b,\"input\":null","input": {"x":[1]} ,"c":{"input":2}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		rest, payload, ok := Cut(doc, "input")
-		if !ok || !Valid(rest) {
+		text := Scan(doc, "input")
+		if text.Violations != nil || text.End == 0 {
 			return
 		}
+		rest, payload := text.Split(doc)
 		if found := Check(doc); found != nil {
 			t.Fatalf("%q: %v, but its parts %q and %q are fine", doc, found, rest, payload)
 		}
@@ -73,7 +65,7 @@ func FuzzCut(f *testing.F) {
 // every escape, this test would take hours, and so would a dispatcher with such a request.
 func TestStringsOfEscapes(t *testing.T) {
 	v := []byte(`{"a":"` + strings.Repeat(`\n`, 8<<20) + `\"","b":"` + strings.Repeat(`\"`, 1<<20) + `"}`)
-	if !IsQuick(v) || Check(v) != nil || Depth(v) != 1 {
+	if !Valid(v) || Check(v) != nil || Depth(v) != 1 {
 		t.Error("it is valid")
 	}
 	if text := v[5:]; StringLen(text) != 2*8<<20+4 {
@@ -93,13 +85,13 @@ func TestQuickNames(t *testing.T) {
 		strings.Replace(deep, `"c":3`, `"b":3`, 1):              false,
 		strings.Replace(deep, `"c":2`, `"b":2`, 1):              false,
 	} {
-		if IsQuick([]byte(v)) != want || Valid([]byte(v)) != want {
-			t.Errorf("%q is quick %t, I-JSON %t, want %t", v, IsQuick([]byte(v)), Valid([]byte(v)), want)
+		if Valid([]byte(v)) != want {
+			t.Errorf("%q is I-JSON %t, want %t", v, Valid([]byte(v)), want)
 		}
 	}
 	crowd := strings.Repeat(`{"a":1,"b":2,"c":3,"d":`, 50) + `0` + strings.Repeat(`}`, 50)
-	if IsQuick([]byte(crowd)) || !Valid([]byte(crowd)) {
-		t.Error("the JSON library is not asked about many open names, or says something else")
+	if !Valid([]byte(crowd)) || Valid([]byte(strings.Replace(crowd, `"c":3`, `"b":3`, 1))) {
+		t.Error("many open names are not told apart")
 	}
 }
 
@@ -108,25 +100,33 @@ func BenchmarkQuick(b *testing.B) {
 		b.Run(fmt.Sprintf("%dB", len(v)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				IsQuick([]byte(v))
+				Valid([]byte(v))
 			}
 		})
 	}
 }
 
-// What a judge sees has no payload, and all else.
-func TestHollow(t *testing.T) {
-	for doc, want := range map[string]string{
-		`{"a":1,"input":{"x":[1,{}]},"b":2}`: `{"a":1,"input":{},"b":2}`,
-		`{"input" : [1,"]"] }`:               `{"input" : [] }`,
-		`{"input":"x\"y"}`:                   `{"input":""}`,
-		`{"input":12}`:                       `{"input":12}`,
-		`{"in":{"input":{"x":1}}}`:           `{"in":{"input":{"x":1}}}`,
-		`[]`:                                 `[]`,
-		`{}`:                                 `{}`,
+// The member that is looked for is found, and what is in it counts as one value.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		doc, rest, member string
+		values            int
+	}{
+		{`{"a":1,"input":{"x":[1,{}]},"b":2}`, `{"a":1,"input":null,"b":2}`, `{"x":[1,{}]}`, 5},
+		{`{"input" : [1,"]"] }`, `{"input" : null }`, `[1,"]"]`, 3},
+		{`{"input":"x\"y"}`, `{"input":null}`, `"x\"y"`, 2},
+		{`{"input":1e999,"input":2}`, `{"input":null,"input":2}`, `1e999`, 3},
+		{`{"in":{"input":{"x":1}}}`, ``, ``, 4},
+		{`["input"]`, ``, ``, 2},
+		{`{}`, ``, ``, 2},
 	} {
-		if got := string(Hollow([]byte(doc), "input")); got != want {
-			t.Errorf("of %s is left %s", doc, got)
+		text := Scan([]byte(row.doc), "input")
+		if text.Values != row.values || (text.End != 0) != (row.rest != "") {
+			t.Errorf("%s: %+v", row.doc, text)
+		}
+		if rest, member := text.Split([]byte(row.doc)); text.End != 0 && (string(rest) != row.rest || string(member) != row.member) {
+			t.Errorf("of %s is left %s, without %s", row.doc, rest, member)
 		}
 	}
 }

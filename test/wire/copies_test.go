@@ -88,7 +88,7 @@ func (a caller) accept() {
 
 func (a caller) succeed() {
 	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "1.0.0", Attempt: 1, Final: true}
-	r := envelope.Succeeded(a.req.CallID, []byte(`{}`), p, envelope.Metrics{})
+	r := &envelope.Response{CallID: a.req.CallID, Status: envelope.Success, Output: []byte(`{}`), Provenance: p}
 	a.replies.Outcome(a.inbox, envelope.ContentJSON, r)
 }
 

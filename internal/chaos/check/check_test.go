@@ -119,7 +119,7 @@ func (w *world) decide(end call.Ending) *envelope.Response {
 		w.t.Fatal("decided already")
 	}
 	p := envelope.Provenance{ToolID: w.facts.Tool, ToolVersion: "1.0.0", Attempt: a.N, Fence: end.Fence, Final: true}
-	r := envelope.Succeeded(a.Owner.CallID, jsontext.Value(fmt.Sprintf(`{"n":1,"run":"%d/7"}`, end.Fence)), p, envelope.Metrics{})
+	r := &envelope.Response{CallID: a.Owner.CallID, Status: envelope.Success, Output: jsontext.Value(fmt.Sprintf(`{"n":1,"run":"%d/7"}`, end.Fence)), Provenance: p}
 	if ruling.Code != "" {
 		r = envelope.Failure(a.Owner.CallID, envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect), p, envelope.Metrics{})
 	}

@@ -1,0 +1,113 @@
+package envelope
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/members"
+)
+
+// EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
+func EncodeRequest(contentType string, r *Request) ([]byte, error) {
+	if len(r.Input) >= worthCutting && !ijson.Valid(r.Input) {
+		return encode(contentType, r)
+	}
+	body, err := AppendRequest(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	return in(contentType, body)
+}
+
+// AppendRequest appends r to b as JSON. Its input is known to be JSON: it was part of a decoded envelope,
+// or has passed [ijson.Check]. A large one is not looked at again.
+func AppendRequest(b []byte, r *Request) ([]byte, error) {
+	payload := large(r.Input)
+	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}
+	if r.write(&w, payload); !w.Odd {
+		return w.Bytes, nil
+	}
+	rest := *r
+	if payload != nil {
+		rest.Input = null
+	}
+	return appendAround(b, &rest, "input", payload)
+}
+
+// EncodeResponse encodes r as it stands; see [AppendResponse].
+func EncodeResponse(contentType string, r *Response) ([]byte, error) {
+	body, err := AppendResponse(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	return in(contentType, body)
+}
+
+// AppendResponse appends r to b as JSON; what [AppendRequest] says of inputs goes for its output.
+func AppendResponse(b []byte, r *Response) ([]byte, error) {
+	payload := large(r.Output)
+	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Output))}
+	if r.write(&w, payload); !w.Odd {
+		return w.Bytes, nil
+	}
+	rest := *r
+	if payload != nil {
+		rest.Output = null
+	}
+	return appendAround(b, &rest, "output", payload)
+}
+
+// roomForHead is what most envelopes need besides their payload.
+const roomForHead = 600
+
+// large returns a payload that is put into its envelope as it is; nil for a small one.
+func large(payload jsontext.Value) jsontext.Value {
+	if len(payload) < worthCutting {
+		return nil
+	}
+	return payload
+}
+
+// EncodeChunk encodes c as it stands.
+func EncodeChunk(contentType string, c *Chunk) ([]byte, error) { return encode(contentType, c) }
+
+// EncodeAccepted encodes a as it stands.
+func EncodeAccepted(contentType string, a *Accepted) ([]byte, error) { return encode(contentType, a) }
+
+func encode(contentType string, v any) ([]byte, error) {
+	body, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return in(contentType, body)
+}
+
+var null = jsontext.Value("null")
+
+// appendAround appends v to b and puts payload, if there is one, in the place of the null that v has
+// for it.
+func appendAround(b []byte, v any, name string, payload jsontext.Value) ([]byte, error) {
+	rest, err := encode(ContentJSON, v)
+	if err != nil {
+		return nil, err
+	}
+	if payload == nil {
+		return append(b, rest...), nil
+	}
+	return splice(b, rest, name, payload), nil
+}
+
+// in returns a JSON body in the form of a content type.
+func in(contentType string, body []byte) ([]byte, error) {
+	switch MediaType(contentType) {
+	case ContentJSON:
+		return body, nil
+	case ContentMsgpack:
+		return jsonToMsgpack(body)
+	}
+	return nil, fmt.Errorf("encode: unknown content type %q", contentType)
+}

@@ -1,0 +1,3 @@
+// Package ijson reads JSON text that all libraries read alike: I-JSON (RFC 7493) within limits. [Scan] walks a text
+// once and says all there is to know of it; the functions of tokens.go are for text that is known to be fine.
+package ijson
