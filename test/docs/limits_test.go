@@ -18,7 +18,7 @@ import (
 // folders says where the packages lie whose constants docs/limits.md names.
 var folders = map[string]string{
 	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher", "executor": "executor",
-	"bus": "bus", "record": "record", "work": "work", "toolbus": ".", "subjects": "subjects", "app": "internal/app", "process": "tool/process",
+	"bus": "bus", "record": "record", "kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects", "app": "internal/app", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 
