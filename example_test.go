@@ -121,7 +121,7 @@ func exampleBus() (url string, stop func()) {
 	run(func(c *app.Conn) error {
 		greeter := native.New(map[string]native.Func{"greet": greet})
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: greeter}, Ready: ready.Done,
+			Registry: registry, Adapters: map[string]tool.Adapter{native.Transport: greeter}, Ready: ready.Done,
 		})
 	})
 	ready.Wait()
@@ -164,7 +164,7 @@ capabilities: {streaming: true}
 			log.Fatal(err)
 		}
 	}
-	registry, err := tool.Load(filepath.Dir(dir))
+	registry, err := tool.Load(filepath.Dir(dir), app.Transports()...)
 	if err != nil {
 		log.Fatal(err)
 	}

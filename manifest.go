@@ -12,9 +12,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
 
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // yamlManifest is the tool.yaml of typed functions, in the order in which people read it. It is checked as that of
@@ -75,10 +78,10 @@ func (t *typed) yaml(command []string) yamlManifest {
 		ToolID: a.ID, Semver: cmp.Or(a.Version, "0.1.0"), Owner: cmp.Or(a.Owner, "@local"), Title: a.Title,
 		Description: cmp.Or(a.Description, a.Title, a.ID), Tags: a.Tags, Determinism: string(a.Class),
 		AcceptRerun: a.AcceptRerun, RetentionS: int64(a.Retention / time.Second), Pool: a.Pool,
-		Transport: string(tool.TransportNative), Functions: map[string]yamlFunction{},
+		Transport: native.Transport, Functions: map[string]yamlFunction{},
 	}
 	if command != nil {
-		m.Transport, m.Endpoint.Command = string(tool.TransportProcess), command
+		m.Transport, m.Endpoint.Command = process.Transport, command
 	}
 	m.Capabilities.Streaming, m.Capabilities.DryRun = a.Streaming, a.DryRun
 	m.Limits.TimeoutMSDefault, m.Limits.TimeoutMSMax = milliseconds(a.Timeout), milliseconds(a.MaxTimeout)
@@ -124,7 +127,7 @@ func (t *typed) load() (*tool.Manifest, error) {
 	for name, data := range files {
 		folder[subjects.Token(t.about.ID)+"/"+name] = &fstest.MapFile{Data: data}
 	}
-	r, err := tool.LoadFS(folder)
+	r, err := tool.LoadFS(folder, app.Transports()...)
 	if problems, ok := errors.AsType[tool.Problems](err); ok {
 		return nil, withoutPlaces(problems)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
@@ -45,8 +46,8 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	adapters := map[tool.Transport]tool.Adapter{tool.TransportNative: tools.native()}
-	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == tool.TransportProcess }) {
+	adapters := map[string]tool.Adapter{native.Transport: tools.native()}
+	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == process.Transport }) {
 		if o.Environ == nil {
 			o.Environ = os.Environ()
 		}
@@ -54,7 +55,7 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.RunIfSupervisor first in main: %w", err)
 		}
-		adapters[tool.TransportProcess] = programs
+		adapters[process.Transport] = programs
 	}
 	return &Executor{c, app.ExecutorOptions{
 		Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain, Ready: o.Ready,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
 )
@@ -121,7 +122,7 @@ func AddWithLookup[In, Out any](
 // AddFolder adds the tools of a folder: programs with a manifest, each in a folder of its own, as `toolbus dev` has
 // them. The error lists all that is wrong with any of them.
 func (t *Tools) AddFolder(dir string) error {
-	r, err := tool.Load(dir)
+	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		return t.refuse(fmt.Errorf("tools of %s:\n%w", dir, err))
 	}

@@ -71,7 +71,7 @@ type Records interface {
 type Options struct {
 	Instance string // unique per start of a process
 	Catalog  Catalog
-	Adapters map[tool.Transport]tool.Adapter
+	Adapters map[string]tool.Adapter
 	CallLog  Log
 	Replies  Replier
 	Streams  Streams

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
 )
 
 const lease = 5 * time.Second
@@ -56,7 +57,7 @@ func newWorld(t *testing.T, class call.Class) *world {
 		t.Fatal(err)
 	}
 	w.manifest = &tool.Manifest{
-		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: tool.TransportNative,
+		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: native.Transport,
 		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
 		Limits:     question.Limits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8, OutputBytes: 1 << 20},
 		Capability: tool.Capabilities{Streaming: true},
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, class call.Class) *world {
 
 func (w *world) executor(instance string) *executor.Executor {
 	ex := executor.New(executor.Options{
-		Instance: instance, Catalog: catalog{w}, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: w},
+		Instance: instance, Catalog: catalog{w}, Adapters: map[string]tool.Adapter{native.Transport: w},
 		CallLog: w.log,
 		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },

@@ -216,7 +216,7 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	a, ok := e.Adapters[m.Transport]
 	if !ok {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable,
-			"this executor has no adapter for transport "+string(m.Transport))
+			"this executor has no adapter for transport "+m.Transport)
 	}
 	return m, a, nil
 }

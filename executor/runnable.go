@@ -9,7 +9,7 @@ import (
 
 // Runnable says which of the tools that belong to a pool, and have an adapter here, this host could not run, if any.
 // Better now than call by call.
-func Runnable(tools []*tool.Manifest, adapters map[tool.Transport]tool.Adapter, pool string) error {
+func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
 	var all error
 	for _, m := range tools {
 		a, here := adapters[m.Transport]

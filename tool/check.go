@@ -1,30 +1,39 @@
 package tool
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-var (
-	toolIDPattern   = regexp.MustCompile(`^[a-z0-9._-]+(::[a-z0-9._-]+)*$`)
-	functionPattern = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
-	poolPattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	errorPattern    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-	envPattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	hostPattern     = regexp.MustCompile(`^(https?)://(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?$`)
-)
+// errorPattern is the form of a tool's own error names, which tools say while they run.
+var errorPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// effects maps every accepted determinism, to its class.
+// poolPattern is that of a pool, which executors are told to work for.
+var poolPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// ValidPool reports whether a manifest can name the pool: lower-case letters, digits and -, at most
+// 32 bytes.
+func ValidPool(name string) bool { return poolPattern.MatchString(name) }
+
+// effects maps every accepted determinism to its class.
 var effects = map[string]call.Class{
 	"pure":                call.Pure,
 	"idempotent":          call.Idempotent,
@@ -34,16 +43,6 @@ var effects = map[string]call.Class{
 	"NonIdempotentWrite":  call.SideEffectful,
 	"ExternalSideEffects": call.SideEffectful,
 }
-
-var (
-	statuses   = []string{string(StatusActive), string(StatusPlanned), string(StatusDeprecated), string(StatusDisabled)}
-	transports = []string{string(TransportProcess), string(TransportNative)}
-	classes    = []string{
-		string(envelope.ClassRequest), string(envelope.ClassAuth), string(envelope.ClassPrecondition),
-		string(envelope.ClassTimeout), string(envelope.ClassUpstream), string(envelope.ClassCapacity),
-		string(envelope.ClassTool), string(envelope.ClassContract), string(envelope.ClassData),
-	}
-)
 
 // loaderVariables make a program load or run foreign code before its own, so no manifest may
 // set or pass them.
@@ -55,157 +54,6 @@ var loaderVariables = []string{
 // loaderPrefixes are families of such variables.
 var loaderPrefixes = []string{"LD_", "DYLD_", "BASH_FUNC_"}
 
-// identity checks who the tool is.
-func (l *toolLoader) identity() {
-	r, m := &l.raw, l.manifest
-	l.required("tool_id", r.ToolID)
-	if r.ToolID != "" && (len(r.ToolID) > envelope.MaxToolID || !toolIDPattern.MatchString(r.ToolID)) {
-		l.fail("tool_id", fmt.Sprintf("%q is not a tool id", r.ToolID),
-			fmt.Sprintf("lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write, at most %d bytes", envelope.MaxToolID))
-	}
-	l.required("semver", r.Semver)
-	if _, err := semver.StrictNewVersion(r.Semver); err != nil && r.Semver != "" {
-		l.fail("semver", fmt.Sprintf("%q is not a semantic version", r.Semver), "write it as 1.2.3")
-	}
-	l.required("owner", r.Owner)
-	l.required("description", r.Description)
-	m.ToolID, m.Semver, m.Owner, m.Description, m.Tags = r.ToolID, r.Semver, r.Owner, r.Description, r.Tags
-	m.Title = withDefault(r.Title, r.ToolID)
-	m.Status = Status(l.oneOf("status", withDefault(r.Status, string(StatusActive)), statuses))
-	m.Pool = withDefault(r.Pool, DefaultPool)
-	if !poolPattern.MatchString(m.Pool) {
-		l.fail("pool", fmt.Sprintf("%q is not a pool name", m.Pool), "lower-case letters, digits and -, at most 32 bytes")
-	}
-	m.AcceptRerun = r.AcceptRerun
-}
-
-// behaviour checks what may be done with the tool's calls.
-func (l *toolLoader) behaviour() {
-	r, m := &l.raw, l.manifest
-	l.required("determinism", r.Determinism)
-	if r.Determinism != "" {
-		l.oneOf("determinism", r.Determinism, slices.Sorted(maps.Keys(effects)))
-	}
-	m.Class, m.Effect = effects[r.Determinism], r.Determinism
-	m.Retention = time.Duration(l.within("retention_s", r.RetentionS, 1, 365*24*3600, 24*3600)) * time.Second
-	m.Limits = l.limits()
-	m.Capability = l.capabilities()
-	m.Errors = l.errorSpecs()
-}
-
-// endpoint checks how the tool is reached, but not whether its program is there.
-func (l *toolLoader) endpoint() {
-	r, m := &l.raw, l.manifest
-	l.required("transport", r.Transport)
-	if r.Transport != "" {
-		l.oneOf("transport", r.Transport, transports)
-	}
-	m.Transport = Transport(r.Transport)
-	m.Endpoint = Endpoint{Command: r.Endpoint.Command, Env: r.Endpoint.Env, Native: r.Endpoint.Native}
-	switch {
-	case m.Transport == TransportProcess && r.Endpoint.Native != "":
-		l.fail("endpoint.native", "a process tool has no native name", "use endpoint.command, or transport: native")
-	case m.Transport == TransportNative && (len(r.Endpoint.Command) > 0 || len(r.Endpoint.Env) > 0):
-		l.fail("endpoint", "a native tool has neither command nor env", "use endpoint.native, or transport: process")
-	case m.Transport == TransportProcess && len(r.Endpoint.Command) == 0 && m.Callable() && !l.bad["endpoint.command"]:
-		l.fail("endpoint.command", "a process tool needs a command", "command: [./program]")
-	case m.Transport == TransportNative && r.Endpoint.Native == "":
-		m.Endpoint.Native = m.ToolID
-	}
-	for i, arg := range r.Endpoint.Command {
-		if strings.ContainsRune(arg, 0) || i == 0 && arg == "" {
-			l.fail(fmt.Sprintf("endpoint.command[%d]", i), "cannot be passed to a program", "the program has a name, and no argument a NUL byte")
-		}
-	}
-	for name, value := range r.Endpoint.Env {
-		l.variable("endpoint.env."+name, name, l.failKey)
-		if strings.ContainsRune(value, 0) {
-			l.fail("endpoint.env."+name, "the value has a NUL byte", "leave it out")
-		}
-	}
-}
-
-func (l *toolLoader) limits() question.Limits {
-	r := &l.raw.Limits
-	longest := l.within("limits.timeout_ms_max", r.TimeoutMSMax, 1, envelope.MaxTimeoutMS, 60_000)
-	limits := question.Limits{
-		TimeoutMaxMS:     longest,
-		TimeoutDefaultMS: l.within("limits.timeout_ms_default", r.TimeoutMSDefault, 1, envelope.MaxTimeoutMS, min(15_000, longest)),
-		MemoryMB:         l.within("limits.memory_mb_max", r.MemoryMBMax, envelope.MinMemoryMB, 1<<20, 512),
-		Concurrency:      int(l.within("limits.concurrency_max", r.ConcurrencyMax, 1, 10_000, 8)),
-		OutputBytes:      l.within("limits.output_bytes_max", r.OutputBytesMax, 1, 1<<30, 8<<20),
-		StderrBytes:      l.within("limits.stderr_bytes_max", r.StderrBytesMax, 256, envelope.MaxStderr, envelope.MaxStderr),
-	}
-	if limits.TimeoutDefaultMS > limits.TimeoutMaxMS {
-		l.fail("limits.timeout_ms_default", "the default timeout is longer than the maximum", fmt.Sprintf("at most %d", longest))
-	}
-	return limits
-}
-
-func (l *toolLoader) capabilities() Capabilities {
-	r := &l.raw.Capabilities
-	for i, folder := range r.FS {
-		if folder == "" || strings.ContainsRune(folder, 0) || slices.Contains(strings.Split(folder, "/"), "..") {
-			l.fail(fmt.Sprintf("capabilities.fs[%d]", i), fmt.Sprintf("%q is not a folder name", folder), "no .. and not empty")
-		}
-	}
-	for i, host := range r.NetAllowlist {
-		if !hostPattern.MatchString(host) {
-			l.fail(fmt.Sprintf("capabilities.net_allowlist[%d]", i), fmt.Sprintf("%q is not scheme://host[:port]", host),
-				"for example https://api.example.com or https://*.example.com; a path cannot be enforced")
-		}
-	}
-	for i, name := range r.Env {
-		path := fmt.Sprintf("capabilities.env[%d]", i)
-		l.variable(path, name, l.fail)
-		if _, both := l.raw.Endpoint.Env[name]; both {
-			l.fail(path, fmt.Sprintf("%q is also set in endpoint.env", name), "keep one of the two")
-		}
-	}
-	return Capabilities{
-		FS: r.FS, NetAllowlist: r.NetAllowlist, Env: r.Env,
-		Streaming: r.Streaming, DryRun: r.DryRun, Lookup: r.Lookup,
-	}
-}
-
-func (l *toolLoader) errorSpecs() map[string]ErrorSpec {
-	specs := make(map[string]ErrorSpec, len(l.raw.Errors))
-	for i, e := range l.raw.Errors {
-		path := fmt.Sprintf("errors[%d]", i)
-		l.errorSpec(path, e)
-		if _, double := specs[e.Code]; double {
-			l.fail(path+".code", fmt.Sprintf("the error %q is declared twice", e.Code), "keep one of the two")
-		}
-		specs[e.Code] = ErrorSpec{
-			Name: e.Code, Class: envelope.Class(e.Class), HTTPStatus: int(e.HTTPStatus), Message: e.Message, Fix: e.Fix,
-		}
-	}
-	return specs
-}
-
-func (l *toolLoader) errorSpec(path string, e rawError) {
-	if !errorPattern.MatchString(e.Code) {
-		l.fail(path+".code", fmt.Sprintf("%q is not an error name", e.Code), "lower-case letters, digits and _, for example fetch_failed")
-	}
-	l.required(path+".class", e.Class)
-	if e.Class != "" {
-		l.oneOf(path+".class", e.Class, classes)
-	}
-	l.within(path+".http_status", e.HTTPStatus, 400, 599, 0)
-	l.required(path+".message", e.Message)
-	l.required(path+".fix", e.Fix)
-}
-
-// variable checks the name of an environment variable.
-func (l *toolLoader) variable(path, name string, fail func(path, message, hint string)) {
-	if !envPattern.MatchString(name) {
-		fail(path, fmt.Sprintf("%q is not a variable name", name), "letters, digits and _")
-	}
-	if LoaderVariable(name) {
-		fail(path, fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
-	}
-}
-
 // LoaderVariable says whether the environment variable makes programs load or run foreign code
 // before their own. No tool gets one.
 func LoaderVariable(name string) bool {
@@ -213,36 +61,275 @@ func LoaderVariable(name string) bool {
 	return slices.Contains(loaderVariables, name) || slices.ContainsFunc(loaderPrefixes, hasPrefix)
 }
 
-func (l *toolLoader) required(path, value string) {
-	if strings.TrimSpace(value) == "" && !l.bad[path] {
-		l.fail(path, path+" is required", "add it, with a value")
+// written is what a manifest holds in another form than Manifest does.
+type written struct {
+	*Manifest
+	RetentionS int64                      `json:"retention_s"`
+	Endpoint   jsontext.Value             `json:"endpoint"`
+	Functions  map[string]writtenFunction `json:"functions"`
+	Errors     []ErrorSpec                `json:"errors"`
+}
+
+type writtenFunction struct {
+	Description string    `json:"description"`
+	Request     string    `json:"request"`
+	Response    string    `json:"response"`
+	Examples    []Example `json:"examples"`
+}
+
+// check holds the source against its schema, and then against the rules that no schema can say.
+func (l *toolLoader) check() error {
+	whole, err := json.Marshal(l.tree, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	l.conform(whole)
+	if l.bad[""] { // otherwise every field would be missing
+		return nil
+	}
+	raw := whole
+	if len(l.problems) > 0 {
+		if raw, err = json.Marshal(l.tree, json.Deterministic(true)); err != nil {
+			return err
+		}
+	}
+	w := written{Manifest: l.manifest}
+	if err := errors.Join(json.Unmarshal(l.contract.defaults, &w), json.Unmarshal(raw, &w)); err != nil {
+		return err
+	}
+	l.meaning(&w)
+	if len(l.problems) > 0 {
+		return nil
+	}
+	l.manifest.Digest, err = l.digest(whole)
+	return err
+}
+
+// conform reports where the manifest breaks its schema, and leaves out what could not be decoded, or would lead to
+// more problems that are none.
+func (l *toolLoader) conform(whole jsontext.Value) {
+	for _, v := range l.contract.schema.ValidateChecked(whole) {
+		at := jsontext.Pointer(v.Pointer)
+		message, hint := l.contract.explain(v, l.at(at))
+		switch v.Rule {
+		case "additionalProperties":
+			l.report(l.keys[at], message, hint)
+			continue
+		}
+		l.fail(at, message, hint)
+		switch v.Rule {
+		case "type", "enum", "minimum", "maximum":
+			defer l.leaveOut(at)
+		}
 	}
 }
 
-// oneOf returns value, or "" after reporting that it is none of allowed.
-func (l *toolLoader) oneOf(path, value string, allowed []string) string {
-	if slices.Contains(allowed, value) {
-		return value
+func (l *toolLoader) meaning(w *written) {
+	m := l.manifest
+	if want := subjects.Token(m.ToolID); want != l.folder && m.ToolID != "" {
+		l.report(l.values["/tool_id"], fmt.Sprintf("the folder of %s is %s", m.ToolID, l.folder), "rename it to "+want)
 	}
-	l.fail(path, fmt.Sprintf("%q is not a value of %s", value, path), didYouMean(value, allowed))
-	return ""
+	if _, err := semver.StrictNewVersion(m.Semver); err != nil && m.Semver != "" {
+		l.fail("/semver", fmt.Sprintf("%q is not a semantic version", m.Semver), "write it as 1.2.3")
+	}
+	if m.Title == "" {
+		m.Title = m.ToolID
+	}
+	m.Class, m.Retention = effects[m.Effect], time.Duration(w.RetentionS)*time.Second
+	l.limits()
+	l.variables()
+	l.errorSpecs(w.Errors)
+	l.functions(w.Functions)
+	l.described()
+	l.endpoint(w.Endpoint)
 }
 
-// within returns value, or fallback when the manifest does not name it.
-func (l *toolLoader) within(path string, value, low, high, fallback int64) int64 {
-	if !l.has(path) || l.bad[path] {
-		return fallback
+func (l *toolLoader) limits() {
+	limits := &l.manifest.Limits
+	switch {
+	case limits.TimeoutDefaultMS == 0:
+		limits.TimeoutDefaultMS = min(15_000, limits.TimeoutMaxMS)
+	case limits.TimeoutDefaultMS > limits.TimeoutMaxMS:
+		l.fail("/limits/timeout_ms_default", "the default timeout is longer than the maximum",
+			fmt.Sprintf("at most %d", limits.TimeoutMaxMS))
 	}
-	if value < low || value > high {
-		l.fail(path, fmt.Sprintf("%s is %d", path, value), fmt.Sprintf("allowed: %d to %d", low, high))
-		return fallback // what depends on it is judged by itself
-	}
-	return value
 }
 
-func withDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
+func (l *toolLoader) variables() {
+	for i, name := range l.manifest.Capability.Env {
+		if LoaderVariable(name) {
+			l.fail(pointer("/capabilities/env/%d", i), fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
+		}
 	}
-	return value
+}
+
+func (l *toolLoader) errorSpecs(all []ErrorSpec) {
+	l.manifest.Errors = make(map[string]ErrorSpec, len(all))
+	for i, e := range all {
+		if _, double := l.manifest.Errors[e.Name]; double {
+			l.fail(pointer("/errors/%d/code", i), fmt.Sprintf("the error %q is declared twice", e.Name), "keep one of the two")
+		}
+		l.manifest.Errors[e.Name] = e
+	}
+}
+
+// endpoint leaves the endpoint to its transport, and takes the files that it names.
+func (l *toolLoader) endpoint(raw jsontext.Value) {
+	if l.contract.transport.Endpoint == nil {
+		return
+	}
+	l.manifest.Endpoint = l.contract.transport.Endpoint(l.manifest, raw, func(at, message, hint string) {
+		if key, isKey := strings.CutSuffix(at, "#"); isKey {
+			l.report(l.keys[jsontext.Pointer(key)], message, hint)
+			return
+		}
+		l.fail(jsontext.Pointer(at), message, hint)
+	})
+	for _, f := range l.manifest.Endpoint.Files() {
+		p, err := l.program(f.Name)
+		if err == nil {
+			l.sums[f.Name] = p.sum
+			l.manifest.programs = append(l.manifest.programs, p)
+		}
+		if f.Runs && l.manifest.Callable() {
+			l.runnable(jsontext.Pointer(f.At), p, err)
+		}
+	}
+}
+
+func (l *toolLoader) functions(all map[string]writtenFunction) {
+	l.manifest.Functions = make(map[string]*Function, len(all))
+	for name, w := range all {
+		at := jsontext.Pointer("/functions").AppendToken(name)
+		f := &Function{Name: name, Description: w.Description, Examples: w.Examples}
+		f.Request, f.Response = l.schema(at+"/request", w.Request), l.schema(at+"/response", w.Response)
+		for i, e := range w.Examples {
+			l.conforms(at+pointer("/examples/%d/input", i), f.Request, e.Input)
+			l.conforms(at+pointer("/examples/%d/output", i), f.Response, e.Output)
+		}
+		l.manifest.Functions[name] = f
+	}
+}
+
+func pointer(format string, i int) jsontext.Pointer { return jsontext.Pointer(fmt.Sprintf(format, i)) }
+
+// described holds what callers are told of the tool against what one message has room for.
+func (l *toolLoader) described() {
+	const around = 256 // names of members, at most
+	m := l.manifest
+	texts := []string{m.ToolID, m.Owner, m.Title, m.Description}
+	size := around
+	for _, f := range m.Functions {
+		texts = append(texts, f.Name, f.Description)
+		size += around
+		for _, s := range []*schema.Schema{f.Request, f.Response} {
+			if s != nil {
+				size += len(s.Whole())
+			}
+		}
+	}
+	for _, e := range m.Errors {
+		texts = append(texts, e.Name, e.Name, e.Message, e.Fix)
+		size += around
+	}
+	for _, text := range texts {
+		quoted, _ := jsontext.AppendQuote(nil, text) // the manifest is UTF-8
+		size += len(quoted)
+	}
+	if size > MaxDescribed {
+		l.fail("/functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, MaxDescribed),
+			"shorten schemas and descriptions")
+	}
+}
+
+// schema compiles the schema file named at a path of the manifest.
+func (l *toolLoader) schema(at jsontext.Pointer, name string) *schema.Schema {
+	if l.bad[at] {
+		return nil
+	}
+	raw, err := l.read(name)
+	if err != nil {
+		l.fail(at, reason(err), "a schema lies in the tool's own folder")
+		return nil
+	}
+	compiled, err := schema.Compile(path.Clean(name), raw, l.read)
+	if err != nil {
+		l.fail(at, reason(err), schemaHint(err))
+		return nil
+	}
+	return compiled
+}
+
+// schemaHint says what mends a schema that does not compile.
+func schemaHint(err error) string {
+	refused, invalid := new(jsonschema.LoadURLError), new(jsonschema.SchemaValidationError)
+	switch {
+	case errors.As(err, &refused) && errors.Is(refused.Err, fs.ErrNotExist):
+		return "put the file there, or correct the $ref"
+	case errors.As(err, &refused):
+		return "refer only to files in the tool's own folder; nothing is fetched"
+	case errors.As(err, &invalid) && strings.Contains(err.Error(), "is not valid regex"):
+		return "patterns are RE2: brackets are closed, no lookaround, no back-references"
+	case errors.As(err, &invalid):
+		return "correct the schema at the place that is named; it is JSON Schema 2020-12"
+	}
+	return "a schema is one JSON document, JSON Schema 2020-12, and what it refers to is there"
+}
+
+// read returns a schema file of the folder and notes it for the digest.
+func (l *toolLoader) read(name string) ([]byte, error) {
+	name = path.Clean(name)
+	raw, err := readFile(l.files, name, schema.MaxBytes)
+	if err == nil {
+		sum := sha256.Sum256(raw)
+		l.sums[name] = hex.EncodeToString(sum[:])
+	}
+	return raw, err
+}
+
+// conforms reports where an example breaks its schema, unless not all of it could be read.
+func (l *toolLoader) conforms(at jsontext.Pointer, schema *schema.Schema, value jsontext.Value) {
+	if schema == nil || value == nil || slices.ContainsFunc(slices.Collect(maps.Keys(l.bad)), at.Contains) {
+		return
+	}
+	for _, v := range schema.Validate(value) {
+		l.report(l.values[at], fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message), "correct the example, or the schema")
+	}
+}
+
+// program reads a file that a command names. What it is is noted first: it may change meanwhile.
+func (l *toolLoader) program(name string) (p program, err error) {
+	p.name = name
+	if p.info, err = fs.Stat(l.files, name); err != nil {
+		return p, err
+	}
+	p.sum, err = sumFile(l.files, name)
+	return p, err
+}
+
+// runnable reports a program that could not be read, or that no executor could start. Only a folder
+// on disk knows which files may be executed.
+func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
+	if err != nil {
+		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
+		return
+	}
+	if l.manifest.Dir != "" && p.info.Mode()&0o111 == 0 {
+		l.fail(at, p.name+" is not executable", "chmod +x "+p.name)
+	}
+}
+
+// digest is the SHA-256 over the manifest's meaning and the files it names, as canonical JSON:
+// comments, order and layout of the YAML do not change a tool.
+func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
+	var raw jsontext.Value
+	raw, err := json.Marshal(map[string]any{"manifest": manifest, "files": l.sums})
+	if err != nil {
+		return "", err
+	}
+	if err := raw.Canonicalize(); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	if !declared {
 		spec = ErrorSpec{Class: envelope.ClassTool, Fix: "declare the error " + e.Code + " in the tool's manifest"}
 	}
-	message := withDefault(e.Message, spec.Message)
+	message := cmp.Or(e.Message, spec.Message)
 	effect := m.effect(e.Effect)
 	code := envelope.ToolErrorCode(spec.Class, e.Code)
 	if code.Retryable() && !m.safeAgain(effect) {

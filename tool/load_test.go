@@ -20,6 +20,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{"url":{"type":"string","minLength":3}}}`
@@ -86,6 +88,9 @@ errors:
     fix: look elsewhere
 `
 
+// transports are those of the manifests of these tests.
+func transports() []tool.Transport { return []tool.Transport{process.Describe(), native.Describe()} }
+
 // folder is the files of one tool; "" leaves a default out.
 func folder(id, manifest string, more map[string]string) fstest.MapFS {
 	files := map[string]string{
@@ -106,7 +111,7 @@ func folder(id, manifest string, more map[string]string) fstest.MapFS {
 
 func mustLoad(t *testing.T, fsys fstest.MapFS) *tool.Manifest {
 	t.Helper()
-	r, err := tool.LoadFS(fsys)
+	r, err := tool.LoadFS(fsys, transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +122,8 @@ func TestLoadMinimal(t *testing.T) {
 	got := mustLoad(t, folder("web.fetch", minimal, nil))
 	want := &tool.Manifest{
 		ToolID: "web.fetch", Semver: "1.0.0", Owner: "@team-web", Title: "web.fetch", Description: "Fetches a page.",
-		Status: tool.StatusActive, Class: call.Pure, Effect: "pure", Pool: "default", Transport: tool.TransportNative,
-		Endpoint: tool.Endpoint{Native: "web.fetch"}, Retention: 24 * time.Hour,
+		Status: tool.StatusActive, Class: call.Pure, Effect: "pure", Pool: "default", Transport: native.Transport,
+		Endpoint: native.Endpoint{Native: "web.fetch"}, Retention: 24 * time.Hour,
 		Limits: question.Limits{
 			TimeoutDefaultMS: 15_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 8 << 20, StderrBytes: 64 << 10,
@@ -141,8 +146,8 @@ func TestLoadFull(t *testing.T) {
 	want := &tool.Manifest{
 		ToolID: "web.fetch", Semver: "2.3.4", Owner: "@team-web", Title: "Fetch a web page", Description: "Fetches a page.\n",
 		Tags: []string{"read", "web"}, Status: tool.StatusDeprecated, Class: call.SideEffectful,
-		Effect: "ExternalSideEffects", Pool: "gpu-1", Transport: tool.TransportProcess,
-		Endpoint: tool.Endpoint{
+		Effect: "ExternalSideEffects", Pool: "gpu-1", Transport: process.Transport,
+		Endpoint: process.Endpoint{
 			Command: []string{"./bin/web-fetch", "--quiet", "./data.txt"}, Env: map[string]string{"LANG": "C.UTF-8"},
 		},
 		Capability: tool.Capabilities{
@@ -205,7 +210,7 @@ func TestProblems(t *testing.T) {
 		{"merge", "<<: {tool_id: x}\n", nil, []string{at + `:1:1: "<<" is not allowed`}},
 		{"unknown field", minimal + "sumver: 1.0.0\nzzzzzzzzz: 1\n", nil, []string{
 			at + `:11:1: unknown field "sumver" (did you mean "semver"?)`,
-			at + `:12:1: unknown field "zzzzzzzzz" (allowed: tool_id, semver,`,
+			at + `:12:1: unknown field "zzzzzzzzz" (allowed: accept_rerun_after_power_loss, capabilities,`,
 		}},
 		{"unknown field within", replace("streaming: true", "streamin: true"), nil, []string{
 			at + `:29:3: unknown field "streamin" (did you mean "streaming"?)`,
@@ -230,9 +235,9 @@ func TestProblems(t *testing.T) {
 		{"a key of another kind", minimal + "1: 2\n", nil, []string{at + ":11:1: a key must be a string (write it in quotes)"}},
 		{"too large a number", minimal + "retention_s: 99999999999999999999\n", nil, []string{at + ":11:14: retention_s must be a whole number"}},
 		{"nothing given", "title: x\n", nil, []string{
-			at + ":1:1: tool_id is required", at + ":1:1: semver is required", at + ":1:1: owner is required",
-			at + ":1:1: description is required", at + ":1:1: determinism is required", at + ":1:1: transport is required",
-			at + ":1:1: functions is required (a tool has at least one function)",
+			at + ":1:1: description is required", at + ":1:1: determinism is required",
+			at + ":1:1: functions is required (a tool has at least one function)", at + ":1:1: owner is required",
+			at + ":1:1: semver is required", at + ":1:1: tool_id is required", at + ":1:1: transport is required",
 		}},
 		{"bad id", replace("web.fetch", "Web Fetch"), nil, []string{
 			at + `:1:10: "Web Fetch" is not a tool id (lower-case letters`,
@@ -249,12 +254,13 @@ func TestProblems(t *testing.T) {
 		}},
 		{"bad pool", replace("gpu-1", "GPU 1"), nil, []string{at + `:10:7: "GPU 1" is not a pool name`}},
 		{"native with a command", strings.Replace(full, "transport: process", "transport: native", 1), nil, []string{
-			at + ":13:3: a native tool has neither command nor env",
+			at + `:13:3: unknown field "command" (allowed: native)`, at + `:14:3: unknown field "env" (allowed: native)`,
 		}},
-		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil, []string{at + ":14:11: a process tool has no native name"}},
+		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil, []string{at + `:14:3: unknown field "native" (allowed: command, env)`}},
 		{"process without a command", strings.Replace(minimal, "native", "process", 1), nil, []string{at + ":1:1: a process tool needs a command"}},
 		{"commands that cannot be", replace("[./bin/web-fetch, --quiet, ./data.txt]", `["", "a\0b"]`, "C.UTF-8", `"a\0b"`), nil, []string{
-			at + ":13:13: cannot be passed to a program", at + ":13:17: cannot be passed to a program", at + ":14:15: the value has a NUL byte",
+			at + ":13:13: the program has no name", at + `:13:17: "a\x00b" is not something that a program can be given (no argument has a NUL byte)`,
+			at + `:14:15: "a\x00b" is not something that a program can be given (no value has a NUL byte)`,
 		}},
 		{"variables that make programs run foreign code", replace("{LANG: C.UTF-8}", "{LD_PRELOAD: x, A-B: y}", "env: [HTTP_PROXY]", "env: [NODE_OPTIONS, BASH_FUNC_x]"), nil, []string{
 			at + `:14:9: "LD_PRELOAD" makes programs run foreign code (leave it out)`,
@@ -308,7 +314,7 @@ func TestProblems(t *testing.T) {
 			at + `:21:49: the example breaks its schema at `, at + `:21:49: the example breaks its schema at `,
 		}},
 		{"examples without name and input", replace("      - name: no output\n        input:\n          url: http://y\n", "      - output: {url: abc}\n"), nil, []string{
-			at + ":22:9: functions.fetch.examples[1].name is required", at + ":22:9: an example needs an input",
+			at + ":22:9: functions.fetch.examples[1].input is required", at + ":22:9: functions.fetch.examples[1].name is required",
 		}},
 		{"example that is no JSON", replace(`url: "http://x"}, output`, `url: .inf, x: .nan}, output`), nil, []string{
 			at + ":21:35: a number has no JSON form", at + ":21:44: a number has no JSON form",
@@ -320,7 +326,7 @@ func TestProblems(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := tool.LoadFS(folder("web.fetch", test.manifest, test.more))
+			_, err := tool.LoadFS(folder("web.fetch", test.manifest, test.more), transports()...)
 			var problems tool.Problems
 			if !errors.As(err, &problems) {
 				t.Fatalf("no problems but %v", err)
@@ -353,7 +359,7 @@ func TestSchemaHints(t *testing.T) {
 		`{"$ref":"#/$defs/x"}`:                  "(a schema is one JSON document",
 		`{`:                                     "(a schema is one JSON document",
 	} {
-		_, err := tool.LoadFS(folder("web.fetch", full, map[string]string{"schema/request.json": schema}))
+		_, err := tool.LoadFS(folder("web.fetch", full, map[string]string{"schema/request.json": schema}), transports()...)
 		if err == nil || !strings.HasPrefix(err.Error(), "web_2efetch/tool.yaml:18:14: ") || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %v", schema, err)
 		}
@@ -369,7 +375,7 @@ func TestProblemsOfMany(t *testing.T) {
 	fsys["README.md"] = &fstest.MapFile{Data: []byte("not a tool")}
 	fsys[".git/config"] = &fstest.MapFile{Data: []byte("not a tool")}
 	fsys["empty/x"] = &fstest.MapFile{}
-	_, err := tool.LoadFS(fsys)
+	_, err := tool.LoadFS(fsys, transports()...)
 	for _, file := range []string{"a_2eb/tool.yaml:", "web_2efetch/tool.yaml:", "empty/tool.yaml: tool.yaml: file does not exist"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("nothing of %s in:\n%v", file, err)
@@ -466,7 +472,7 @@ func onDisk(t *testing.T, fsys fstest.MapFS) string {
 
 func TestLoadFolder(t *testing.T) {
 	dir := onDisk(t, folder("web.fetch", full, nil))
-	r, err := tool.Load(dir)
+	r, err := tool.Load(dir, transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,13 +487,13 @@ func TestLoadFolder(t *testing.T) {
 	if err := os.Chmod(program, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tool.Load(dir); err == nil || !strings.Contains(err.Error(), ":13:13: bin/web-fetch is not executable (chmod +x") {
+	if _, err := tool.Load(dir, transports()...); err == nil || !strings.Contains(err.Error(), ":13:13: bin/web-fetch is not executable (chmod +x") {
 		t.Errorf("a program that cannot be started: %v", err)
 	}
-	if _, err := tool.Load(filepath.Join(dir, "missing")); err == nil {
+	if _, err := tool.Load(filepath.Join(dir, "missing"), transports()...); err == nil {
 		t.Error("a folder that does not exist was loaded")
 	}
-	if _, err := tool.LoadFS(os.DirFS(filepath.Join(dir, "missing"))); err == nil {
+	if _, err := tool.LoadFS(os.DirFS(filepath.Join(dir, "missing")), transports()...); err == nil {
 		t.Error("a file system that does not exist was loaded")
 	}
 }
@@ -512,7 +518,7 @@ func TestEscape(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(link), os.Symlink(plant.target, link)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := tool.Load(dir)
+			_, err := tool.Load(dir, transports()...)
 			if err == nil || !strings.Contains(err.Error(), "path escapes from parent") {
 				t.Errorf("got %v", err)
 			}
@@ -523,7 +529,7 @@ func TestEscape(t *testing.T) {
 	if err := os.Symlink("response.json", filepath.Join(dir, "web_2efetch/schema/request.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tool.Load(dir); err != nil {
+	if _, err := tool.Load(dir, transports()...); err != nil {
 		t.Error(err)
 	}
 }
@@ -541,7 +547,7 @@ func TestRegistry(t *testing.T) {
 	}
 	dir := onDisk(t, fsys)
 	start := time.Now()
-	r, err := tool.Load(dir)
+	r, err := tool.Load(dir, transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +589,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: [1, {b: *c}]\n? x\n: - - - y\n"))
 	f.Add([]byte("tool_id: |\n  x\nfunctions: {a: {examples: [{input: 0x1F}, {input: ~}]}}"))
 	f.Fuzz(func(t *testing.T, manifest []byte) {
-		r, err := tool.LoadFS(folder("web.fetch", string(manifest), nil))
+		r, err := tool.LoadFS(folder("web.fetch", string(manifest), nil), transports()...)
 		var problems tool.Problems
 		switch {
 		case err != nil && !errors.As(err, &problems):
@@ -625,7 +631,7 @@ func load(t *testing.T, dir string) (*tool.Registry, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		r, err := tool.Load(dir)
+		r, err := tool.Load(dir, transports()...)
 		done <- result{r, err}
 	}()
 	select {

@@ -22,40 +22,31 @@ const (
 	StatusDisabled   Status = "disabled"
 )
 
-// Transport says which kind of adapter runs a tool.
-type Transport string
-
-// The transports.
-const (
-	TransportProcess Transport = "process"
-	TransportNative  Transport = "native"
-)
-
 // Manifest is one tool.yaml, decoded and checked. It is immutable after loading and safe for
 // concurrent use.
 type Manifest struct {
-	ToolID      string
-	Semver      string
-	Digest      string // "sha256:…" over the manifest, its schemas and its program
-	Owner       string
-	Title       string
-	Description string
-	Tags        []string
-	Status      Status
-	Class       call.Class // of its effect: what may be done with its calls after a crash
-	Effect      string     // as written: pure, Pure, IdempotentWrite, …
-	Pool        string     // executor pool, "default" unless named
-	Transport   Transport
-	Endpoint    Endpoint
-	Functions   map[string]*Function
-	Capability  Capabilities
-	Limits      question.Limits
-	Retention   time.Duration // how long outcomes are kept; 24 h unless named
-	Errors      map[string]ErrorSpec
+	ToolID      string               `json:"tool_id"`
+	Semver      string               `json:"semver"`
+	Digest      string               `json:"-"` // "sha256:…" over the manifest, its schemas and its program
+	Owner       string               `json:"owner"`
+	Title       string               `json:"title"`
+	Description string               `json:"description"`
+	Tags        []string             `json:"tags"`
+	Status      Status               `json:"status"`
+	Class       call.Class           `json:"-"`           // of its effect: what may be done with its calls after a crash
+	Effect      string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
+	Pool        string               `json:"pool"`        // executor pool, "default" unless named
+	Transport   string               `json:"transport"`
+	Endpoint    Endpoint             `json:"-"`
+	Functions   map[string]*Function `json:"-"`
+	Capability  Capabilities         `json:"capabilities"`
+	Limits      question.Limits      `json:"limits"`
+	Retention   time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
+	Errors      map[string]ErrorSpec `json:"-"`
 	// AcceptRerun is accept_rerun_after_power_loss: the owner accepts that a deployment that
 	// does not fsync may run a side-effectful tool again after a power cut.
-	AcceptRerun bool
-	Dir         string // the folder of the manifest; process commands are relative to it
+	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`
+	Dir         string `json:"-"` // the folder of the manifest; process commands are relative to it
 	programs    []program
 }
 
@@ -83,13 +74,6 @@ func (m *Manifest) OnlyFunction() (*Function, bool) {
 	return nil, false
 }
 
-// Endpoint says how the tool is reached.
-type Endpoint struct {
-	Command []string          // process: program and arguments, never through a shell
-	Env     map[string]string // process: literal variables, besides capabilities.env
-	Native  string            // native: the name it was registered under
-}
-
 // Function is one function of a tool with its schemas, compiled.
 type Function struct {
 	Name        string
@@ -101,26 +85,26 @@ type Function struct {
 
 // Example is a request and, where it is stable, its response; contract tests run them.
 type Example struct {
-	Name   string
-	Input  jsontext.Value
-	Output jsontext.Value
+	Name   string         `json:"name"`
+	Input  jsontext.Value `json:"input"`
+	Output jsontext.Value `json:"output"`
 }
 
-// Capabilities a tool declares (000 §1).
+// Capabilities a tool declares.
 type Capabilities struct {
-	FS           []string
-	NetAllowlist []string
-	Env          []string
-	Streaming    bool // without it what a tool emits while it runs goes nowhere
-	DryRun       bool
-	Lookup       bool
+	FS           []string `json:"fs"`
+	NetAllowlist []string `json:"net_allowlist"`
+	Env          []string `json:"env"`
+	Streaming    bool     `json:"streaming"` // without it what a tool emits while it runs goes nowhere
+	DryRun       bool     `json:"dry_run"`
+	Lookup       bool     `json:"lookup"`
 }
 
-// ErrorSpec maps a tool's own error name to the taxonomy (000 §5, 001 errors).
+// ErrorSpec maps a tool's own error name to the taxonomy.
 type ErrorSpec struct {
-	Name       string // as the tool says it, for example fetch_failed
-	Class      envelope.Class
-	HTTPStatus int
-	Message    string
-	Fix        string
+	Name       string         `json:"code"` // as the tool says it, for example fetch_failed
+	Class      envelope.Class `json:"class"`
+	HTTPStatus int            `json:"http_status"`
+	Message    string         `json:"message"`
+	Fix        string         `json:"fix"`
 }

@@ -98,7 +98,7 @@ type Sink interface {
 	Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error
 }
 
-// Adapter runs tools of one transport (003 §Adapter implementation requirement). Normalisation
+// Adapter runs tools of one transport. Normalisation
 // of arguments is the same for every transport and lives in ijson.Canonical. All methods are
 // safe for concurrent use.
 type Adapter interface {

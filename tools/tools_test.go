@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/process"
@@ -53,7 +54,7 @@ func install(t *testing.T) *tool.Registry {
 			t.Fatalf("%v: %v\n%s", build, err, out)
 		}
 	}
-	registry, err := tool.Load(dir)
+	registry, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}

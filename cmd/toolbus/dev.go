@@ -57,7 +57,7 @@ func defaultState(env *environment) string {
 }
 
 func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absence, state string, port int) error {
-	registry, err := tool.Load(n.Tools)
+	registry, err := tool.Load(n.Tools, app.Transports()...)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // ExecutorOptions tune an executor process.
 type ExecutorOptions struct {
 	Registry *tool.Registry
-	Adapters map[tool.Transport]tool.Adapter
+	Adapters map[string]tool.Adapter
 	Pool     string        // default "default"
 	Slots    int           // calls at once; default 16
 	Drain    time.Duration // how long calls in hand may take to finish at shutdown; default 10 s

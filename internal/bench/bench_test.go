@@ -13,8 +13,11 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/stalls"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -163,12 +166,12 @@ func TestTargets(t *testing.T) {
 
 func TestWriteTools(t *testing.T) {
 	t.Parallel()
-	for _, transport := range []tool.Transport{tool.TransportNative, tool.TransportProcess} {
+	for _, transport := range []string{native.Transport, process.Transport} {
 		dir := t.TempDir()
 		if err := writeTools(dir, 3, transport); err != nil {
 			t.Fatal(err)
 		}
-		r, err := tool.Load(dir)
+		r, err := tool.Load(dir, app.Transports()...)
 		if err != nil || r.Len() != 3 {
 			t.Errorf("%s: %v", transport, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
 )
 
 // calls is the call log, which has one partition here.
@@ -119,7 +120,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	}
 	d.stops = append(d.stops, d.host.close)
 	tools := d.host.dir + "-tools"
-	if err := writeTools(tools, 1, tool.TransportNative); err != nil {
+	if err := writeTools(tools, 1, native.Transport); err != nil {
 		return nil, err
 	}
 	for role, c := range map[string]**child{Dispatcher: &d.dispatcher, Executor: &d.executor} {
@@ -322,7 +323,7 @@ const (
 
 // Node runs one half of the product with the benchmark's own tools: a child process of a drain.
 func Node(ctx context.Context, role, url, tools string, slots int, ready func()) error {
-	r, err := tool.Load(tools)
+	r, err := tool.Load(tools, app.Transports()...)
 	if err != nil {
 		return err
 	}

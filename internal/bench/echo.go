@@ -11,8 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // echo is an adapter whose tools return their input: the run itself costs nothing, so that what
@@ -48,8 +51,8 @@ func (echo) Lookup(context.Context, *tool.Manifest, tool.Invocation) (tool.Resul
 func (echo) ClassifyError(m *tool.Manifest, err error) *envelope.Error { return tool.Classify(m, err) }
 
 // Adapters returns the adapters of the executor under test.
-func Adapters() map[tool.Transport]tool.Adapter {
-	return map[tool.Transport]tool.Adapter{tool.TransportNative: echo{}}
+func Adapters() map[string]tool.Adapter {
+	return map[string]tool.Adapter{native.Transport: echo{}}
 }
 
 const (
@@ -76,14 +79,14 @@ const schema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type"
 "properties":{"data":{"type":"string"}},"additionalProperties":false}`
 
 // writeTools fills dir with the manifests of n tools. Process tools get a program of their own.
-func writeTools(dir string, n int, transport tool.Transport) error {
+func writeTools(dir string, n int, transport string) error {
 	for i := range n {
 		folder := filepath.Join(dir, subjects.Token(toolID(i)))
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return err
 		}
 		text := fmt.Sprintf(manifest, toolID(i), transport)
-		if transport == tool.TransportProcess {
+		if transport == process.Transport {
 			text += "endpoint: {command: [./run]}\n"
 			if err := os.WriteFile(filepath.Join(folder, "run"), []byte("#!/bin/sh\n"), 0o700); err != nil {
 				return err
@@ -101,10 +104,10 @@ func writeTools(dir string, n int, transport tool.Transport) error {
 // registry returns n tools.
 func (o Options) registry(n int) (*tool.Registry, error) {
 	dir := filepath.Join(o.Dir, "tools-"+strconv.Itoa(n))
-	if err := writeTools(dir, n, tool.TransportNative); err != nil {
+	if err := writeTools(dir, n, native.Transport); err != nil {
 		return nil, err
 	}
-	return tool.Load(dir)
+	return tool.Load(dir, app.Transports()...)
 }
 
 // The sizes that input can have: the frame around the data, and what travels inline.

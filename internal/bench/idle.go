@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // What doing nothing may cost.
@@ -24,7 +24,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 	}
 	defer h.close()
 	dir := filepath.Join(o.Dir, "idle-tools")
-	if err := writeTools(dir, idleTools, tool.TransportProcess); err != nil {
+	if err := writeTools(dir, idleTools, process.Transport); err != nil {
 		return err
 	}
 	res := Result{Scenario: Idle}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // What many tools may cost.
@@ -38,7 +38,7 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 	}
 	defer h.close()
 	dir := filepath.Join(o.Dir, "many-tools")
-	if err := writeTools(dir, manyTools, tool.TransportProcess); err != nil {
+	if err := writeTools(dir, manyTools, process.Transport); err != nil {
 		return err
 	}
 	for _, name := range []string{"dispatcher", "executor"} {

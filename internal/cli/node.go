@@ -180,12 +180,12 @@ func (p *Pool) Check() error {
 }
 
 // Adapters returns the adapters that run tools, which may be given variables of environ.
-func Adapters(environ []string) (map[tool.Transport]tool.Adapter, error) {
+func Adapters(environ []string) (map[string]tool.Adapter, error) {
 	p, err := process.New(process.Options{Environ: environ})
 	if err != nil {
 		return nil, fmt.Errorf("process adapter: %w", err)
 	}
-	return map[tool.Transport]tool.Adapter{tool.TransportProcess: p}, nil
+	return map[string]tool.Adapter{process.Transport: p}, nil
 }
 
 // Release is the version of the product, as services are discovered by it.

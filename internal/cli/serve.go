@@ -36,7 +36,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Absence, url string) err
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
-	registry, err := tool.Load(n.Tools)
+	registry, err := tool.Load(n.Tools, app.Transports()...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 	if err := cmp.Or(n.Check(), p.Check()); err != nil {
 		return err
 	}
-	registry, err := tool.Load(n.Tools)
+	registry, err := tool.Load(n.Tools, app.Transports()...)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (s *stage) serveBus(context.Context) error {
 
 // dispatch runs the dispatcher in this process.
 func (s *stage) dispatch(ctx context.Context) error {
-	registry, err := tool.Load(s.toolsDir())
+	registry, err := tool.Load(s.toolsDir(), app.Transports()...)
 	if err != nil {
 		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
 	}

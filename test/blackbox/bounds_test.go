@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -265,7 +266,7 @@ func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Registry {
 			files[any] = &fstest.MapFile{Data: []byte(`{"type":"object"}`)}
 		}
 	}
-	registry, err := tool.LoadFS(files)
+	registry, err := tool.LoadFS(files, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 			}
 		}
 	}
-	registry, err := tool.Load(dir)
+	registry, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func (d *deployment) dispatcher() *process {
 func (d *deployment) executor(slots int) *process {
 	return d.run("executor", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: d.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportNative: native.New(d.funcs)}, Slots: slots, Ready: ready,
+			Registry: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots, Ready: ready,
 		})
 	})
 }

@@ -23,7 +23,7 @@ const shortLease = time.Second
 
 // execute is an executor process.
 func execute(url, tools string) error {
-	registry, err := tool.Load(tools)
+	registry, err := tool.Load(tools, app.Transports()...)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func execute(url, tools string) error {
 	}
 	defer c.Close()
 	return app.RunExecutor(context.Background(), c, app.ExecutorOptions{
-		Registry: registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
+		Registry: registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
 	})
 }
 
@@ -95,7 +95,7 @@ func TestLookupKeepsActorsApart(t *testing.T) {
 // dispatch runs a dispatcher until the test ends.
 func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	t.Helper()
-	registry, err := tool.Load(tools)
+	registry, err := tool.Load(tools, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}

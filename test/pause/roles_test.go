@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/supervisor"
@@ -45,7 +46,7 @@ func play(role string, args []string) error {
 	case "tool": // ledger
 		return ledger.Run(os.Stdin, os.Stdout, args[0])
 	case "executor": // tools directory, input, time: runs one call of chaos.put
-		registry, err := tool.Load(args[0])
+		registry, err := tool.Load(args[0], app.Transports()...)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -33,6 +34,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 const (
@@ -62,7 +64,7 @@ func newBase(t *testing.T) *base {
 		t.Fatal(err)
 	}
 	var err error
-	if b.registry, err = tool.Load(dir); err != nil {
+	if b.registry, err = tool.Load(dir, app.Transports()...); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -197,7 +199,7 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 		adapter = worker{w, s}
 	}
 	e := executor.New(executor.Options{
-		Instance: name, Catalog: w.registry, Adapters: map[tool.Transport]tool.Adapter{tool.TransportProcess: adapter},
+		Instance: name, Catalog: w.registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
 		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
 		NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
 	})

@@ -61,13 +61,13 @@ func TestClientIsShort(t *testing.T) {
 // serve runs two dispatchers and an executor, with the tool of the page.
 func serve(t *testing.T, srv *natstest.Server) {
 	t.Helper()
-	registry, err := tool.Load(toolFolder(t))
+	registry, err := tool.Load(toolFolder(t), app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := native.New(map[string]native.Func{"count": new(holds).run})
 	run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
-		adapters := map[tool.Transport]tool.Adapter{tool.TransportNative: count}
+		adapters := map[string]tool.Adapter{native.Transport: count}
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: registry, Adapters: adapters, Ready: ready})
 	})
 	for range 2 {

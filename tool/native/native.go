@@ -54,14 +54,14 @@ func New(funcs map[string]Func, opts ...Option) *Adapter {
 
 // Validate says whether the manifest's function is registered here.
 func (a *Adapter) Validate(m *tool.Manifest) error {
-	if m.Transport != tool.TransportNative {
+	_, ours := m.Endpoint.(Endpoint)
+	switch name := nameOf(m); {
+	case !ours || m.Transport != Transport:
 		return fmt.Errorf("%s is no native tool but %q", m.ToolID, m.Transport)
-	}
-	if a.funcs[m.Endpoint.Native] == nil {
-		return fmt.Errorf("no native tool is registered as %q", m.Endpoint.Native)
-	}
-	if m.Capability.Lookup && a.lookups[m.Endpoint.Native] == nil {
-		return fmt.Errorf("no lookup is registered for %q", m.Endpoint.Native)
+	case a.funcs[name] == nil:
+		return fmt.Errorf("no native tool is registered as %q", name)
+	case m.Capability.Lookup && a.lookups[name] == nil:
+		return fmt.Errorf("no lookup is registered for %q", name)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 // Execute runs one call of the tool. See tool.Adapter.
 func (a *Adapter) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
 	out, err := a.run(ctx, m, sink, func(ctx context.Context, sink tool.Sink) answer {
-		res, err := a.funcs[m.Endpoint.Native](ctx, inv, sink)
+		res, err := a.funcs[nameOf(m)](ctx, inv, sink)
 		return answer{result: res, found: true, err: err}
 	})
 	return out.result, err
@@ -81,7 +81,7 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 		return tool.Result{}, false, tool.ErrNoLookup
 	}
 	out, err := a.run(ctx, m, nil, func(ctx context.Context, _ tool.Sink) answer {
-		res, found, err := a.lookups[m.Endpoint.Native](ctx, inv)
+		res, found, err := a.lookups[nameOf(m)](ctx, inv)
 		return answer{result: res, found: found, err: err}
 	})
 	return out.result, out.found, err
@@ -149,18 +149,24 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f c
 	return g.judge(ctx, answer{err: errStray})
 }
 
+// nameOf is the name that a native tool was registered under.
+func nameOf(m *tool.Manifest) string {
+	e, _ := m.Endpoint.(Endpoint)
+	return e.Native
+}
+
 // stray counts the runs of a tool that go on although nobody waits for them.
 func (a *Adapter) stray(m *tool.Manifest, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.strays[m.Endpoint.Native] += n
+	a.strays[nameOf(m)] += n
 }
 
 // crowded says whether strays occupy all runs that the tool may have.
 func (a *Adapter) crowded(m *tool.Manifest) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := a.strays[m.Endpoint.Native]; n >= max(1, m.Limits.Concurrency) {
+	if n := a.strays[nameOf(m)]; n >= max(1, m.Limits.Concurrency) {
 		return fmt.Errorf("%d runs of %s ignored the end of their context and still go on", n, m.ToolID)
 	}
 	return nil

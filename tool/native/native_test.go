@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func manifest() *tool.Manifest {
 	return &tool.Manifest{
 		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
-		Transport: tool.TransportNative, Endpoint: tool.Endpoint{Native: "behave"},
+		Transport: native.Transport, Endpoint: native.Endpoint{Native: "behave"},
 		Limits: question.Limits{TimeoutMaxMS: 60_000, Concurrency: 2, OutputBytes: 1000},
 	}
 }
@@ -42,9 +43,9 @@ func one(f native.Func) *native.Adapter { return native.New(map[string]native.Fu
 func TestValidate(t *testing.T) {
 	a := one(tooltest.Behave)
 	for name, change := range map[string]func(*tool.Manifest){
-		"not registered":       func(m *tool.Manifest) { m.Endpoint.Native = "other" },
+		"not registered":       func(m *tool.Manifest) { m.Endpoint = native.Endpoint{Native: "other"} },
 		"no lookup":            func(m *tool.Manifest) { m.Capability.Lookup = true },
-		"of another transport": func(m *tool.Manifest) { m.Transport = tool.TransportProcess },
+		"of another transport": func(m *tool.Manifest) { m.Transport = process.Transport },
 	} {
 		m := manifest()
 		change(m)

@@ -33,7 +33,7 @@ func BenchmarkRun(b *testing.B) {
 				b.Fatal(err)
 			}
 			m := manifest("echo")
-			m.Dir, m.Endpoint.Command = b.TempDir(), []string{echo, line}
+			m.Dir, m.Endpoint = b.TempDir(), process.Endpoint{Command: []string{echo, line}}
 			inv := callOf("echo", "{}")
 			for b.Loop() {
 				if _, err := a.Execute(b.Context(), m, inv, &tooltest.Recorder{}); err != nil {

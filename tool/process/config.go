@@ -22,34 +22,35 @@ const (
 
 // config turns a manifest into what its supervisor needs, or says why it cannot be run here.
 func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
+	endpoint, ours := m.Endpoint.(Endpoint)
 	switch {
-	case m.Transport != tool.TransportProcess:
+	case !ours || m.Transport != Transport:
 		return supervisor.Config{}, fmt.Errorf("%s is no process tool but %q", m.ToolID, m.Transport)
-	case len(m.Endpoint.Command) == 0:
+	case len(endpoint.Command) == 0:
 		return supervisor.Config{}, fmt.Errorf("%s has no command", m.ToolID)
 	case !filepath.IsAbs(m.Dir):
 		return supervisor.Config{}, fmt.Errorf("%s has no folder to run in", m.ToolID)
 	}
-	env := a.environment(m)
-	program, err := locate(m.Endpoint.Command[0], m.Dir, env["PATH"])
+	env := a.environment(m, endpoint)
+	program, err := locate(endpoint.Command[0], m.Dir, env["PATH"])
 	if err != nil {
 		return supervisor.Config{}, err
 	}
 	return supervisor.Config{
-		Path: program, Args: m.Endpoint.Command, Env: formatEnviron(env), Dir: m.Dir, GraceMS: a.grace.Milliseconds(),
+		Path: program, Args: endpoint.Command, Env: formatEnviron(env), Dir: m.Dir, GraceMS: a.grace.Milliseconds(),
 	}, nil
 }
 
 // environment returns the variables of the tool: few defaults, what the manifest may pass
 // through, and its literals.
-func (a *Adapter) environment(m *tool.Manifest) map[string]string {
+func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]string {
 	env := map[string]string{"PATH": defaultPath, "LANG": defaultLang}
 	for _, name := range m.Capability.Env {
 		if value, ok := a.environ[name]; ok {
 			env[name] = value
 		}
 	}
-	maps.Copy(env, m.Endpoint.Env)
+	maps.Copy(env, endpoint.Env)
 	maps.DeleteFunc(env, func(name, _ string) bool { return tool.LoaderVariable(name) })
 	return env
 }

@@ -144,7 +144,7 @@ func TestSurvivorsJudged(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	m := &tool.Manifest{
-		Transport: tool.TransportProcess, Dir: t.TempDir(), Endpoint: tool.Endpoint{Command: []string{"sh"}},
+		Transport: Transport, Dir: t.TempDir(), Endpoint: Endpoint{Command: []string{"sh"}},
 		Limits: question.Limits{OutputBytes: 1, StderrBytes: 1},
 	}
 	_, err := (&Adapter{}).Execute(t.Context(), m, tool.Invocation{Input: jsontext.Value(`{`)}, &tooltest.Recorder{})

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/native"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
@@ -37,8 +38,8 @@ func manifest(part string, args ...string) *tool.Manifest {
 	}
 	return &tool.Manifest{
 		ToolID: "test." + part, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
-		Transport: tool.TransportProcess,
-		Endpoint:  tool.Endpoint{Command: append([]string{self, "play", part}, args...)},
+		Transport: process.Transport,
+		Endpoint:  process.Endpoint{Command: append([]string{self, "play", part}, args...)},
 		Limits: question.Limits{
 			TimeoutDefaultMS: 60_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 4 << 20, StderrBytes: 8 << 10,
@@ -277,7 +278,9 @@ func TestSurroundings(t *testing.T) {
 	m := manifest("status", "a b", "$HOME;*")
 	m.Dir = t.TempDir()
 	m.Capability.Env = []string{"TOKEN", "LD_PRELOAD", "MISSING"}
-	m.Endpoint.Env = map[string]string{"LANG": "de_DE", "OWN": "x=y"}
+	told := m.Endpoint.(process.Endpoint)
+	told.Env = map[string]string{"LANG": "de_DE", "OWN": "x=y"}
+	m.Endpoint = told
 	result, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +361,7 @@ func TestForkBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark := filepath.Base(filepath.Dir(m.Dir)) // differs between runs of this test
-	m.Endpoint = tool.Endpoint{Command: []string{"sh", "bomb.sh", "5"}, Env: map[string]string{"BOMB": mark}}
+	m.Endpoint = process.Endpoint{Command: []string{"sh", "bomb.sh", "5"}, Env: map[string]string{"BOMB": mark}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -426,7 +429,7 @@ func TestForeignSignal(t *testing.T) {
 	} {
 		for range 20 {
 			m := manifest("f")
-			m.Dir, m.Endpoint.Command = t.TempDir(), []string{"sh", "-c", kill}
+			m.Dir, m.Endpoint = t.TempDir(), process.Endpoint{Command: []string{"sh", "-c", kill}}
 			_, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
 			var crash *tool.CrashError
 			if !errors.As(err, &crash) || !strings.HasPrefix(crash.How, "signal: ") {
@@ -459,7 +462,7 @@ func TestNotStarted(t *testing.T) {
 	}
 	a := newAdapter(t, process.Options{})
 	command := func(argv ...string) func(*tool.Manifest) {
-		return func(m *tool.Manifest) { m.Endpoint.Command = argv }
+		return func(m *tool.Manifest) { m.Endpoint = process.Endpoint{Command: argv} }
 	}
 	tests := map[string]struct {
 		change   func(*tool.Manifest)
@@ -471,11 +474,11 @@ func TestNotStarted(t *testing.T) {
 		"a folder":        {command(dir), "not an executable file", true},
 		"not on the PATH": {command("no-such-program"), "no-such-program is not in", true},
 		"an odd PATH": {func(m *tool.Manifest) {
-			m.Endpoint.Env, m.Endpoint.Command = map[string]string{"PATH": ".:"}, []string{"sh"}
+			m.Endpoint = process.Endpoint{Env: map[string]string{"PATH": ".:"}, Command: []string{"sh"}}
 		}, "is not in", true},
 		"no command":         {command(), "no command", true},
 		"no folder":          {func(m *tool.Manifest) { m.Dir = "" }, "no folder", true},
-		"another transport":  {func(m *tool.Manifest) { m.Transport = tool.TransportNative }, "no process tool", true},
+		"another transport":  {func(m *tool.Manifest) { m.Transport = native.Transport }, "no process tool", true},
 		"not a program":      {command("./noise"), "exec format error", false},
 		"too large for exec": {command("sh", strings.Repeat("x", 1<<20)), "argument list too long", false},
 		"too large at all":   {command("sh", strings.Repeat("x", 5<<20)), "larger than", false},
@@ -517,7 +520,7 @@ func TestChanged(t *testing.T) {
 	write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active, determinism: pure,
   transport: process, endpoint: {command: [sh, ./main.sh]}, functions: {f: {description: d, request: any.json, response: any.json}},
   limits: {timeout_ms_default: 20000, timeout_ms_max: 20000}}`)
-	tools, err := tool.Load(dir)
+	tools, err := tool.Load(dir, process.Describe())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,8 +586,8 @@ func ExampleNew() {
 		return
 	}
 	m := &tool.Manifest{
-		ToolID: "hello", Transport: tool.TransportProcess, Dir: "/",
-		Endpoint: tool.Endpoint{Command: []string{"echo", `{"type":"output","output":"hello"}`}},
+		ToolID: "hello", Transport: process.Transport, Dir: "/",
+		Endpoint: process.Endpoint{Command: []string{"echo", `{"type":"output","output":"hello"}`}},
 		Limits:   question.Limits{TimeoutMaxMS: 60_000, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
 	}
 	result, err := adapter.Execute(context.Background(), m, tool.Invocation{Input: jsontext.Value(`{}`)}, &tooltest.Recorder{})

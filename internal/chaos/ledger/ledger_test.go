@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 func TestToolsLoad(t *testing.T) {
@@ -17,7 +19,7 @@ func TestToolsLoad(t *testing.T) {
 	if err := WriteTools(dir, "/bin/true", "with space", `and "quotes"`); err != nil {
 		t.Fatal(err)
 	}
-	r, err := tool.Load(dir)
+	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func TestToolsLoad(t *testing.T) {
 		if string(m.Class) != string(s.Class) || m.Capability.Lookup != s.Lookup || m.Capability.Streaming != s.Streaming {
 			t.Errorf("%s is %s, %+v", s.ID, m.Class, m.Capability)
 		}
-		if diff := cmp.Diff([]string{"/bin/true", "with space", `and "quotes"`}, m.Endpoint.Command); diff != "" {
+		if diff := cmp.Diff([]string{"/bin/true", "with space", `and "quotes"`}, m.Endpoint.(process.Endpoint).Command); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -1,0 +1,227 @@
+package tool
+
+import (
+	_ "embed" // the schema of manifests
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/schema"
+)
+
+//go:embed manifest.json
+var manifestSchema []byte
+
+// Transport is what the adapter of a transport says of the endpoints in its manifests, so that they can be read
+// also where no adapter is at work.
+type Transport struct {
+	Name   string
+	Schema string // JSON Schema of the endpoint
+	// Endpoint decodes the endpoint that m has been read with, nil where it names none. Of raw is left what fits the
+	// schema. What else is wrong is reported at a JSON pointer into the manifest, or at the name of a member where
+	// the pointer to it ends in #.
+	Endpoint func(m *Manifest, raw jsontext.Value, report func(at, message, hint string)) Endpoint
+}
+
+// Endpoint says how one tool is reached. Only the adapter of its transport knows more of it.
+type Endpoint interface {
+	// Files are the files of the tool's folder that belong to it, and so to its digest.
+	Files() []File
+}
+
+// File is a file of the tool's folder that an endpoint names.
+type File struct {
+	Name string // relative to the folder
+	At   string // JSON pointer to what names it
+	Runs bool   // it is what is started, so it is there, and executable
+}
+
+// contract is the schema of manifests of one transport. It also says how they are filled up, and in its titles and
+// descriptions what people are told of a value that breaks it.
+type contract struct {
+	transport Transport
+	schema    *schema.Schema
+	document  map[string]any
+	defaults  []byte // a manifest of nothing but defaults
+}
+
+// newContracts returns the contract of each transport, and under "" that of manifests which name none of them.
+func newContracts(transports []Transport) (map[string]*contract, error) {
+	var names []string
+	for _, t := range transports {
+		names = append(names, t.Name)
+	}
+	all := make(map[string]*contract, len(transports)+1)
+	for _, t := range append(slices.Clone(transports), Transport{Schema: "true"}) {
+		c, err := newContract(t, names)
+		if err != nil {
+			return nil, fmt.Errorf("schema of manifests of transport %q: %w", t.Name, err)
+		}
+		all[t.Name] = c
+	}
+	return all, nil
+}
+
+func newContract(t Transport, names []string) (*contract, error) {
+	c := &contract{transport: t}
+	if err := json.Unmarshal(manifestSchema, &c.document); err != nil {
+		return nil, err
+	}
+	var endpoint any
+	if err := json.Unmarshal([]byte(t.Schema), &endpoint); err != nil {
+		return nil, err
+	}
+	properties := member(c.document, "properties")
+	properties["endpoint"] = endpoint
+	member(properties, "transport")["enum"] = names
+	raw, err := json.Marshal(c.document)
+	if err != nil {
+		return nil, err
+	}
+	if c.schema, err = schema.Compile("tool.yaml", raw, nil); err != nil {
+		return nil, err
+	}
+	c.document = nil
+	if err := json.Unmarshal(raw, &c.document); err != nil { // as decoded: the names are a list, too
+		return nil, err
+	}
+	c.defaults, err = json.Marshal(defaultsOf(c.document))
+	return c, err
+}
+
+// defaultsOf returns the members of an object that have defaults.
+func defaultsOf(object map[string]any) map[string]any {
+	filled := map[string]any{}
+	for name := range member(object, "properties") {
+		rule := member(member(object, "properties"), name)
+		if value, ok := rule["default"]; ok {
+			filled[name] = value
+		}
+		if rule["type"] == "object" && filled[name] != nil {
+			filled[name] = defaultsOf(rule)
+		}
+	}
+	return filled
+}
+
+func member(object map[string]any, name string) map[string]any {
+	m, _ := object[name].(map[string]any)
+	return m
+}
+
+// rule returns the part of the schema that the value at a pointer is held against.
+func (c *contract) rule(at jsontext.Pointer) map[string]any {
+	rule := c.document
+	for token := range at.Tokens() {
+		next := member(member(rule, "properties"), token)
+		for pattern := range member(rule, "patternProperties") { // one at most
+			next = member(member(rule, "patternProperties"), pattern)
+		}
+		if next == nil {
+			next = member(rule, "items")
+		}
+		rule = next
+	}
+	return rule
+}
+
+// kinds say what the types of JSON are called in a manifest, and how a value of one is written.
+var kinds = map[any]struct{ name, hint string }{
+	"null":    {"empty", "give it a value or leave it out"},
+	"string":  {"a string", "write it in quotes"},
+	"boolean": {"true or false", "no quotes, and neither yes nor no"},
+	"integer": {"a whole number", "digits alone: no unit, quotes, point or exponent"},
+	"number":  {"a number", ""},
+	"array":   {"a list", "write it in brackets: [a, b]"},
+	"object":  {"a mapping", "write it as name: value, one to a line and indented"},
+}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return "number"
+}
+
+// explain says in the words of whoever writes manifests what is wrong with a value, and what mends it.
+func (c *contract) explain(v schema.Violation, value any) (message, hint string) {
+	at := jsontext.Pointer(v.Pointer)
+	rule, about, last := c.rule(at), c.rule(at.Parent()), at.LastToken()
+	switch v.Rule {
+	case "additionalProperties":
+		if _, named := about["patternProperties"]; named {
+			return fmt.Sprintf("%q is not %s", last, about["title"]), textOf(about["$comment"])
+		}
+		return fmt.Sprintf("unknown field %q", last), didYouMean(last, slices.Sorted(maps.Keys(member(about, "properties"))))
+	case "type":
+		return mistyped(at, rule["type"], kindOf(value))
+	case "enum":
+		return fmt.Sprintf("%q is not a value of %s", value, named(at)), didYouMean(textOf(value), wordsOf(rule["enum"]))
+	case "minimum", "maximum":
+		return fmt.Sprintf("%s is %v", named(at), value), fmt.Sprintf("allowed: %.0f to %.0f", rule["minimum"], rule["maximum"])
+	}
+	needed := value == nil || textOf(value) == "" && slices.Contains(wordsOf(about["required"]), last)
+	if title, ok := rule["title"]; ok && !needed {
+		return fmt.Sprintf("%q is not %s", value, title), textOf(rule["description"])
+	}
+	if hint = textOf(rule["description"]); hint == "" {
+		hint = "add it, with a value"
+	}
+	return named(at) + " is required", hint
+}
+
+func mistyped(at jsontext.Pointer, want any, got string) (message, hint string) {
+	message, hint = fmt.Sprintf("%s must be %s, not %s", named(at), kinds[want].name, kinds[got].name), kinds[want].hint
+	switch {
+	case got == "null":
+		hint = kinds[got].hint
+	case want == "string" && (got == "array" || got == "object"):
+		hint = "write one text, in quotes if it has brackets or a colon"
+	}
+	return message, hint
+}
+
+func textOf(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func wordsOf(v any) (words []string) {
+	list, _ := v.([]any)
+	for _, word := range list {
+		words = append(words, textOf(word))
+	}
+	return words
+}
+
+// named is how a pointer is written in the manifest: errors[0].code.
+func named(at jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range at.Tokens() {
+		switch {
+		case strings.Trim(token, "0123456789") == "":
+			fmt.Fprintf(&b, "[%s]", token)
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	if b.Len() == 0 {
+		return "the manifest"
+	}
+	return b.String()
+}

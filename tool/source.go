@@ -1,0 +1,264 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+)
+
+// A manifest is plain data: these bounds keep the YAML library away from its slow and deep cases.
+const (
+	maxTokens      = 20_000
+	maxEntryColumn = 256 // of a "-": bounds sequences nested on one line
+)
+
+// place is a position in a manifest.
+type place struct{ line, column int }
+
+// source is a manifest as it was written: its value, where each part of that stood, and what is wrong with it.
+// Reading goes on after a problem, so that all are reported at once.
+type source struct {
+	file     string
+	tree     any // nil, bool, number, string, []any or map[string]any
+	values   map[jsontext.Pointer]place
+	keys     map[jsontext.Pointer]place
+	bad      map[jsontext.Pointer]bool // values with a problem; one problem is enough
+	problems Problems
+}
+
+func newSource(file string) *source {
+	return &source{
+		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{}, bad: map[jsontext.Pointer]bool{},
+	}
+}
+
+// parse takes the YAML and reports whether there is a value. Doubled keys, anchors, aliases and tags are refused.
+func (s *source) parse(raw []byte) bool {
+	text := strings.TrimPrefix(string(raw), "\ufeff") // some editors write the mark
+	if valid, _, bad := strings.Cut(strings.ToValidUTF8(text, "\xff"), "\xff"); bad {
+		line := valid[strings.LastIndexByte(valid, '\n')+1:]
+		at := place{line: strings.Count(valid, "\n") + 1, column: utf8.RuneCountInString(line) + 1}
+		s.report(at, "the file is not UTF-8", "save it as UTF-8")
+		return false
+	}
+	tokens := lexer.Tokenize(text)
+	if !s.plain(tokens) {
+		return false
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		s.syntax(text, err)
+		return false
+	}
+	if !s.single(file.Docs) {
+		return false
+	}
+	s.tree = s.value("", file.Docs[0].Body)
+	return true
+}
+
+// single says whether there is one document, and something in it.
+func (s *source) single(docs []*ast.DocumentNode) bool {
+	switch {
+	case len(docs) > 1:
+		at := docs[1].Start
+		if at == nil && docs[1].Body != nil { // it follows the end of the first
+			at = docs[1].Body.GetToken()
+		}
+		s.report(placeOf(at), "a second YAML document begins", "a file holds one manifest; another tool has another folder")
+		return false
+	case len(docs) == 0 || docs[0].Body == nil:
+		s.report(place{1, 1}, "the manifest is empty", "start from the manifest of another tool")
+		return false
+	}
+	return true
+}
+
+// plain says whether the tokens are few, shallow, and free of anchors, aliases and tags.
+func (s *source) plain(tokens token.Tokens) bool {
+	if len(tokens) > maxTokens {
+		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", maxTokens), "move large examples out of the manifest")
+		return false
+	}
+	depth := 0
+	for _, t := range tokens {
+		at := placeOf(t)
+		switch t.Type {
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
+			s.report(at, fmt.Sprintf("%q is not allowed in a manifest", t.Value),
+				"manifests are plain data: no anchors, aliases, tags, merge or complex keys")
+			return false
+		case token.MappingStartType, token.SequenceStartType:
+			depth++
+		case token.MappingEndType, token.SequenceEndType:
+			depth--
+		}
+		if depth > ijson.MaxDepth || t.Type == token.SequenceEntryType && at.column > maxEntryColumn {
+			s.report(at, "values are nested too deeply", fmt.Sprintf("at most %d levels, and fewer on one line", ijson.MaxDepth))
+			return false
+		}
+	}
+	return true
+}
+
+// syntax reports what the YAML parser said, without its picture of the source. Of a tab it says many
+// things, most of which name something else.
+func (s *source) syntax(text string, err error) {
+	at, message := place{1, 1}, "not YAML: "+strings.SplitN(err.Error(), "\n", 2)[0]
+	var known yaml.Error
+	if errors.As(err, &known) {
+		at, message = placeOf(known.GetToken()), known.GetMessage()
+	}
+	lines := strings.Split(text, "\n")
+	line := lines[min(max(at.line, 1), len(lines))-1]
+	if indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]; strings.Contains(indent, "\t") {
+		s.report(at, "the line is indented with a tab", "indent with spaces")
+		return
+	}
+	s.report(at, message, "look for a bracket or quote that is not closed, a wrong indent, or a value that needs quotes")
+}
+
+// value returns a node as JSON has it, and notes where it stands.
+func (s *source) value(at jsontext.Pointer, n ast.Node) any {
+	s.values[at] = startOf(n)
+	if entries, ok := mapping(n); ok {
+		return s.object(at, entries)
+	}
+	switch n := n.(type) {
+	case *ast.NullNode:
+		return nil
+	case *ast.StringNode:
+		return n.Value
+	case *ast.LiteralNode:
+		return n.Value.Value
+	case *ast.BoolNode:
+		return n.Value
+	case *ast.IntegerNode:
+		return n.Value
+	case *ast.FloatNode:
+		return n.Value
+	case *ast.SequenceNode:
+		items := make([]any, len(n.Values))
+		for i, item := range n.Values {
+			items[i] = s.value(at.AppendToken(strconv.Itoa(i)), item)
+		}
+		return items
+	}
+	s.fail(at, "a number has no JSON form", "write it as JSON would, or in quotes") // an infinite one, or none
+	return nil
+}
+
+// object takes the entries of a mapping, each key once.
+func (s *source) object(at jsontext.Pointer, entries []*ast.MappingValueNode) map[string]any {
+	object := make(map[string]any, len(entries))
+	for _, entry := range entries {
+		where := placeOf(entry.Key.GetToken())
+		key, isText := "", true
+		switch n := ast.Node(entry.Key).(type) {
+		case *ast.StringNode:
+			key = n.Value
+		case *ast.LiteralNode:
+			key = n.Value.Value
+		default:
+			isText = false
+		}
+		path := at.AppendToken(key)
+		first, double := s.keys[path]
+		switch {
+		case !isText:
+			s.report(where, "a key must be a string", "write it in quotes")
+		case double:
+			s.report(where, fmt.Sprintf("%q is given twice", named(path)), fmt.Sprintf("it stands in line %d already", first.line))
+		default:
+			s.keys[path] = where
+			object[key] = s.value(path, entry.Value)
+		}
+	}
+	return object
+}
+
+// at returns the value at a pointer.
+func (s *source) at(p jsontext.Pointer) any {
+	value := s.tree
+	for token := range p.Tokens() {
+		switch in := value.(type) {
+		case map[string]any:
+			value = in[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(in) {
+				return nil
+			}
+			value = in[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// leaveOut removes a value, or the list that it is in, so that the rest can be decoded and judged.
+func (s *source) leaveOut(p jsontext.Pointer) {
+	switch in := s.at(p.Parent()).(type) {
+	case map[string]any:
+		delete(in, p.LastToken())
+	case []any:
+		if p != "" {
+			s.leaveOut(p.Parent())
+		}
+	}
+}
+
+// fail reports a problem with the value at a pointer, at its nearest parent that was written.
+func (s *source) fail(at jsontext.Pointer, message, hint string) {
+	if s.bad[at] {
+		return
+	}
+	s.bad[at] = true
+	where, ok := s.values[at]
+	for p := at; !ok && p != ""; where, ok = s.values[p] {
+		p = p.Parent()
+	}
+	s.report(where, message, hint)
+}
+
+func (s *source) report(at place, message, hint string) {
+	s.problems = append(s.problems, Problem{File: s.file, Line: at.line, Column: at.column, Message: message, Hint: hint})
+}
+
+// mapping returns the entries of a mapping node; the parser has a second form for one entry.
+func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+// startOf returns where a node begins; the parser puts a block mapping at its first colon.
+func startOf(n ast.Node) place {
+	if entries, ok := mapping(n); ok && len(entries) > 0 && n.GetToken().Type == token.MappingValueType {
+		return placeOf(entries[0].Key.GetToken())
+	}
+	return placeOf(n.GetToken())
+}
+
+func placeOf(t *token.Token) place {
+	if t == nil || t.Position == nil {
+		return place{}
+	}
+	return place{line: t.Position.Line, column: t.Position.Column}
+}
