@@ -160,7 +160,10 @@ func decodeJSON[T any](w wire, doc jsontext.Value, at func(*T) *jsontext.Value, 
 	if p.payload != nil {
 		*at(v) = p.payload
 	}
-	return v, w.sizes(len(doc), len(p.payload), w.most)
+	if e := w.sizes(len(doc), len(p.payload), w.most); e != nil {
+		return nil, e
+	}
+	return v, nil
 }
 
 // read reads a document that is known to be I-JSON.

@@ -125,7 +125,7 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, e := DecodeChunk("", body); e == nil || e.Code != CodeOutputLimit {
+	if c, e := DecodeChunk("", body); c != nil || e == nil || e.Code != CodeOutputLimit {
 		t.Errorf("a chunk above the limit: %v", e)
 	}
 	if _, e := DecodeResponse("", make([]byte, MaxDocument+1)); e == nil || e.Code != CodeOutputLimit {
