@@ -48,7 +48,8 @@ func Start(program string, cfg Config, input []byte, stderrBytes int64) (*Run, e
 			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		},
 		stdin: ends.ours.stdin, stdout: &pipe{file: ends.ours.stdout}, errPipe: &pipe{file: ends.ours.stderr},
-		stderr: newTail(stderrBytes), grace: time.Duration(cfg.GraceMS) * time.Millisecond, reported: make(chan struct{}), control: ends.ours.control,
+		stderr: newTail(stderrBytes), grace: time.Duration(cfg.GraceMS) * time.Millisecond,
+		reported: make(chan struct{}), control: ends.ours.control,
 	}
 	if err := r.start(cfg); err != nil {
 		ends.ours.close()

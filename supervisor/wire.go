@@ -50,7 +50,7 @@ type Report struct {
 	ExitCode int    `json:"exit_code"`         // -1 when a signal ended the program
 	Signal   string `json:"signal,omitzero"`   // that signal
 	Stopped  bool   `json:"stopped,omitzero"`  // the supervisor had signalled before the program ended
-	Ours     bool   `json:"ours,omitzero"`     // what ended the program was the signal that the executor asked for, by order or limit
+	Ours     bool   `json:"ours,omitzero"`     // what ended the program was a signal that the executor asked for, or its limit
 	Expired  bool   `json:"expired,omitzero"`  // nobody asked: the run was over its limit
 	Leftover int    `json:"leftover,omitzero"` // processes killed after the program ended
 	CPUMS    int64  `json:"cpu_ms"`            // user and system time of the whole tree

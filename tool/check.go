@@ -293,7 +293,8 @@ func (l *toolLoader) conforms(at jsontext.Pointer, schema *schema.Schema, value 
 		return
 	}
 	for _, v := range schema.Validate(value) {
-		l.report(l.values[at], fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message), "correct the example, or the schema")
+		l.report(l.values[at], fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message),
+			"correct the example, or the schema")
 	}
 }
 

@@ -171,7 +171,8 @@ func (c *contract) explain(v schema.Violation, value any) (message, hint string)
 	case "enum":
 		return fmt.Sprintf("%q is not a value of %s", value, named(at)), didYouMean(textOf(value), wordsOf(rule["enum"]))
 	case "minimum", "maximum":
-		return fmt.Sprintf("%s is %v", named(at), value), fmt.Sprintf("allowed: %.0f to %.0f", rule["minimum"], rule["maximum"])
+		return fmt.Sprintf("%s is %v", named(at), value),
+			fmt.Sprintf("allowed: %.0f to %.0f", rule["minimum"], rule["maximum"])
 	}
 	needed := value == nil || textOf(value) == "" && slices.Contains(wordsOf(about["required"]), last)
 	if title, ok := rule["title"]; ok && !needed {

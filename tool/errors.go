@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,7 +81,8 @@ func (e *Error) Check() error {
 	switch {
 	case !errorPattern.MatchString(e.Code):
 		return fmt.Errorf("the error code %.80q is no name of lower-case letters, digits and _", e.Code)
-	case !slices.Contains([]envelope.Effect{"", envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}, e.Effect):
+	case e.Effect != "" && e.Effect != envelope.EffectNone && e.Effect != envelope.EffectApplied &&
+		e.Effect != envelope.EffectUnknown:
 		return fmt.Errorf("the effect %.40q is none of none, applied and unknown", e.Effect)
 	case e.RetryAfter < 0:
 		return errors.New("retry_after_ms is negative")
@@ -178,7 +178,8 @@ func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
 }
 
 func (e *LimitError) classify(m *Manifest) *envelope.Error {
-	return m.refused(envelope.CodeOutputLimit, fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit), e.Stderr)
+	says := fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit)
+	return m.refused(envelope.CodeOutputLimit, says, e.Stderr)
 }
 
 func (e *SinkError) classify(m *Manifest) *envelope.Error {

@@ -28,8 +28,8 @@ const (
 )
 
 // Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
-// the programs of tools share; what is no folder is no tool. It reports everything that is wrong with all of them at once, as
-// Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of one of
+// the programs of tools share; only folders are tools. It reports everything that is wrong with all of them at
+// once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of one of
 // the transports, whether or not an adapter for it is at work here.
 func Load(dir string, transports ...Transport) (*Registry, error) {
 	abs, err := filepath.Abs(dir)
@@ -84,7 +84,9 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		}
 		files, release, err := open(entry.Name())
 		if err != nil {
-			problems = append(problems, Problem{File: entry.Name(), Message: reason(err), Hint: "a tool folder must lie in the tools folder"})
+			problems = append(problems, Problem{
+				File: entry.Name(), Message: reason(err), Hint: "a tool folder must lie in the tools folder",
+			})
 			continue
 		}
 		m, found := loadTool(files, entry.Name(), dir, contracts)

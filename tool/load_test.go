@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -640,5 +641,45 @@ func load(t *testing.T, dir string) (*tool.Registry, error) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the tools folder is still being read")
 		return nil, nil
+	}
+}
+
+// TestSchemaOfManifests holds the numbers and names of the schema against those of the code.
+func TestSchemaOfManifests(t *testing.T) {
+	raw, err := os.ReadFile("manifest.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	if err := json.Unmarshal(raw, &document); err != nil {
+		t.Fatal(err)
+	}
+	at := func(path string) any {
+		value := document
+		for name := range strings.SplitSeq(path, "/") {
+			value = value.(map[string]any)[name]
+		}
+		return value
+	}
+	for path, want := range map[string]float64{
+		"properties/tool_id/maxLength":                            envelope.MaxToolID,
+		"properties/limits/properties/timeout_ms_max/maximum":     envelope.MaxTimeoutMS,
+		"properties/limits/properties/memory_mb_max/minimum":      envelope.MinMemoryMB,
+		"properties/limits/properties/stderr_bytes_max/maximum":   envelope.MaxStderr,
+		"properties/limits/properties/stderr_bytes_max/default":   envelope.MaxStderr,
+		"properties/limits/properties/timeout_ms_default/maximum": envelope.MaxTimeoutMS,
+	} {
+		if got := at(path); got != want {
+			t.Errorf("%s is %v, and in the code %v", path, got, want)
+		}
+	}
+	if got := at("properties/pool/default"); got != tool.DefaultPool {
+		t.Errorf("the default pool is %v", got)
+	}
+	for _, effect := range at("properties/determinism/enum").([]any) {
+		manifest := strings.Replace(minimal, ": pure", ": "+effect.(string), 1)
+		if m := mustLoad(t, folder("web.fetch", manifest, nil)); m.Class == "" {
+			t.Errorf("%s is of no class", effect)
+		}
 	}
 }

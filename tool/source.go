@@ -39,7 +39,8 @@ type source struct {
 
 func newSource(file string) *source {
 	return &source{
-		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{}, bad: map[jsontext.Pointer]bool{},
+		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
+		bad: map[jsontext.Pointer]bool{},
 	}
 }
 
@@ -88,7 +89,8 @@ func (s *source) single(docs []*ast.DocumentNode) bool {
 // plain says whether the tokens are few, shallow, and free of anchors, aliases and tags.
 func (s *source) plain(tokens token.Tokens) bool {
 	if len(tokens) > maxTokens {
-		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", maxTokens), "move large examples out of the manifest")
+		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", maxTokens),
+			"move large examples out of the manifest")
 		return false
 	}
 	depth := 0
@@ -179,7 +181,8 @@ func (s *source) object(at jsontext.Pointer, entries []*ast.MappingValueNode) ma
 		case !isText:
 			s.report(where, "a key must be a string", "write it in quotes")
 		case double:
-			s.report(where, fmt.Sprintf("%q is given twice", named(path)), fmt.Sprintf("it stands in line %d already", first.line))
+			s.report(where, fmt.Sprintf("%q is given twice", named(path)),
+				fmt.Sprintf("it stands in line %d already", first.line))
 		default:
 			s.keys[path] = where
 			object[key] = s.value(path, entry.Value)

@@ -23,7 +23,8 @@ func resolve(versions []*Manifest, want string) (*Manifest, *envelope.Error) {
 		return versions[at], nil
 	}
 	if len(want) > envelope.MaxLabel {
-		return first, envelope.NewError(envelope.CodeMalformed, fmt.Sprintf("tool_version is longer than %d bytes", envelope.MaxLabel))
+		return first, envelope.NewError(envelope.CodeMalformed,
+			fmt.Sprintf("tool_version is longer than %d bytes", envelope.MaxLabel))
 	}
 	wanted, err := semver.NewConstraint(want)
 	if err != nil {

@@ -56,7 +56,8 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 		return context.Cause(ctx)
 	}
 	if bad := ijson.Check(data); len(bad) > 0 {
-		return g.refuse(&tool.ProtocolError{Reason: fmt.Sprintf("a chunk that cannot travel, at %q: %s", bad[0].Pointer, bad[0].Message)})
+		says := fmt.Sprintf("a chunk that cannot travel, at %q: %s", bad[0].Pointer, bad[0].Message)
+		return g.refuse(&tool.ProtocolError{Reason: says})
 	}
 	if g.used += int64(len(data)); g.used > g.limit {
 		return g.refuse(&tool.LimitError{Limit: g.limit})

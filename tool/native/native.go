@@ -67,7 +67,9 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 }
 
 // Execute runs one call of the tool. See tool.Adapter.
-func (a *Adapter) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+func (a *Adapter) Execute(
+	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,
+) (tool.Result, error) {
 	out, err := a.run(ctx, m, sink, func(ctx context.Context, sink tool.Sink) answer {
 		res, err := a.funcs[nameOf(m)](ctx, inv, sink)
 		return answer{result: res, found: true, err: err}

@@ -47,8 +47,8 @@
 // gets SIGTERM, and after the grace everything is killed; what the tool still says about its
 // effect in the grace is kept, also where nobody takes its chunks any more. When the executor
 // dies, everything is killed. When it is frozen, the supervisor ends the run in the same way, 50 ms after its
-// deadline: nothing of a tool goes on for longer than that and the grace. Execute returns when nothing is left. Tools gain no privileges by
-// set-user-id programs, since those would be beyond the reach of a supervisor's signals.
+// deadline: nothing of a tool goes on for longer than that and the grace. Execute returns when nothing is left.
+// Tools gain no privileges by set-user-id programs, since those would be beyond the reach of a supervisor's signals.
 //
 // A statement counts when the tool has exited after it: a tool that writes its output and then
 // does not end is ended by the context like any other.

@@ -49,7 +49,8 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	}
 	for i, name := range m.Capability.Env {
 		if _, both := e.Env[name]; both {
-			report(fmt.Sprintf("/capabilities/env/%d", i), fmt.Sprintf("%q is also set in endpoint.env", name), "keep one of the two")
+			report(fmt.Sprintf("/capabilities/env/%d", i), fmt.Sprintf("%q is also set in endpoint.env", name),
+				"keep one of the two")
 		}
 	}
 	return e

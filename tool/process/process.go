@@ -56,7 +56,9 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 }
 
 // Execute runs one call of the tool. See tool.Adapter.
-func (a *Adapter) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+func (a *Adapter) Execute(
+	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,
+) (tool.Result, error) {
 	said, err := a.run(ctx, m, protocol.OpExecute, inv, sink)
 	return said.result, err
 }

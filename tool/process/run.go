@@ -14,7 +14,9 @@ import (
 
 // run starts the tool for one operation, reads what it says, and returns when nothing of it is
 // left.
-func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink) (statement, error) {
+func (a *Adapter) run(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
+) (statement, error) {
 	// The caller's context ends earlier, as a rule; no run is without an end.
 	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
 	defer cancel()
@@ -39,7 +41,9 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv
 		p.End(supervisor.Terminate) // it closed its output, so it can say nothing any more
 	}
 	report, err := p.Wait()
-	e := ending{said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.Stderr()}
+	e := ending{
+		said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.Stderr(),
+	}
 	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
@@ -47,7 +51,9 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, op protocol.Op, inv
 	return e.said, nil
 }
 
-func (a *Adapter) start(ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation) (*supervisor.Run, error) {
+func (a *Adapter) start(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation,
+) (*supervisor.Run, error) {
 	cfg, err := a.config(m)
 	if err != nil {
 		return nil, err
