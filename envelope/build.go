@@ -112,7 +112,9 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 		return e
 	}
 	const above = 2 // what is around the object: the response and its error
-	if len(object) > MaxErrorDetails || ijson.Check(object) != nil || ijson.Depth(object)+above > ijson.MaxDepth || json.Unmarshal(object, &members) != nil {
+	said := ijson.Scan(object, "")
+	if len(object) > MaxErrorDetails || said.Violations != nil || said.Depth+above > ijson.MaxDepth ||
+		json.Unmarshal(object, &members) != nil {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
 	for _, ours := range []string{"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr"} {

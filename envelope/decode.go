@@ -135,7 +135,9 @@ func decode[T any](w wire, contentType string, body []byte, at func(*T) *jsontex
 
 // decodeJSON reads a document that breaks no rule of w; of one that is sure not to, the schema is not asked. Its
 // payload is a part of the document, and goes where at says.
-func decodeJSON[T any](w wire, doc jsontext.Value, at func(*T) *jsontext.Value, sure func(*T, parts) bool) (*T, *Error) {
+func decodeJSON[T any](
+	w wire, doc jsontext.Value, at func(*T) *jsontext.Value, sure func(*T, parts) bool,
+) (*T, *Error) {
 	p, e := w.split(doc)
 	if e != nil {
 		return nil, e

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
-// Effect says whether the tool's effect took place. It is never guessed (promise P7).
+// Effect says whether the tool's effect took place. It is never guessed.
 type Effect string
 
 // What is known of an effect.
@@ -49,7 +49,7 @@ type Details struct {
 	Extra        map[string]jsontext.Value `json:",embed"`
 }
 
-// Diagnostic is the block that Tool Gateway v1 requires (003 §Diagnostic block).
+// Diagnostic is the block that Tool Gateway v1 requires.
 type Diagnostic struct {
 	ErrorCode    string `json:"error_code"`
 	Category     string `json:"category"`

@@ -49,7 +49,9 @@ func fingerprintOf(r *Request, input jsontext.Value) (string, error) {
 		return "", fmt.Errorf("env: %w", err)
 	}
 	h := sha256.New()
-	for _, part := range [...][]byte{[]byte(`{"env":`), env, []byte(`,"input":`), input, []byte(`,"scope":`), scope, []byte(`}`)} {
+	for _, part := range [...][]byte{
+		[]byte(`{"env":`), env, []byte(`,"input":`), input, []byte(`,"scope":`), scope, []byte(`}`),
+	} {
 		h.Write(part)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
@@ -104,7 +106,7 @@ func CallKeyID(tenant string, r *Request) string {
 	return lowerHex32.EncodeToString(sum[:20])
 }
 
-// StableKey returns the idempotency key that an agent computes for a call (000 §4.2): "sha256-"
+// StableKey returns the idempotency key that an agent computes for a call: "sha256-"
 // and the hex of SHA-256 over tool_id|fn|input|version_range, the input in canonical form. The
 // same call made twice has the same key, in every language.
 func StableKey(toolID, fn, versionRange string, input jsontext.Value) (string, error) {

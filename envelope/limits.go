@@ -3,7 +3,7 @@ package envelope
 import "time"
 
 // Limits of what travels. Reaching one is a precise error, never a truncation that goes unsaid
-// and never a hang (promise P6). The schemas repeat those that they can express; a test holds
+// and never a hang. The schemas repeat those that they can express; a test holds
 // both together.
 const (
 	// MaxInline is the largest input or output that travels inside its envelope, in bytes. A

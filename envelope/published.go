@@ -25,7 +25,7 @@ var (
 func RequestSchema() *schema.Schema { return requestSchema() }
 
 // ResponseSchema returns the published schema of a [Response]: that of the source contract
-// (000 §7), word for word. The schema of output is the tool's, so any output is valid here.
+// for tools, word for word. The schema of output is the tool's, so any output is valid here.
 func ResponseSchema() *schema.Schema { return responseSchema() }
 
 // ChunkSchema returns the published schema of a [Chunk].
@@ -36,14 +36,6 @@ func AcceptedSchema() *schema.Schema { return acceptedSchema() }
 
 // ErrorSchema returns the published schema of an [Error].
 func ErrorSchema() *schema.Schema { return errorSchema() }
-
-// Schemas returns the published schemas by file name, for those who serve them.
-func Schemas() map[string]*schema.Schema {
-	return map[string]*schema.Schema{
-		"request.json": RequestSchema(), "response.json": ResponseSchema(), "chunk.json": ChunkSchema(),
-		"accepted.json": AcceptedSchema(), "error.json": ErrorSchema(),
-	}
-}
 
 // published returns a function that compiles an embedded schema. The files are part of the
 // program, so a fault in one is a programmer's mistake and panics; a test compiles them all.

@@ -2,7 +2,7 @@ package envelope
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// Request asks for one call of one tool function (000 §2.1). Its JSON form is the source
+// Request asks for one call of one tool function. Its JSON form is the source
 // contract's request.json plus the optional fields named below. Unknown fields are refused, but for those of
 // context and constraints.retry_policy, which are open there: each keeps them as Extra and writes them on.
 type Request struct {
@@ -56,7 +56,7 @@ type Constraints struct {
 	RetryPolicy      *RetryPolicy   `json:"retry_policy,omitzero"`
 }
 
-// RetryPolicy tunes the caller's own retries (000 §2.1); the last three fields are what UTEE adds (004 §2.3).
+// RetryPolicy tunes the caller's own retries; the last three fields are not in the source contract.
 // The n-th pause is base_ms * backoff_multiplier^(n-1), at most cap_ms; jitter "full" takes a random part of
 // it, and jitter_percent, where given, adds up to so much to it instead. What Extra holds, tunes nothing here.
 type RetryPolicy struct {

@@ -2,7 +2,7 @@ package envelope
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// Status is one of the four outcomes a call can have (000 §Design goal). There are no others.
+// Status is one of the four outcomes a call can have. There are no others.
 type Status string
 
 // The four outcomes.
@@ -13,7 +13,7 @@ const (
 	InvalidRequest Status = "invalid_request"
 )
 
-// Response is the outcome of a call (000 §2.2). It validates against the source contract's
+// Response is the outcome of a call. It validates against the source contract's
 // response.json verbatim: additions live inside error, metrics and provenance. What a newer peer says there
 // besides, each of them keeps as Extra and writes on, so that an outcome is told as it was stored.
 type Response struct {

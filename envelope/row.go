@@ -20,8 +20,8 @@ type Row struct {
 	// MCP is the JSON-RPC code of the protocol error in MCP; 0 means a tool result that
 	// says isError, which a model can react to.
 	MCP      int
-	Gateway  string // error code of Tool Gateway v1 (003)
-	Category string // category of 002
+	Gateway  string // error code of Tool Gateway v1
+	Category string // one of those below
 	Severity string // info, warning, error or critical
 }
 
@@ -35,7 +35,7 @@ const (
 	GatewayInternalError    = "TOOL_INTERNAL_ERROR"
 )
 
-// Categories of 002.
+// Categories of errors, as callers of other gateways know them.
 const (
 	CategoryContract  = "ContractError"
 	CategoryPolicy    = "PolicyError"

@@ -238,7 +238,8 @@ func defaults() map[Class]Row {
 		},
 		ClassUpstream: {
 			"", RetryableError, true, 500, EffectUnknown, "A service behind the tool failed",
-			"call again with the same key after details.retry_after_ms", "the upstream service is down, overloaded or unreachable",
+			"call again with the same key after details.retry_after_ms",
+			"the upstream service is down, overloaded or unreachable",
 			502, 0, GatewayDependencyDown, CategoryExecution, SeverityWarning,
 		},
 		ClassCapacity: {

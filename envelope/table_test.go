@@ -163,7 +163,7 @@ func TestToolErrorCode(t *testing.T) {
 
 func TestErrorsDocument(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteErrorTable(&b); err != nil {
+	if err := writeErrorTable(&b); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "../docs/errors.md", b.Bytes())

@@ -2,7 +2,7 @@ package envelope
 
 import "strings"
 
-// Code names an error precisely; its prefix is its class (000 §5).
+// Code names an error precisely; its prefix is its class.
 type Code string
 
 // Class is the stable prefix of a Code; it decides whether running again can help.
@@ -71,7 +71,8 @@ func (c Code) Class() Class {
 
 // classes holds the known classes. None is a prefix of another one.
 var classes = [...]Class{
-	ClassRequest, ClassAuth, ClassPrecondition, ClassTimeout, ClassUpstream, ClassCapacity, ClassTool, ClassContract, ClassData,
+	ClassRequest, ClassAuth, ClassPrecondition,
+	ClassTimeout, ClassUpstream, ClassCapacity, ClassTool, ClassContract, ClassData,
 }
 
 // The table by code, and what holds for a class. Neither changes.

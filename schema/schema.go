@@ -67,7 +67,7 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	s, err := Compile(name, whole, nil) // as callers do, who get this
+	s, err := Compile(name, whole, nil) // as callers do: this is what they get
 	if err != nil {
 		return nil, fmt.Errorf("with what it refers to, %w", err)
 	}
@@ -132,7 +132,7 @@ func (l loader) Load(address string) (any, error) {
 // Raw returns the schema as it was given. The caller must not change it.
 func (s *Schema) Raw() []byte { return s.raw }
 
-// Whole returns the schema as one document, for who has no other: what it refers to is in its $defs.
+// Whole returns the schema as one document, for callers that have no other: what it refers to is in its $defs.
 // The caller must not change it.
 func (s *Schema) Whole() []byte { return s.whole }
 

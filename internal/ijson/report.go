@@ -26,7 +26,8 @@ func (r *report) add(offset int, pointer, rule, text string) bool {
 
 // syntax says where the text ceases to be JSON, in the words of the library.
 func (r *report) syntax() {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(r.at.text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(r.at.text),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := dec.SkipValue()
 	pointer, offset := dec.StackPointer(), dec.InputOffset()
 	if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// WriteErrorTable writes the documentation of the taxonomy as Markdown; docs/errors.md is its
+// writeErrorTable writes the documentation of the taxonomy as Markdown; docs/errors.md is its
 // output.
-func WriteErrorTable(w io.Writer) error {
+func writeErrorTable(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, errorsIntro)
 	for _, r := range Codes() {
