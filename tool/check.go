@@ -113,8 +113,10 @@ func (l *toolLoader) conform(whole jsontext.Value) {
 		message, hint := l.contract.explain(v, l.at(at))
 		switch v.Rule {
 		case "additionalProperties":
-			l.report(l.keys[at], message, hint)
-			continue
+			if where, ok := l.keys[at]; ok { // a pointer with a very long name in it is cut
+				l.report(where, message, hint)
+				continue
+			}
 		}
 		l.fail(at, message, hint)
 		switch v.Rule {

@@ -51,7 +51,7 @@ type contract struct {
 
 // newContracts returns the contract of each transport, and under "" that of manifests which name none of them.
 func newContracts(transports []Transport) (map[string]*contract, error) {
-	var names []string
+	var names []any
 	for _, t := range transports {
 		names = append(names, t.Name)
 	}
@@ -66,7 +66,7 @@ func newContracts(transports []Transport) (map[string]*contract, error) {
 	return all, nil
 }
 
-func newContract(t Transport, names []string) (*contract, error) {
+func newContract(t Transport, names []any) (*contract, error) {
 	c := &contract{transport: t}
 	if err := json.Unmarshal(manifestSchema, &c.document); err != nil {
 		return nil, err
@@ -83,10 +83,6 @@ func newContract(t Transport, names []string) (*contract, error) {
 		return nil, err
 	}
 	if c.schema, err = schema.Compile("tool.yaml", raw, nil); err != nil {
-		return nil, err
-	}
-	c.document = nil
-	if err := json.Unmarshal(raw, &c.document); err != nil { // as decoded: the names are a list, too
 		return nil, err
 	}
 	c.defaults, err = json.Marshal(defaultsOf(c.document))

@@ -320,6 +320,7 @@ func TestProblems(t *testing.T) {
 		{"example that is no JSON", replace(`url: "http://x"}, output`, `url: .inf, x: .nan}, output`), nil, []string{
 			at + ":21:35: a number has no JSON form", at + ":21:44: a number has no JSON form",
 		}},
+		{"a very long name", minimal + strings.Repeat("x", 400) + ": 1\n", nil, []string{at + `:1:1: unknown field "xxx`}},
 		{"no program", full, map[string]string{"bin/web-fetch": ""}, []string{
 			at + ":13:13: bin/web-fetch: file does not exist (the program lies in the tool's own folder; build it first)",
 		}},
