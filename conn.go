@@ -16,6 +16,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // DefaultURL is where `toolbus dev` listens.
@@ -34,6 +36,10 @@ type Options struct {
 	Replicas   int           // servers that hold each stream; default 1, and 3 in a cluster of three
 	Partitions int           // of the call log, fixed when it is made; default what there is, else 1
 	Lease      time.Duration // how long an executor may be silent before its work is taken over; default 5 s
+	Group      int           // with Fsync: how many events must wait at once to be written together; default 16
+
+	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step
+	Skew     time.Duration    // added to the local clock, to see that it does no harm
 }
 
 // Conn is a connection to a bus, from which clients, executors and dispatchers are made. It survives the absence of
@@ -56,7 +62,8 @@ type Conn struct {
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	url = cmp.Or(url, os.Getenv("TOOLBUS_URL"), DefaultURL)
 	options := app.Options{
-		URL: url, Fsync: o.Fsync, Lease: o.Lease, Logger: o.Logger,
+		URL: url, Fsync: o.Fsync, Lease: o.Lease, KV: kv.LogOptions{Group: o.Group}, Skew: o.Skew,
+		Logger: o.Logger, Observer: o.Observer,
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions},
 	}

@@ -50,16 +50,18 @@ func (e *ToolError) Because(format string, args ...any) *ToolError {
 	return &one
 }
 
-// told is the error of a function in the words of adapters. An error that is none of the declared ones is a fault of
+// said is the error of a function in the words of adapters. An error that is none of the declared ones is a fault of
 // the tool.
-func told(err error) error {
-	said, ok := errors.AsType[*ToolError](err)
-	if !ok || said == nil {
+func said(err error) error {
+	declared, ok := errors.AsType[*ToolError](err)
+	if !ok || declared == nil {
 		return err
 	}
-	e := &tool.Error{Code: said.Name, Message: said.Message, Effect: said.Effect, RetryAfter: said.RetryAfter}
-	if said.Details != nil {
-		details, bad := json.Marshal(said.Details, asJSON)
+	e := &tool.Error{
+		Code: declared.Name, Message: declared.Message, Effect: declared.Effect, RetryAfter: declared.RetryAfter,
+	}
+	if declared.Details != nil {
+		details, bad := json.Marshal(declared.Details, asJSON)
 		if bad != nil {
 			return fmt.Errorf("%w; its details: %w", err, bad)
 		}

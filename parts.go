@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/supervisor"
@@ -22,7 +25,8 @@ type ExecutorOptions struct {
 	Pool  string        // whose tools it runs; default "default"
 	Slots int           // calls that run at once; default 16
 	Drain time.Duration // how long calls in hand may go on when it is told to stop; default 10 s
-	Ready func()        // is called once it takes calls; may be nil
+	// Ready is called once it takes calls, with the name by which logs, records and Why know it; may be nil.
+	Ready func(instance string)
 
 	// Of tools of folders, which are programs.
 	Environ    []string // NAME=value, from which their manifests pick; nil is that of this process
@@ -33,6 +37,7 @@ type ExecutorOptions struct {
 type Executor struct {
 	conn    *Conn
 	options app.ExecutorOptions
+	ready   func(instance string)
 }
 
 // RunIfSupervisor must be called first in main, and in TestMain, of a program that has an [Executor] with tools of
@@ -46,7 +51,10 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	adapters := map[string]tool.Adapter{native.Transport: tools.native()}
+	adapters := map[string]tool.Adapter{}
+	if len(tools.typed) > 0 {
+		adapters[native.Transport] = tools.native()
+	}
 	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == process.Transport }) {
 		if o.Environ == nil {
 			o.Environ = os.Environ()
@@ -57,23 +65,26 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 		}
 		adapters[process.Transport] = programs
 	}
-	return &Executor{c, app.ExecutorOptions{
-		Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain, Ready: o.Ready,
-	}}, nil
+	options := app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
+	return &Executor{c, options, o.Ready}, nil
 }
 
 // Run takes calls until ctx ends or the connection is closed, and returns when those in hand have ended: they may go
 // on for as long as Drain says, and are then killed and left to other executors. It returns nil if it was told to
 // stop, and otherwise why it could not go on. It may be run again.
 func (e *Executor) Run(ctx context.Context) error {
-	return e.conn.run(ctx, func(ctx context.Context, c *app.Conn) error { return app.RunExecutor(ctx, c, e.options) })
+	return e.conn.run(ctx, func(ctx context.Context, c *app.Conn) error {
+		o := e.options
+		o.Ready = told(e.ready, c)
+		return app.RunExecutor(ctx, c, o)
+	})
 }
 
 // DispatcherOptions tune a dispatcher. The zero value is good.
 type DispatcherOptions struct {
-	AuditLag    time.Duration // how far the audit record may be behind before calls are refused; default 10 s
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
-	Ready       func()        // is called once it serves; may be nil
+	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
+	Ready func(instance string)
 }
 
 // Dispatcher admits calls, keeps their deadlines, and puts them on record. A bus needs one at least, which must know
@@ -81,6 +92,7 @@ type DispatcherOptions struct {
 type Dispatcher struct {
 	conn    *Conn
 	options app.DispatcherOptions
+	ready   func(instance string)
 }
 
 // Dispatcher returns a dispatcher for tools. The error says what was wrong with them.
@@ -89,14 +101,47 @@ func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error
 	if err != nil {
 		return nil, err
 	}
-	return &Dispatcher{c, app.DispatcherOptions{
-		Registry: registry, AuditLag: o.AuditLag, PoolAbsence: o.PoolAbsence, Version: Release, Ready: o.Ready,
-	}}, nil
+	options := app.DispatcherOptions{Registry: registry, PoolAbsence: o.PoolAbsence, Version: Release}
+	return &Dispatcher{c, options, o.Ready}, nil
 }
 
 // Run serves until ctx ends or the connection is closed, and returns when the requests in hand are answered, and what
 // there is is on record, or after some seconds. It returns nil if it was told to stop, and otherwise why it could not
 // go on. It may be run again.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	return d.conn.run(ctx, func(ctx context.Context, c *app.Conn) error { return app.RunDispatcher(ctx, c, d.options) })
+	return d.conn.run(ctx, func(ctx context.Context, c *app.Conn) error {
+		o := d.options
+		o.Ready = told(d.ready, c)
+		return app.RunDispatcher(ctx, c, o)
+	})
+}
+
+// told returns what tells ready which instance it is.
+func told(ready func(instance string), c *app.Conn) func() {
+	if ready == nil {
+		return nil
+	}
+	return func() { ready(c.Instance) }
+}
+
+// Serve runs a dispatcher and an executor until ctx ends or one of them fails, as a process does that is both, and
+// calls ready once both serve. It returns as their Run does, when both have ended.
+func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error {
+	parts, ctx := errgroup.WithContext(ctx)
+	one, other := *d, *e
+	var serving atomic.Int32
+	both := func(first func(string)) func(string) {
+		return func(instance string) {
+			if first != nil {
+				first(instance)
+			}
+			if serving.Add(1) == 2 {
+				ready()
+			}
+		}
+	}
+	one.ready, other.ready = both(d.ready), both(e.ready)
+	parts.Go(func() error { return one.Run(ctx) })
+	parts.Go(func() error { return other.Run(ctx) })
+	return parts.Wait()
 }

@@ -72,7 +72,7 @@ func TestRunReturnsWhenDrained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
 			h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
-			b, conn, e := second(t, tools, toolbus.ExecutorOptions{Ready: func() { ready <- struct{}{} }})
+			b, conn, e := second(t, tools, toolbus.ExecutorOptions{Ready: func(string) { ready <- struct{}{} }})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			ran := make(chan error, 1)
@@ -120,7 +120,7 @@ func TestRunReturnsWhenDrained(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
 	h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
-	o := toolbus.ExecutorOptions{Drain: 10 * time.Millisecond, Ready: func() { ready <- struct{}{} }}
+	o := toolbus.ExecutorOptions{Drain: 10 * time.Millisecond, Ready: func(string) { ready <- struct{}{} }}
 	b, _, e := second(t, tools, o)
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan error, 1)

@@ -105,7 +105,7 @@ func decode(input jsontext.Value, into any) error {
 func (h handler) output(ctx context.Context, run *Run) (jsontext.Value, error) {
 	out, err := h(ctx, run)
 	if err != nil {
-		return nil, told(err)
+		return nil, said(err)
 	}
 	data, err := json.Marshal(out, asJSON)
 	if err != nil {

@@ -124,18 +124,20 @@ func AddWithLookup[In, Out any](
 func (t *Tools) AddFolder(dir string) error {
 	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
-		return t.refuse(fmt.Errorf("tools of %s:\n%w", dir, err))
+		return t.refuse(err)
 	}
 	var all error
 	for _, m := range r.List() {
 		if t.has(m.ToolID) {
-			all = errors.Join(all, fmt.Errorf("tools of %s: there is a tool %s already", dir, m.ToolID))
-			continue
+			all = errors.Join(all, fmt.Errorf("%s: there is a tool %s already", dir, m.ToolID))
 		}
-		t.folders = append(t.folders, m)
 	}
+	t.folders = append(t.folders, r.List()...)
 	return t.refuse(all)
 }
+
+// Len counts the tools.
+func (t *Tools) Len() int { return len(t.typed) + len(t.folders) }
 
 // has reports whether there is a tool with that id.
 func (t *Tools) has(id string) bool {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
@@ -47,13 +45,11 @@ func start(t testing.TB, tools *toolbus.Tools) (*Bus, error) {
 		return nil, err
 	}
 	t.Cleanup(conn.Close)
-	serving := make(chan struct{}, 2)
-	ready := func() { serving <- struct{}{} }
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
 	if err != nil {
 		return nil, err
 	}
-	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{Ready: ready})
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -61,20 +57,18 @@ func start(t testing.TB, tools *toolbus.Tools) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, running := errgroup.WithContext(context.WithoutCancel(t.Context())) // t's own ends before its clean-up
-	parts.Go(func() error { return dispatcher.Run(running) })
-	parts.Go(func() error { return executor.Run(running) })
-	for range 2 {
-		select {
-		case <-serving:
-		case <-running.Done():
-			return nil, parts.Wait()
-		}
+	serving, ended := make(chan struct{}), make(chan error, 1)
+	running := context.WithoutCancel(t.Context()) // which ends before the clean-up
+	go func() { ended <- toolbus.Serve(running, dispatcher, executor, func() { close(serving) }) }()
+	select {
+	case <-serving:
+	case err := <-ended:
+		return nil, err
 	}
 	t.Cleanup(func() {
 		_ = client.Close()
 		conn.Close()
-		if err := parts.Wait(); err != nil {
+		if err := <-ended; err != nil {
 			t.Errorf("toolbustest: %v", err)
 		}
 	})

@@ -8,13 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/demo"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 func demoCmd(g *global) *cobra.Command {
-	o := demo.Options{Environ: g.env.environ, Version: cli.Release}
+	o := demo.Options{Environ: g.env.environ}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run", Args: noArgs,
 		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small

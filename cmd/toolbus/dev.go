@@ -3,17 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 func devCmd(g *global) *cobra.Command {
@@ -57,15 +54,13 @@ func defaultState(env *environment) string {
 }
 
 func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absence, state string, port int) error {
-	registry, err := tool.Load(n.Tools, app.Transports()...)
-	if err != nil {
+	tools := toolbus.NewTools()
+	if err := tools.AddFolder(n.Tools); err != nil {
 		return err
 	}
-	adapters, err := cli.Adapters(g.env.environ)
-	if err != nil {
-		return err
-	}
-	srv, stop, err := startServer(natsserver.Options{StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true, Log: cli.Logger(g.env.stderr, n.Verbose)})
+	srv, stop, err := startServer(natsserver.Options{
+		StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true, Log: cli.Logger(g.env.stderr, n.Verbose),
+	})
 	if err != nil {
 		return err
 	}
@@ -73,60 +68,54 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absenc
 	if err := n.Unready(); err != nil {
 		return err
 	}
-	defer cli.Patience(ctx, g.env.stderr)()
 	n.Fsync = true
-	o, end, err := n.Options(ctx, "toolbus-dev", srv.URL(), g.env.stderr)
+	o, end, err := n.Options(ctx, "toolbus-dev", g.env.stderr)
 	if err != nil {
 		return err
 	}
 	defer end()
-	o.Connect = append(o.Connect, srv.InProcess())
-	return serveBoth(ctx, o,
-		app.DispatcherOptions{Registry: registry, Version: cli.Release, PoolAbsence: a.Long},
-		app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots},
-		func() error { return announce(g, n, srv.URL(), registry.Len()) })
+	o.NATS = append(o.NATS, srv.InProcess())
+	return n.WhileReady(ctx, g.env.stderr, srv.URL(), func(ctx context.Context, ready func() bool) error {
+		return serveBoth(ctx, srv.URL(), o, tools, a, p.Options(g.env.environ), func() {
+			if ready() {
+				announce(g, srv.URL(), tools.Len())
+			}
+		})
+	})
 }
 
-// serveBoth runs a dispatcher and an executor until ctx ends or one of them fails, and calls
-// ready once both serve.
-func serveBoth(ctx context.Context, o app.Options, d app.DispatcherOptions, e app.ExecutorOptions, ready func() error) error {
-	dc, err := app.Connect(ctx, "toolbus-dispatcher", o)
+// serveBoth runs a dispatcher and an executor, each with a connection of its own, as they have in production.
+func serveBoth(
+	ctx context.Context, url string, o toolbus.Options, tools *toolbus.Tools, a *cli.Absence, e toolbus.ExecutorOptions,
+	ready func(),
+) error {
+	o.Name = "toolbus-dispatcher"
+	one, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
 	}
-	defer dc.Close()
-	ec, err := app.Connect(ctx, "toolbus-executor", o)
+	defer one.Close()
+	o.Name = "toolbus-executor"
+	other, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
 	}
-	defer ec.Close()
-	serving := make(chan struct{}, 2)
-	d.Ready = func() { serving <- struct{}{} }
-	e.Ready = d.Ready
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return app.RunDispatcher(ctx, dc, d) })
-	group.Go(func() error { return app.RunExecutor(ctx, ec, e) })
-	group.Go(func() error {
-		for range cap(serving) {
-			select {
-			case <-serving:
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		return ready()
-	})
-	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	defer other.Close()
+	dispatcher, err := one.Dispatcher(tools, toolbus.DispatcherOptions{PoolAbsence: a.Long})
+	if err != nil {
 		return err
 	}
-	return nil
+	executor, err := other.Executor(tools, e)
+	if err != nil {
+		return err
+	}
+	return toolbus.Serve(ctx, dispatcher, executor, ready)
 }
 
 // announce says that the bus is there, and where.
-func announce(g *global, n *cli.Node, url string, tools int) error {
+func announce(g *global, url string, tools int) {
 	fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools, url)
 	if url != devURL {
 		fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}
-	return n.Ready(url)
 }

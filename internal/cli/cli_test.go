@@ -169,12 +169,12 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	o, end, err := n.Options(t.Context(), "test", "nats://bus", &stderr)
+	o, end, err := n.Options(t.Context(), "test", &stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	end()
-	if o.URL != "nats://bus" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil || o.Observer.Step == nil {
+	if o.Name != "test" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil || o.Observer.Step == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

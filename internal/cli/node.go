@@ -12,13 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 	"github.com/seed-018f16cc/toolbus/work"
 )
 
@@ -98,13 +96,12 @@ func httpURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// Options are how the process connects to the bus at url; it logs to stderr. end is to be called
-// when it has ended: it sends the traces that are left.
-func (n *Node) Options(ctx context.Context, service, url string, stderr io.Writer) (o app.Options, end func(), err error) {
-	o = app.Options{
-		URL: url, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, KV: kv.LogOptions{Group: n.group},
-		Topology: bus.TopologyOptions{Replicas: n.replicas, Partitions: n.partitions},
-		Logger:   Logger(stderr, n.Verbose),
+// Options are how the process connects to a bus; it logs to stderr. end is to be called when it has ended: it sends
+// the traces that are left.
+func (n *Node) Options(ctx context.Context, service string, stderr io.Writer) (o toolbus.Options, end func(), err error) {
+	o = toolbus.Options{
+		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
+		Partitions: n.partitions, Logger: Logger(stderr, n.Verbose),
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil
@@ -121,9 +118,6 @@ func (n *Node) Options(ctx context.Context, service, url string, stderr io.Write
 		}
 	}, nil
 }
-
-// Ready tells whoever waits for it that the bus at url is being served.
-func (n *Node) Ready(url string) error { return WriteReady(n.readyFile, url) }
 
 // Unready removes what an earlier process said was ready. It is to be called when nothing is wrong with
 // the command line any more, and nothing serves yet.
@@ -158,7 +152,7 @@ type Pool struct {
 	Slots int
 }
 
-// defaultSlots is that of app.ExecutorOptions.
+// defaultSlots is that of toolbus.ExecutorOptions.
 const defaultSlots = 16
 
 // Flags adds the flags to cmd.
@@ -179,23 +173,16 @@ func (p *Pool) Check() error {
 	return nil
 }
 
-// Adapters returns the adapters that run tools, which may be given variables of environ.
-func Adapters(environ []string) (map[string]tool.Adapter, error) {
-	p, err := process.New(process.Options{Environ: environ})
-	if err != nil {
-		return nil, fmt.Errorf("process adapter: %w", err)
-	}
-	return map[string]tool.Adapter{process.Transport: p}, nil
+// Options are those of an executor whose tools may be given variables of environ.
+func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
+	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
 }
-
-// Release is the version of the product, as services are discovered by it.
-const Release = "0.1.0"
 
 // Version is the version of this build: the module's as the build recorded it, if it did.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return Release + "-dev"
+		return toolbus.Release + "-dev"
 	}
 	return info.Main.Version
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // Dispatcher returns the command that runs a dispatcher against the bus at url().
@@ -36,41 +36,63 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Absence, url string) err
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
-	registry, err := tool.Load(n.Tools, app.Transports()...)
-	if err != nil {
+	part := func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error) {
+		return c.Dispatcher(t, toolbus.DispatcherOptions{PoolAbsence: a.Long, Ready: func(instance string) {
+			if ready() {
+				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
+			}
+		}})
+	}
+	return n.serve(ctx, env, "toolbus-dispatcher", url, part)
+}
+
+// runner is a part of the bus.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// serve runs the part of the bus that makePart makes.
+func (n *Node) serve(
+	ctx context.Context, env Env, service, url string,
+	makePart func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error),
+) error {
+	tools := toolbus.NewTools()
+	if err := tools.AddFolder(n.Tools); err != nil {
 		return err
 	}
 	if err := n.Unready(); err != nil {
 		return err
 	}
-	o, end, err := n.Options(ctx, "toolbus-dispatcher", url, env.Stderr)
+	o, end, err := n.Options(ctx, service, env.Stderr)
 	if err != nil {
 		return err
 	}
 	defer end()
-	c, err := app.Connect(ctx, "toolbus-dispatcher", o)
+	conn, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	return whileReady(ctx, env, n, url, func(ctx context.Context, ready func() bool) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: Release, PoolAbsence: a.Long, Ready: func() {
-			if ready() {
-				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", c.Instance, registry.Len(), bus.Redacted(url))
-			}
-		}})
+	defer conn.Close()
+	return n.WhileReady(ctx, env.Stderr, url, func(ctx context.Context, ready func() bool) error {
+		part, err := makePart(conn, tools, ready)
+		if err != nil {
+			return err
+		}
+		return part.Run(ctx)
 	})
 }
 
-// whileReady runs what calls ready once it serves. It is ended when nobody can be told of that: who
+// WhileReady runs what calls ready once it serves the bus at url. It is ended when nobody can be told of that: whoever
 // waits for the file would wait forever.
-func whileReady(ctx context.Context, env Env, n *Node, url string, run func(ctx context.Context, ready func() bool) error) error {
+func (n *Node) WhileReady(
+	ctx context.Context, stderr io.Writer, url string, run func(ctx context.Context, ready func() bool) error,
+) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer Patience(ctx, env.Stderr)()
+	defer Patience(ctx, stderr)()
 	var failed error
 	err := run(ctx, func() bool {
-		if failed = n.Ready(url); failed != nil {
+		if failed = WriteReady(n.readyFile, url); failed != nil {
 			stop()
 		}
 		return failed == nil
@@ -101,36 +123,16 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 	if err := cmp.Or(n.Check(), p.Check()); err != nil {
 		return err
 	}
-	registry, err := tool.Load(n.Tools, app.Transports()...)
-	if err != nil {
-		return err
+	part := func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error) {
+		o := p.Options(env.Environ)
+		o.Ready = func(instance string) {
+			if ready() {
+				fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", instance, p.Name, bus.Redacted(url))
+			}
+		}
+		return c.Executor(t, o)
 	}
-	adapters, err := Adapters(env.Environ)
-	if err != nil {
-		return err
-	}
-	if err := n.Unready(); err != nil {
-		return err
-	}
-	o, end, err := n.Options(ctx, "toolbus-executor", url, env.Stderr)
-	if err != nil {
-		return err
-	}
-	defer end()
-	c, err := app.Connect(ctx, "toolbus-executor", o)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return whileReady(ctx, env, n, url, func(ctx context.Context, ready func() bool) error {
-		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: registry, Adapters: adapters, Pool: p.Name, Slots: p.Slots, Ready: func() {
-				if ready() {
-					fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", c.Instance, p.Name, bus.Redacted(url))
-				}
-			},
-		})
-	})
+	return n.serve(ctx, env, "toolbus-executor", url, part)
 }
 
 // Stopped is what a process that serves ended with: that it was told to stop before it served is no

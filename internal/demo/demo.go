@@ -13,7 +13,6 @@ type Options struct {
 	Self    string   // the toolbus program: the executors and the demo's own tool are it
 	Tools   string   // the folder of the shipped tools
 	Environ []string // of the executors
-	Version string
 	// Show is told of everything as it happens; it may be nil.
 	Show Show
 }

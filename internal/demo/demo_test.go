@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	table := &demo.Table{Out: &out}
 	report, err := demo.Run(t.Context(), demo.Options{
-		Self: filepath.Join(dir, "toolbus"), Tools: tools, Environ: os.Environ(), Version: "0.0.0", Show: table,
+		Self: filepath.Join(dir, "toolbus"), Tools: tools, Environ: os.Environ(), Show: table,
 	})
 	if err != nil {
 		t.Fatal(err)

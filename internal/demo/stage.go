@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // lease is short, so that the work of the killed executor is soon given to the other.
@@ -96,22 +94,24 @@ func (s *stage) serveBus(context.Context) error {
 
 // dispatch runs the dispatcher in this process.
 func (s *stage) dispatch(ctx context.Context) error {
-	registry, err := tool.Load(s.toolsDir(), app.Transports()...)
-	if err != nil {
+	tools := toolbus.NewTools()
+	if err := tools.AddFolder(s.toolsDir()); err != nil {
 		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
 	}
-	c, err := app.Connect(ctx, "toolbus-dispatcher", app.Options{URL: s.url, Lease: lease, Fsync: true})
+	o := toolbus.Options{Name: "toolbus-dispatcher", Lease: lease, Fsync: true}
+	conn, err := toolbus.Connect(ctx, s.url, o)
 	if err != nil {
 		return err
 	}
-	s.onClose(c.Close)
+	s.onClose(conn.Close)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { // waited for when the stage is closed
-		ended <- app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: registry, Version: s.Version, Ready: func() { close(ready) },
-		})
-	}()
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
+	if err != nil {
+		stop()
+		return err
+	}
+	go func() { ended <- d.Run(ctx) }() // waited for when the stage is closed
 	select {
 	case <-ready:
 		s.onClose(func() { stop(); <-ended })
