@@ -19,11 +19,13 @@ func TestArgumentsHashOfDenied(t *testing.T) {
 		req  *envelope.Request
 		want string
 	}{
-		"inline":               {req: &envelope.Request{Input: jsontext.Value(`{"b":1, "a":2}`)}, want: envelope.ArgumentsHash([]byte(`{"a":2,"b":1}`))},
+		"inline": {req: &envelope.Request{Input: jsontext.Value(`{"b":1, "a":2}`)},
+			want: envelope.ArgumentsHash([]byte(`{"a":2,"b":1}`))},
 		"in the payload store": {ref: ref.String(), req: &envelope.Request{Input: jsontext.Value(`null`)}, want: ref.SHA256},
-		"a bad reference":      {ref: "sha256:zz;1", req: &envelope.Request{Input: jsontext.Value(`null`)}, want: envelope.ArgumentsHash([]byte(`null`))},
-		"no request":           {want: envelope.ArgumentsHash(body)},
-		"no input":             {req: &envelope.Request{}, want: envelope.ArgumentsHash(body)},
+		"a bad reference": {ref: "sha256:zz;1", req: &envelope.Request{Input: jsontext.Value(`null`)},
+			want: envelope.ArgumentsHash([]byte(`null`))},
+		"no request": {want: envelope.ArgumentsHash(body)},
+		"no input":   {req: &envelope.Request{}, want: envelope.ArgumentsHash(body)},
 	} {
 		if got := argumentsHash(&question.Incoming{Body: body, InputRef: c.ref}, c.req); got != c.want {
 			t.Errorf("%s: %s instead of %s", name, got, c.want)

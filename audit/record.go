@@ -32,7 +32,8 @@ const (
 
 // Events returns all events, in the order of a call's life.
 func Events() []Event {
-	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled, LateResult}
+	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled,
+		LateResult}
 }
 
 // ContractVersion is the version of the gateway contract that the records follow.
@@ -154,7 +155,8 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
-		Form: form.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role, LaneID: a.Owner.Lane,
+		Form: form.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
+		LaneID:   a.Owner.Lane,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
 		Contract: ContractVersion, Policies: map[string]string{}, DryRun: s.DryRun,

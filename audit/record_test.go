@@ -19,7 +19,8 @@ var at = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func state(d *call.Decision) call.State {
 	return call.State{
 		Facts: call.Facts{
-			Tenant: "t", Tool: "web.fetch", ID: "id1", Fn: "fetch", Version: "1.0.0", Digest: "sha256:d", Class: call.Idempotent, ArgsHash: "aa",
+			Tenant: "t", Tool: "web.fetch", ID: "id1", Fn: "fetch", Version: "1.0.0", Digest: "sha256:d",
+			Class: call.Idempotent, ArgsHash: "aa",
 		},
 		Attempts: []call.Attempt{{
 			N: 1, Admitted: 7, Decision: d,
@@ -35,13 +36,19 @@ func TestProject(t *testing.T) {
 		event    audit.Event
 		name     string
 	}{
-		"success":   {call.Decision{Status: envelope.Success}, audit.ToolExecuted, "ToolSucceeded"},
-		"failure":   {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeOutput}, audit.ToolFailed, "ToolFailed"},
-		"invalid":   {call.Decision{Status: envelope.InvalidRequest, Code: envelope.CodeSchema}, audit.ToolFailed, "ToolFailed"},
-		"timeout":   {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}, audit.ToolTimeout, "ToolFailed"},
-		"timeout 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeTimeoutUnknown}, audit.ToolTimeout, "ToolFailed"},
-		"cancel":    {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeCancelled}, audit.ToolCancelled, "ToolFailed"},
-		"cancel 2":  {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeCancelledUnknown}, audit.ToolCancelled, "ToolFailed"},
+		"success": {call.Decision{Status: envelope.Success}, audit.ToolExecuted, "ToolSucceeded"},
+		"failure": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeOutput}, audit.ToolFailed,
+			"ToolFailed"},
+		"invalid": {call.Decision{Status: envelope.InvalidRequest, Code: envelope.CodeSchema}, audit.ToolFailed,
+			"ToolFailed"},
+		"timeout": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}, audit.ToolTimeout,
+			"ToolFailed"},
+		"timeout 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeTimeoutUnknown}, audit.ToolTimeout,
+			"ToolFailed"},
+		"cancel": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeCancelled}, audit.ToolCancelled,
+			"ToolFailed"},
+		"cancel 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeCancelledUnknown}, audit.ToolCancelled,
+			"ToolFailed"},
 	} {
 		r, ok := audit.Project(call.Decided, 1, state(&c.decision), 9, at)
 		if !ok || r.Event != c.event || r.Name != c.name || r.Code != c.decision.Code || r.Status != c.decision.Status {
@@ -66,11 +73,14 @@ func TestProject(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1, call.Ending{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
-	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied || r.OutputHash != "hash" || r.Fence != 7 {
+	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1,
+		call.Ending{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
+	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied ||
+		r.OutputHash != "hash" || r.Fence != 7 {
 		t.Errorf("%+v", r)
 	}
-	if r := audit.Late(state(nil), 1, call.Ending{Error: envelope.CodeUpstream, Effect: envelope.EffectNone}, at); r.Status != envelope.RetryableError {
+	if r := audit.Late(state(nil), 1, call.Ending{Error: envelope.CodeUpstream, Effect: envelope.EffectNone},
+		at); r.Status != envelope.RetryableError {
 		t.Errorf("%+v", r)
 	}
 }
@@ -93,7 +103,8 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%s differs; the record is now:\n%s", file, got)
 	}
 	for _, field := range []string{
-		"run_id", "role_id", "lane_id", "tool_name", "arguments_hash_sha256", "output_hash_sha256", "contract_version", "policy_versions", "timestamp_utc",
+		"run_id", "role_id", "lane_id", "tool_name", "arguments_hash_sha256", "output_hash_sha256", "contract_version",
+		"policy_versions", "timestamp_utc",
 	} {
 		var fields map[string]jsontext.Value
 		if err := json.Unmarshal(got, &fields); err != nil {

@@ -25,10 +25,12 @@ func TestQuestionThatPanics(t *testing.T) {
 	if refusal == nil || refusal.Code != envelope.CodeInternal {
 		t.Errorf("refused with %v", refusal)
 	}
-	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "answer_test.go") || !strings.Contains(text, "why") {
+	if text := log.String(); !strings.Contains(text, "boom") || !strings.Contains(text, "answer_test.go") ||
+		!strings.Contains(text, "why") {
 		t.Errorf("logged %s", text)
 	}
-	if answer, refusal := endpoints[1].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"}, []byte("b")); answer != "tab" || refusal != nil {
+	if answer, refusal := endpoints[1].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"},
+		[]byte("b")); answer != "tab" || refusal != nil {
 		t.Errorf("%v, %v", answer, refusal)
 	}
 }

@@ -22,7 +22,8 @@ func TestTopology(t *testing.T) {
 	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{CallsBytes: 1 << 20}); err != nil {
 		t.Errorf("another size: %v", err)
 	}
-	for _, name := range []string{subjects.Part(0).Stream(), subjects.AuditStream, subjects.ChunksStream, subjects.DeadStream, subjects.PayloadsStream, subjects.PoolsStream} {
+	for _, name := range []string{subjects.Part(0).Stream(), subjects.AuditStream, subjects.ChunksStream,
+		subjects.DeadStream, subjects.PayloadsStream, subjects.PoolsStream} {
 		if _, err := f.JS.Stream(t.Context(), name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -142,7 +143,8 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%s is shown as %s, want %s", servers, got, want)
 		}
 	}
-	for _, server := range []string{"nats://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1", "nats://user:secret%@127.0.0.1:1"} {
+	for _, server := range []string{"nats://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1",
+		"nats://user:secret%@127.0.0.1:1"} {
 		if _, err := bus.Dial(server, "x"); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", server, err)
 		}

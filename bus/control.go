@@ -53,7 +53,8 @@ const (
 // was running it.
 func (c *Control) Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool) {
 	tries := 0
-	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) { // no answer says that nobody ran it
+	// no answer says that nobody ran it
+	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
 		msg, err := c.request(ctx, subjects.Kill(id), kill{ID: id, Attempt: attempt, Due: call.At(due)})
 		running = err == nil && string(msg.Data) == killedRunning

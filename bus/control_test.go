@@ -32,13 +32,15 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 		switch {
 		case says == "" && (refusal != nil || asked.Ref != "echo.id"):
 			t.Errorf("%s: %+v, %v", body, asked, refusal)
-		case says != "" && (refusal == nil || refusal.Code != envelope.CodeMalformed || !strings.Contains(refusal.Cause, says)):
+		case says != "" && (refusal == nil || refusal.Code != envelope.CodeMalformed ||
+			!strings.Contains(refusal.Cause, says)):
 			t.Errorf("%s: %v, want %q", body, refusal, says)
 		}
 	}
 }
 
-// What a newer build says of a joiner that leaves is understood as far as it is known, and never dropped without a word.
+// What a newer build says of a joiner that leaves is understood as far as it is known, and never dropped without a
+// word.
 func TestLeavesOfOtherBuilds(t *testing.T) {
 	sent, err := Stamp(form.Control, question.Leave{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
 	if err != nil {

@@ -22,10 +22,12 @@ func (in *Inbox) NotAllowed(err error) *envelope.Error {
 	if noEar(err) {
 		return envelope.NewError(envelope.CodeForbidden,
 			"the server does not let this connection receive answers: it may not subscribe to its inbox").
-			WithFix("let the user of the server subscribe to " + subjects.Answers(in.Tenant, in.Actor) + ">").WithCause(err.Error())
+			WithFix("let the user of the server subscribe to " + subjects.Answers(in.Tenant,
+				in.Actor) + ">").WithCause(err.Error())
 	}
 	return envelope.NewError(envelope.CodeForbidden,
-		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", in.Tenant, in.Actor)).WithCause(err.Error())
+		fmt.Sprintf("the server does not let this connection act for tenant %q and actor %q", in.Tenant,
+			in.Actor)).WithCause(err.Error())
 }
 
 // noEar reports whether an error says that a connection may not subscribe to where its answers come.

@@ -49,11 +49,13 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
-		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v, Redacted(servers), minServer)
+		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v,
+			Redacted(servers), minServer)
 	}
 	if most := nc.MaxPayload(); most < minPayload {
 		nc.Close()
-		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its configuration",
+		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in "+
+			"its configuration",
 			errServer, Redacted(servers), most, minPayload)
 	}
 	return nc, nil
@@ -98,7 +100,8 @@ func ConnectFix(err error) string {
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
 	case unauthorized(err):
-		return "put a user and a password that the server knows, or a token, into the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
+		return "put a user and a password that the server knows, or a token, into the URL: " +
+			"TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
 	case Unreachable(err):
 		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
 	}

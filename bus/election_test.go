@@ -71,11 +71,13 @@ func TestNoJetStreamForUs(t *testing.T) {
 	}
 	allow := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Allow: subjects} }
 	for says, js := range map[string]jetstream.JetStream{
-		"put a jetstream block into the server's configuration": natstest.Start(t, func(o *server.Options) { o.JetStream = false }).JetStream(t),
-		"`jetstream: enabled` into the account":                 accountWith(t, ""),
-		`Publish to "$JS.API.INFO"`:                             user(&server.Permissions{Publish: allow("tb.>")}),
-		`Subscription to "_INBOX.`:                              user(&server.Permissions{Subscribe: allow("tb.>")}),
-		`Publish to "$JS.API.STREAM.CREATE.KV_calls"`:           user(&server.Permissions{Publish: allow("$JS.API.INFO", "$JS.API.STREAM.INFO.>")}),
+		"put a jetstream block into the server's configuration": natstest.Start(t,
+			func(o *server.Options) { o.JetStream = false }).JetStream(t),
+		"`jetstream: enabled` into the account": accountWith(t, ""),
+		`Publish to "$JS.API.INFO"`:             user(&server.Permissions{Publish: allow("tb.>")}),
+		`Subscription to "_INBOX.`:              user(&server.Permissions{Subscribe: allow("tb.>")}),
+		`Publish to "$JS.API.STREAM.CREATE.KV_calls"`: user(&server.Permissions{Publish: allow("$JS.API.INFO",
+			"$JS.API.STREAM.INFO.>")}),
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,8 @@ func TestNewerEventInTheLogOfAKey(t *testing.T) {
 	if last, err := f.Log.Read(t.Context(), s.Tool, s.ID); !form.Newer(err) || !last.State.Empty() {
 		t.Errorf("%+v, %v", last.State, err)
 	}
-	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d.1", Now: s.Last().Deadline})
+	r := call.Decide(s, 1, s.Last().Admitted,
+		call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d.1", Now: s.Last().Deadline})
 	if _, err := f.Log.Write(t.Context(), r.Event, nil); !form.Newer(err) || !errors.Is(err, call.ErrUnsure) {
 		t.Errorf("a write behind it: %v", err)
 	}
@@ -66,7 +67,8 @@ func TestStreamsOfOtherBuilds(t *testing.T) {
 		if _, err := f.JS.UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); !form.Unreadable(err) || !strings.Contains(err.Error(), says) {
+		if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); !form.Unreadable(err) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", metadata, err)
 		}
 	}
@@ -79,7 +81,8 @@ func TestOldExecutor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for body, old := range map[string]bool{"e1": true, "": false, "garbage": false, `{"form":2,"pool":"default","instance":"e1"}`: false, `{"form":3}`: false} {
+	for body, old := range map[string]bool{"e1": true, "": false, "garbage": false,
+		`{"form":2,"pool":"default","instance":"e1"}`: false, `{"form":3}`: false} {
 		if _, err := f.JS.Publish(t.Context(), subjects.PoolSubject("default", "e1"), []byte(body)); err != nil {
 			t.Fatal(err)
 		}

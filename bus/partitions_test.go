@@ -115,13 +115,15 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 2} {
-		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n}); err == nil || !strings.Contains(err.Error(), "KV_calls_1 is there") {
+		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: n}); err == nil ||
+			!strings.Contains(err.Error(), "KV_calls_1 is there") {
 			t.Errorf("asked for %d: %v", n, err)
 		}
 	}
 	said := false
 	for _, check := range doctor.Diagnose(t.Context(), srv.URL, toolbus.ClientOptions{}) {
-		said = said || check.Name == "call log" && check.Status == doctor.CheckFailed && strings.Contains(check.Says, "KV_calls_1 is there")
+		said = said || check.Name == "call log" && check.Status == doctor.CheckFailed &&
+			strings.Contains(check.Says, "KV_calls_1 is there")
 	}
 	if !said {
 		t.Error("a diagnosis does not say so")
@@ -153,7 +155,8 @@ func TestPartitionsThatAreNone(t *testing.T) {
 		if _, err := js.UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err == nil || !strings.Contains(err.Error(), "partitions") {
+		if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err == nil ||
+			!strings.Contains(err.Error(), "partitions") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

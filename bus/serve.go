@@ -34,7 +34,8 @@ const (
 
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
 // each, in at most maxHandlers goroutines at once.
-func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming)) (*Intake, error) {
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger,
+	handle func(context.Context, *question.Incoming)) (*Intake, error) {
 	slots, strays := make(chan struct{}, maxHandlers), newStrays(log)
 	in := &Intake{crew: crew.New(func(request question.Incoming) {
 		defer func() { <-slots }()
@@ -47,7 +48,8 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 		}
 		slots <- struct{}{}
 		taken := in.crew.Start(question.Incoming{
-			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err, Body: msg.Data, Reply: msg.Reply,
+			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
+			Body: msg.Data, Reply: msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		})
@@ -109,7 +111,8 @@ const (
 
 // Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They
 // answer side by side: a cancel waits for executors, and nobody waits for the cancels of others.
-func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string, endpoints []Endpoint) (*Service, error) {
+func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
+	endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: "toolbus", Version: version, Description: "Toolbus dispatcher: results, cancels, explanations, tools",
 	})

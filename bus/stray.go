@@ -30,7 +30,8 @@ func (s *strays) drops(subject, reply string) bool {
 	defer s.mu.Unlock()
 	if len(s.told) < maxStrays && !s.told[subject] {
 		s.told[strings.Clone(subject)] = true
-		s.log.Warn("request dropped: it may be answered below tb.ans.<tenant>.<actor>. of its own subject only; clients of Toolbus 0.1 ask like that",
+		s.log.Warn("request dropped: it may be answered below tb.ans.<tenant>.<actor>. of its own subject only; clients of "+
+			"Toolbus 0.1 ask like that",
 			"subject", subject, "reply", reply)
 	}
 	return true

@@ -73,10 +73,12 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 		DenyPurge:          true,
 		AllowAtomicPublish: true, // events that wait for a sync are stored by one
 		MaxBytes:           o.CallsBytes / int64(o.Partitions),
-		MaxMsgsPerSubject:  32, // the stock KV tools want a history (0.1, which has to keep out, wants one of 64); events repeat a key only when they contain the older one
-		MaxMsgSize:         -1,
-		Duplicates:         dedup,
-		Replicas:           o.Replicas,
+		// the stock KV tools want a history (0.1, which has to keep out, wants one of 64); events repeat a key only when
+		// they contain the older one
+		MaxMsgsPerSubject: 32,
+		MaxMsgSize:        -1,
+		Duplicates:        dedup,
+		Replicas:          o.Replicas,
 	}
 	if o.Partitions > 1 {
 		c.Metadata = map[string]string{subjects.MetaPartitions: strconv.Itoa(o.Partitions)}
@@ -244,7 +246,8 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 		return o, err
 	}
 	if want != 0 && want != have {
-		return o, fmt.Errorf("the call log has %d partitions, not %d: that is fixed when it is made; leave it out, or use a server, or an account, without a call log", have, want)
+		return o, fmt.Errorf("the call log has %d partitions, not %d: that is fixed when it is made; leave it out, or use "+
+			"a server, or an account, without a call log", have, want)
 	}
 	o.Partitions = have
 	return o, nil
@@ -258,12 +261,15 @@ func refusal(err error, want jetstream.StreamConfig) error {
 		do = fmt.Sprintf(": the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
 			"which is 75 %% of the free disk by default, or max_file of the account, or make room", want.MaxBytes>>20)
 	case jscode.Peers:
-		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise max_file_store of their jetstream blocks",
+		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise "+
+			"max_file_store of their jetstream blocks",
 			want.Replicas, want.MaxBytes>>20)
 	case jscode.Streams:
-		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the account", len(Streams(TopologyOptions{Partitions: 1})))
+		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the "+
+			"account", len(Streams(TopologyOptions{Partitions: 1})))
 	case jscode.Overlap:
-		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them", strings.Join(want.Subjects, ", "))
+		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them",
+			strings.Join(want.Subjects, ", "))
 	}
 	return fmt.Errorf("stream %s: %w%s", want.Name, err, do)
 }
@@ -377,5 +383,6 @@ func Missing(err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
-	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the streams, or name another server)", err)
+	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the "+
+		"streams, or name another server)", err)
 }

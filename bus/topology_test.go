@@ -55,7 +55,8 @@ func TestForeignStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused(t, js, "stream "+foreign.Name+": "+setting)
-			if left, err := js.Stream(t.Context(), foreign.Name); err != nil || left.CachedInfo().Config.AllowAtomicPublish != foreign.AllowAtomicPublish {
+			if left, err := js.Stream(t.Context(), foreign.Name); err != nil ||
+				left.CachedInfo().Config.AllowAtomicPublish != foreign.AllowAtomicPublish {
 				t.Errorf("it was changed, or is gone: %v", err)
 			}
 			if err := js.DeleteStream(t.Context(), foreign.Name); err != nil {
@@ -69,7 +70,8 @@ func TestForeignStreams(t *testing.T) {
 func TestStreamsMayNotBeMade(t *testing.T) {
 	t.Run("overlap", func(t *testing.T) {
 		js := natstest.Start(t).JetStream(t)
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"tb.>"}}); err != nil {
+		if _, err := js.CreateStream(t.Context(),
+			jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"tb.>"}}); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, js, "it needs tb.audit.> for itself")
@@ -96,7 +98,8 @@ func account(t *testing.T, limits string) jetstream.JetStream {
 func accountWith(t *testing.T, settings string) jetstream.JetStream {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(conf, []byte("accounts { A { "+settings+" users: [{user: a, password: a}] } }"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte("accounts { A { "+settings+" users: [{user: a, password: a}] } }"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	o, err := server.ProcessConfigFile(conf)
@@ -179,7 +182,8 @@ func TestSealedStream(t *testing.T) {
 
 func refused(t *testing.T, js jetstream.JetStream, says string) {
 	t.Helper()
-	if err := Ensure(context.WithoutCancel(t.Context()), js, TopologyOptions{}); err == nil || !strings.Contains(err.Error(), says) {
+	if err := Ensure(context.WithoutCancel(t.Context()), js, TopologyOptions{}); err == nil ||
+		!strings.Contains(err.Error(), says) {
 		t.Errorf("got %v, want %s", err, says)
 	}
 }

@@ -20,22 +20,30 @@ func TestAdmit(t *testing.T) {
 		ask  func(*call.Ask)
 		want call.Verdict // without the event
 	}{
-		"a new key":                {func(*journal) {}, nil, call.Verdict{Do: call.Write, Attempt: 1}},
-		"the owner again, open":    {func(j *journal) { j.admit(class, "B") }, nil, call.Verdict{Do: call.Await, Attempt: 1}},
-		"a joiner again, open":     {func(j *journal) { j.admit(class, "A"); j.admit(class, "B") }, nil, call.Verdict{Do: call.Await, Attempt: 1}},
-		"the owner again, decided": {func(j *journal) { j.admit(class, "B"); j.fail() }, nil, call.Verdict{Do: call.Replay, Attempt: 1}},
+		"a new key":             {func(*journal) {}, nil, call.Verdict{Do: call.Write, Attempt: 1}},
+		"the owner again, open": {func(j *journal) { j.admit(class, "B") }, nil, call.Verdict{Do: call.Await, Attempt: 1}},
+		"a joiner again, open": {func(j *journal) { j.admit(class, "A"); j.admit(class, "B") }, nil,
+			call.Verdict{Do: call.Await, Attempt: 1}},
+		"the owner again, decided": {func(j *journal) { j.admit(class, "B"); j.fail() }, nil,
+			call.Verdict{Do: call.Replay, Attempt: 1}},
 		"the owner of the first attempt, when the second is open": {
-			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A") }, nil, call.Verdict{Do: call.Replay, Attempt: 1},
+			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A") }, nil,
+			call.Verdict{Do: call.Replay, Attempt: 1},
 		},
 		"the owner of the first attempt, when the second succeeded": {
-			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A"); j.succeed() }, nil, call.Verdict{Do: call.Replay, Attempt: 1},
+			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A"); j.succeed() }, nil,
+			call.Verdict{Do: call.Replay, Attempt: 1},
 		},
-		"another caller, open":      {func(j *journal) { j.admit(class, "A") }, nil, call.Verdict{Do: call.Join, Attempt: 1}},
-		"another caller, claimed":   {func(j *journal) { j.admit(class, "A"); j.claim("c1") }, nil, call.Verdict{Do: call.Join, Attempt: 1}},
-		"another caller, success":   {func(j *journal) { j.admit(class, "A"); j.succeed() }, nil, call.Verdict{Do: call.Replay, Attempt: 1}},
-		"another caller, retryable": {func(j *journal) { j.admit(class, "A"); j.fail() }, nil, call.Verdict{Do: call.Write, Attempt: 2}},
+		"another caller, open": {func(j *journal) { j.admit(class, "A") }, nil, call.Verdict{Do: call.Join, Attempt: 1}},
+		"another caller, claimed": {func(j *journal) { j.admit(class, "A"); j.claim("c1") }, nil,
+			call.Verdict{Do: call.Join, Attempt: 1}},
+		"another caller, success": {func(j *journal) { j.admit(class, "A"); j.succeed() }, nil,
+			call.Verdict{Do: call.Replay, Attempt: 1}},
+		"another caller, retryable": {func(j *journal) { j.admit(class, "A"); j.fail() }, nil,
+			call.Verdict{Do: call.Write, Attempt: 2}},
 		"another caller, terminal": {
-			func(j *journal) { j.admit(class, "A"); j.decide(call.Ending{Cause: call.Poisoned}) }, nil, call.Verdict{Do: call.Replay, Attempt: 1},
+			func(j *journal) { j.admit(class, "A"); j.decide(call.Ending{Cause: call.Poisoned}) }, nil,
+			call.Verdict{Do: call.Replay, Attempt: 1},
 		},
 		"another input, open": {
 			func(j *journal) { j.admit(class, "A") }, func(a *call.Ask) { a.Fingerprint = "other" },
@@ -61,7 +69,8 @@ func TestAdmit(t *testing.T) {
 			j.fail()
 			j.admit(class, "C")
 			j.joinMany(call.MaxJoined)
-		}, func(a *call.Ask) { a.Owner.CallID = uuid.NewString() }, call.Verdict{Do: call.Refuse, Code: envelope.CodeJoiners}},
+		}, func(a *call.Ask) { a.Owner.CallID = uuid.NewString() },
+			call.Verdict{Do: call.Refuse, Code: envelope.CodeJoiners}},
 		"no room for another attempt": {func(j *journal) {
 			j.admit(class, "A")
 			j.state.Tenant = strings.Repeat("x", 60<<10)
@@ -107,15 +116,18 @@ func TestAdmittedEvent(t *testing.T) {
 	j.fail()
 
 	b := ask(call.SideEffectful, "B")
-	b.Facts.Version, b.Facts.Class, b.Now, b.Deadline, b.Priority = "2.0.0", call.SideEffectful, start+100, start+900, envelope.PriorityHigh
+	b.Facts.Version, b.Facts.Class, b.Now, b.Deadline, b.Priority = "2.0.0", call.SideEffectful, start+100, start+900,
+		envelope.PriorityHigh
 	v := call.Admit(j.state, b)
-	if v.Event.Kind != call.Requested || v.Event.Attempt != 2 || v.Event.Nonce != "q-B" || v.Event.State.Seq != j.state.Seq {
+	if v.Event.Kind != call.Requested || v.Event.Attempt != 2 || v.Event.Nonce != "q-B" ||
+		v.Event.State.Seq != j.state.Seq {
 		t.Errorf("event %+v", v.Event)
 	}
 	if diff := cmp.Diff(first.Facts, v.Event.State.Facts); diff != "" {
 		t.Errorf("a retry has other facts than the first attempt: %s", diff)
 	}
-	want := call.Attempt{N: 2, Owner: b.Owner, Nonce: "q-B", At: start + 100, Deadline: start + 900, Priority: envelope.PriorityHigh}
+	want := call.Attempt{N: 2, Owner: b.Owner, Nonce: "q-B", At: start + 100, Deadline: start + 900,
+		Priority: envelope.PriorityHigh}
 	if diff := cmp.Diff(want, v.Event.State.Last()); diff != "" {
 		t.Error(diff)
 	}

@@ -26,15 +26,29 @@ func TestTTL(t *testing.T) {
 		keep time.Duration
 		want time.Duration
 	}{
-		"request":                   {func(j *journal) { j.admit(call.Pure, "A") }, nil, keep, 10*time.Minute + 15*time.Second},
-		"request, rounded up":       {func(j *journal) { j.admit(call.Pure, "A") }, timeout(time.Millisecond), keep, 10*time.Minute + time.Second},
-		"join":                      {func(j *journal) { j.admit(call.Pure, "A"); j.admit(call.Pure, "B") }, nil, keep, time.Hour + 10*time.Minute + 15*time.Second},
-		"claim":                     {func(j *journal) { j.admit(call.Pure, "A"); j.claim("c") }, nil, keep, time.Hour + 10*time.Minute + 15*time.Second},
-		"outcome":                   {func(j *journal) { j.admit(call.Pure, "A"); j.fail() }, nil, keep, time.Hour + 10*time.Minute + 15*time.Second},
-		"outcome, long retention":   {func(j *journal) { j.admit(call.Pure, "A"); j.fail() }, nil, 24 * time.Hour, 24 * time.Hour},
-		"second request":            {func(j *journal) { j.admit(call.Pure, "A"); j.fail(); j.admit(call.Pure, "B") }, nil, 24 * time.Hour, 24 * time.Hour},
-		"second, after a long one":  {func(j *journal) { j.admit(call.Pure, "A"); j.fail(); j.admit(call.Pure, "B") }, timeout(3 * time.Hour), keep, 4*time.Hour + 10*time.Minute},
-		"outcome, after a long one": {func(j *journal) { j.admit(call.Pure, "A"); j.fail(); j.admit(call.Pure, "B"); j.succeed() }, timeout(3 * time.Hour), keep, 4*time.Hour + 10*time.Minute},
+		"request": {func(j *journal) { j.admit(call.Pure, "A") }, nil, keep,
+			10*time.Minute + 15*time.Second},
+		"request, rounded up": {func(j *journal) { j.admit(call.Pure, "A") }, timeout(time.Millisecond), keep,
+			10*time.Minute + time.Second},
+		"join": {func(j *journal) { j.admit(call.Pure, "A"); j.admit(call.Pure, "B") }, nil, keep,
+			time.Hour + 10*time.Minute + 15*time.Second},
+		"claim": {func(j *journal) { j.admit(call.Pure, "A"); j.claim("c") }, nil, keep,
+			time.Hour + 10*time.Minute + 15*time.Second},
+		"outcome": {func(j *journal) { j.admit(call.Pure, "A"); j.fail() }, nil, keep,
+			time.Hour + 10*time.Minute + 15*time.Second},
+		"outcome, long retention": {func(j *journal) { j.admit(call.Pure, "A"); j.fail() }, nil, 24 * time.Hour,
+			24 * time.Hour},
+		"second request": {func(j *journal) { j.admit(call.Pure, "A"); j.fail(); j.admit(call.Pure, "B") }, nil,
+			24 * time.Hour, 24 * time.Hour},
+		"second, after a long one": {func(j *journal) { j.admit(call.Pure, "A"); j.fail(); j.admit(call.Pure, "B") },
+			timeout(3 * time.Hour), keep, 4*time.Hour + 10*time.Minute},
+		"outcome, after a long one": {func(j *journal) {
+			j.admit(call.Pure, "A")
+			j.fail()
+			j.admit(call.Pure,
+				"B")
+			j.succeed()
+		}, timeout(3 * time.Hour), keep, 4*time.Hour + 10*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,15 +120,19 @@ func TestOutcomes(t *testing.T) {
 		want  []call.Outcome
 		fails bool
 	}{
-		"no body":                  {call.Entry{Kind: call.Claimed, State: state, Attempt: 2}, nil, false},
-		"a first request":          {call.Entry{Kind: call.Requested, State: state, Attempt: 1, Body: body(t, call.RequestBody{Request: jsontext.Value(`{}`)})}, nil, false},
-		"a request with a history": {call.Entry{Kind: call.Requested, State: state, Attempt: 2, Body: body(t, call.RequestBody{Request: jsontext.Value(`{}`), Earlier: earlier})}, earlier, false},
+		"no body": {call.Entry{Kind: call.Claimed, State: state, Attempt: 2}, nil, false},
+		"a first request": {call.Entry{Kind: call.Requested, State: state, Attempt: 1,
+			Body: body(t, call.RequestBody{Request: jsontext.Value(`{}`)})}, nil, false},
+		"a request with a history": {call.Entry{Kind: call.Requested, State: state, Attempt: 2,
+			Body: body(t, call.RequestBody{Request: jsontext.Value(`{}`), Earlier: earlier})}, earlier, false},
 		"an outcome": {
-			call.Entry{Kind: call.Decided, State: state, Attempt: 2, Body: body(t, call.OutcomeBody{Response: jsontext.Value(`{"b":2}`), Earlier: earlier})},
+			call.Entry{Kind: call.Decided, State: state, Attempt: 2,
+				Body: body(t, call.OutcomeBody{Response: jsontext.Value(`{"b":2}`), Earlier: earlier})},
 			[]call.Outcome{earlier[0], {Attempt: 2, Seq: 9, Response: jsontext.Value(`{"b":2}`)}}, false,
 		},
 		"an outcome that the state does not know": {
-			call.Entry{Kind: call.Decided, State: state, Attempt: 1, Body: body(t, call.OutcomeBody{Response: jsontext.Value(`{"b":2}`)})}, nil, true,
+			call.Entry{Kind: call.Decided, State: state, Attempt: 1,
+				Body: body(t, call.OutcomeBody{Response: jsontext.Value(`{"b":2}`)})}, nil, true,
 		},
 		"no JSON": {call.Entry{Kind: call.Decided, State: state, Attempt: 2, Body: []byte("{")}, nil, true},
 	} {
@@ -162,7 +180,8 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s: read as %+v, %v", name, got, err)
 		}
 	}
-	r := &envelope.Response{CallID: envelope.NoCallID, Status: envelope.Success, Output: document, Provenance: envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
+	r := &envelope.Response{CallID: envelope.NoCallID, Status: envelope.Success, Output: document,
+		Provenance: envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
 	for name, c := range map[string]struct {
 		output  jsontext.Value
 		earlier []call.Outcome
@@ -173,7 +192,8 @@ func TestBodies(t *testing.T) {
 	} {
 		r.Output = c.output
 		raw, err := call.EncodeOutcome(r, c.earlier)
-		if want := body(t, call.OutcomeBody{Response: body(t, r), Earlier: c.earlier}); err != nil || string(raw) != string(want) {
+		if want := body(t, call.OutcomeBody{Response: body(t, r), Earlier: c.earlier}); err != nil ||
+			string(raw) != string(want) {
 			t.Errorf("%s: %s, %v, want %s", name, raw, err, want)
 		}
 	}

@@ -35,44 +35,66 @@ func TestDecideJudges(t *testing.T) {
 		code   envelope.Code
 		effect envelope.Effect
 	}{
-		"pure, success":                               {pure, open, tool("", applied), "", none},
-		"pure, error":                                 {pure, open, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, none},
-		"pure, error, claimed":                        {pure, mine, tool(envelope.CodeUpstream, applied), envelope.CodeUpstream, none},
-		"pure, timed out":                             {pure, "other", cause(call.TimedOut), envelope.CodeTimeout, none},
-		"pure, cancelled":                             {pure, open, cause(call.Cancelled), envelope.CodeCancelled, none},
-		"pure, poison":                                {pure, "other", cause(call.Poisoned), envelope.CodeLost, none},
-		"idempotent, success":                         {idem, open, tool("", applied), "", applied},
-		"idempotent, success of a former claimer":     {idem, "other", tool("", applied), "", applied},
-		"idempotent, error without effect":            {idem, open, tool(envelope.CodeUpstream, none), envelope.CodeUpstream, none},
-		"idempotent, the same, but it ran before":     {idem, mine, tool(envelope.CodeUpstream, none), envelope.CodeUpstream, unknown},
-		"idempotent, the same, and it runs elsewhere": {idem, "other", tool(envelope.CodeUpstream, none), envelope.CodeUpstream, unknown},
-		"idempotent, error with effect":               {idem, mine, tool(envelope.CodeUpstream, applied), envelope.CodeUpstream, applied},
-		"idempotent, error, effect unknown":           {idem, open, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, unknown},
-		"idempotent, timed out in the queue":          {idem, open, cause(call.TimedOut), envelope.CodeTimeout, unknown},
-		"idempotent, timed out, claimed":              {idem, "other", cause(call.TimedOut), envelope.CodeTimeout, unknown},
-		"idempotent, cancelled":                       {idem, "other", cause(call.Cancelled), envelope.CodeCancelled, unknown},
-		"idempotent, poison":                          {idem, "other", cause(call.Poisoned), envelope.CodeLost, unknown},
-		"idempotent, unrunnable":                      {idem, open, broken(envelope.CodeVersion), envelope.CodeVersion, none},
-		"idempotent, unrunnable, but it ran before":   {idem, mine, broken(envelope.CodeUnavailable), envelope.CodeUnavailable, unknown},
+		"pure, success": {pure, open, tool("", applied), "", none},
+		"pure, error": {pure, open, tool(envelope.CodeUpstream, unknown),
+			envelope.CodeUpstream, none},
+		"pure, error, claimed": {pure, mine, tool(envelope.CodeUpstream, applied),
+			envelope.CodeUpstream, none},
+		"pure, timed out":                         {pure, "other", cause(call.TimedOut), envelope.CodeTimeout, none},
+		"pure, cancelled":                         {pure, open, cause(call.Cancelled), envelope.CodeCancelled, none},
+		"pure, poison":                            {pure, "other", cause(call.Poisoned), envelope.CodeLost, none},
+		"idempotent, success":                     {idem, open, tool("", applied), "", applied},
+		"idempotent, success of a former claimer": {idem, "other", tool("", applied), "", applied},
+		"idempotent, error without effect": {idem, open, tool(envelope.CodeUpstream, none), envelope.CodeUpstream,
+			none},
+		"idempotent, the same, but it ran before": {idem, mine, tool(envelope.CodeUpstream, none), envelope.CodeUpstream,
+			unknown},
+		"idempotent, the same, and it runs elsewhere": {idem, "other", tool(envelope.CodeUpstream, none),
+			envelope.CodeUpstream, unknown},
+		"idempotent, error with effect": {idem, mine, tool(envelope.CodeUpstream, applied),
+			envelope.CodeUpstream, applied},
+		"idempotent, error, effect unknown": {idem, open, tool(envelope.CodeUpstream, unknown),
+			envelope.CodeUpstream, unknown},
+		"idempotent, timed out in the queue": {idem, open, cause(call.TimedOut), envelope.CodeTimeout, unknown},
+		"idempotent, timed out, claimed":     {idem, "other", cause(call.TimedOut), envelope.CodeTimeout, unknown},
+		"idempotent, cancelled":              {idem, "other", cause(call.Cancelled), envelope.CodeCancelled, unknown},
+		"idempotent, poison":                 {idem, "other", cause(call.Poisoned), envelope.CodeLost, unknown},
+		"idempotent, unrunnable":             {idem, open, broken(envelope.CodeVersion), envelope.CodeVersion, none},
+		"idempotent, unrunnable, but it ran before": {idem, mine, broken(envelope.CodeUnavailable), envelope.CodeUnavailable,
+			unknown},
 
-		"side-effectful, success":                        {side, mine, tool("", applied), "", applied},
-		"side-effectful, success without the claim":      {side, open, tool("", applied), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, success, claimed by another":    {side, "other", tool("", applied), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, retryable, no effect":           {side, mine, tool(envelope.CodeUpstream, none), envelope.CodeUpstream, none},
-		"side-effectful, retryable, effect unknown":      {side, mine, tool(envelope.CodeUpstream, unknown), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, retryable, effect applied":      {side, mine, tool(envelope.CodeUpstream, applied), envelope.CodeToolUnknownState, applied},
-		"side-effectful, retryable, without the claim":   {side, "other", tool(envelope.CodeUpstream, none), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, terminal":                       {side, mine, tool(envelope.CodeOutput, applied), envelope.CodeOutput, applied},
-		"side-effectful, timed out in the queue":         {side, open, cause(call.TimedOut), envelope.CodeUnavailable, none},
-		"side-effectful, timed out, claimed":             {side, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
-		"side-effectful, timed out in its own run":       {side, mine, cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
-		"side-effectful, cancelled in the queue":         {side, open, cause(call.Cancelled), envelope.CodeCancelled, none},
-		"side-effectful, cancelled while running":        {side, "other", cause(call.Cancelled), envelope.CodeCancelledUnknown, unknown},
-		"side-effectful, the claimer is gone":            {side, "other", cause(call.ClaimLost), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, confirmed":                      {side, "other", cause(call.Confirmed), "", applied},
-		"side-effectful, unrunnable":                     {side, mine, broken(envelope.CodeUnavailable), envelope.CodeUnavailable, none},
-		"side-effectful, unrunnable, claimed by another": {side, "other", broken(envelope.CodeUnavailable), envelope.CodeToolUnknownState, unknown},
-		"side-effectful, unrunnable and unclaimed":       {side, open, broken(envelope.CodeUnavailable), envelope.CodeUnavailable, none},
+		"side-effectful, success": {side, mine, tool("", applied), "", applied},
+		"side-effectful, success without the claim": {side, open, tool("", applied), envelope.CodeToolUnknownState,
+			unknown},
+		"side-effectful, success, claimed by another": {side, "other", tool("", applied), envelope.CodeToolUnknownState,
+			unknown},
+		"side-effectful, retryable, no effect": {side, mine, tool(envelope.CodeUpstream, none),
+			envelope.CodeUpstream, none},
+		"side-effectful, retryable, effect unknown": {side, mine, tool(envelope.CodeUpstream, unknown),
+			envelope.CodeToolUnknownState, unknown},
+		"side-effectful, retryable, effect applied": {side, mine, tool(envelope.CodeUpstream, applied),
+			envelope.CodeToolUnknownState, applied},
+		"side-effectful, retryable, without the claim": {side, "other", tool(envelope.CodeUpstream, none),
+			envelope.CodeToolUnknownState, unknown},
+		"side-effectful, terminal": {side, mine, tool(envelope.CodeOutput, applied),
+			envelope.CodeOutput, applied},
+		"side-effectful, timed out in the queue": {side, open, cause(call.TimedOut), envelope.CodeUnavailable, none},
+		"side-effectful, timed out, claimed": {side, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown,
+			unknown},
+		"side-effectful, timed out in its own run": {side, mine, cause(call.TimedOut), envelope.CodeTimeoutUnknown,
+			unknown},
+		"side-effectful, cancelled in the queue": {side, open, cause(call.Cancelled), envelope.CodeCancelled, none},
+		"side-effectful, cancelled while running": {side, "other", cause(call.Cancelled),
+			envelope.CodeCancelledUnknown, unknown},
+		"side-effectful, the claimer is gone": {side, "other", cause(call.ClaimLost),
+			envelope.CodeToolUnknownState, unknown},
+		"side-effectful, confirmed": {side, "other", cause(call.Confirmed), "", applied},
+		"side-effectful, unrunnable": {side, mine, broken(envelope.CodeUnavailable),
+			envelope.CodeUnavailable, none},
+		"side-effectful, unrunnable, claimed by another": {side, "other", broken(envelope.CodeUnavailable),
+			envelope.CodeToolUnknownState, unknown},
+		"side-effectful, unrunnable and unclaimed": {side, open, broken(envelope.CodeUnavailable), envelope.CodeUnavailable,
+			none},
 
 		"dry run, success without a claim":   {dry, open, tool("", applied), "", none},
 		"dry run, error with effect":         {dry, open, tool(envelope.CodeOutput, applied), envelope.CodeOutput, none},
@@ -80,7 +102,8 @@ func TestDecideJudges(t *testing.T) {
 		"dry run, cancelled while running":   {dry, "other", cause(call.Cancelled), envelope.CodeCancelled, none},
 		"dry run, retryable, effect unknown": {dry, mine, tool(envelope.CodeUpstream, unknown), envelope.CodeUpstream, none},
 
-		"unknown class, timed out, claimed":        {future, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown, unknown},
+		"unknown class, timed out, claimed": {future, "other", cause(call.TimedOut), envelope.CodeTimeoutUnknown,
+			unknown},
 		"unknown class, timed out in the queue":    {future, open, cause(call.TimedOut), envelope.CodeUnavailable, none},
 		"unknown class, success without the claim": {future, open, tool("", applied), envelope.CodeToolUnknownState, unknown},
 	} {
@@ -102,7 +125,8 @@ func TestDecideJudges(t *testing.T) {
 				t.Errorf("ruling %t %s %s, want %s %s", r.Do, r.Code, r.Effect, c.code, c.effect)
 			}
 			d := r.Event.State.Last().Decision
-			if d.Code != r.Code || d.Effect != r.Effect || c.code == "" && d.Status != envelope.Success || c.code != "" && d.Status != c.code.Status() {
+			if d.Code != r.Code || d.Effect != r.Effect || c.code == "" && d.Status != envelope.Success || c.code != "" &&
+				d.Status != c.code.Status() {
 				t.Errorf("decision %+v", d)
 			}
 			if d.Status == envelope.RetryableError && !j.state.Repeatable() && d.Effect != none {
@@ -115,7 +139,8 @@ func TestDecideJudges(t *testing.T) {
 func TestToolFaultIsRetryableOnce(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
-	for n, want := range []envelope.Code{envelope.CodeToolFault, envelope.CodeUpstream, "S-TOOL-ITS_OWN", envelope.CodeToolFaultAgain} {
+	for n, want := range []envelope.Code{envelope.CodeToolFault, envelope.CodeUpstream, "S-TOOL-ITS_OWN",
+		envelope.CodeToolFaultAgain} {
 		j.admit(call.Idempotent, string(rune('A'+n)))
 		code := want
 		if want == envelope.CodeToolFaultAgain {
@@ -135,7 +160,8 @@ func TestToolFaultIsRetryableOnce(t *testing.T) {
 func TestUnavailableIsNoToolFault(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
-	for n, code := range []envelope.Code{envelope.CodeUnavailable, envelope.CodeUnavailable, envelope.CodeToolFault, envelope.CodeUnavailable} {
+	for n, code := range []envelope.Code{envelope.CodeUnavailable, envelope.CodeUnavailable, envelope.CodeToolFault,
+		envelope.CodeUnavailable} {
 		j.admit(call.Idempotent, string(rune('A'+n)))
 		j.decide(tool(code, envelope.EffectNone))
 		if got := j.state.Last().Decision.Code; got != code {

@@ -19,11 +19,14 @@ func Explain(s State, n int, now time.Time) string {
 	case a.Open() && left <= 0:
 		return fmt.Sprintf("%s is past its deadline by %s and waits for a guardian to time it out.", who, -left)
 	case a.Open() && a.Claim != nil:
-		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By, a.Claim.Count, left)
+		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
+			a.Claim.Count, left)
 	case a.Open() && !s.Repeatable():
-		return fmt.Sprintf("%s waits for a free slot in pool %s with %s priority and has %s until its deadline.", who, s.Pool, a.Priority, left)
+		return fmt.Sprintf("%s waits for a free slot in pool %s with %s priority and has %s until its deadline.", who,
+			s.Pool, a.Priority, left)
 	case a.Open():
-		return fmt.Sprintf("%s waits for, or runs in, a slot of pool %s with %s priority (%s calls run without a claim) and has %s until its deadline.",
+		return fmt.Sprintf("%s waits for, or runs in, a slot of pool %s with %s priority (%s calls run without a claim) "+
+			"and has %s until its deadline.",
 			who, s.Pool, a.Priority, s.Class, left)
 	}
 	return explainEnd(who, s, a)

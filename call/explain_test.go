@@ -19,11 +19,13 @@ func TestExplain(t *testing.T) {
 		"unknown": {func(j *journal) { j.admit(side, "A") }, 0, 2, "No such attempt is known."},
 		"queued": {
 			func(j *journal) { j.admit(side, "A") }, time.Second, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority and has 14s until its deadline.",
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority and has 14s " +
+				"until its deadline.",
 		},
 		"queued or running": {
 			func(j *journal) { j.admit(idem, "A") }, time.Second, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for, or runs in, a slot of pool default with normal priority (idempotent calls run without a claim) and has 14s until its deadline.",
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for, or runs in, a slot of pool default with normal priority " +
+				"(idempotent calls run without a claim) and has 14s until its deadline.",
 		},
 		"claimed": {
 			func(j *journal) { j.admit(side, "A"); j.claim("c") }, time.Second, 1,
@@ -42,7 +44,9 @@ func TestExplain(t *testing.T) {
 				j.admit(side, "A")
 				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
 			}, time.Second, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by the canceller, effect none: the owner of the call cancelled it; the same key may be asked again and runs as the next attempt.",
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
+				"the canceller, effect none: the owner of the call cancelled it; the same key may be asked again and runs as the " +
+				"next attempt.",
 		},
 		"retried": {
 			func(j *journal) {
@@ -50,7 +54,8 @@ func TestExplain(t *testing.T) {
 				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
 				j.admit(side, "B")
 			}, time.Second, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by the canceller, effect none: the owner of the call cancelled it; attempt 2 followed.",
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
+				"the canceller, effect none: the owner of the call cancelled it; attempt 2 followed.",
 		},
 		"terminal": {
 			func(j *journal) {
@@ -58,7 +63,9 @@ func TestExplain(t *testing.T) {
 				j.claim("c")
 				j.decide(call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
 			}, time.Minute, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the deadline, effect unknown: a side-effectful tool was cut off while it ran; the same key returns this outcome and does not run again.",
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
+				"deadline, effect unknown: a side-effectful tool was cut off while it ran; the same key returns this outcome and " +
+				"does not run again.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

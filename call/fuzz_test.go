@@ -47,7 +47,8 @@ func interrogate(s call.State, e call.Event) {
 	}
 	for n := range 3 {
 		at, _ := s.Attempt(n)
-		p := call.Pickup{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c", Gone: func(string) bool { return true }}
+		p := call.Pickup{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c",
+			Gone: func(string) bool { return true }}
 		call.Take(s, p)
 		call.Fence(s, p)
 		for c := call.ToolEnded; c <= call.Deserted; c++ {
@@ -64,7 +65,8 @@ func interrogate(s call.State, e call.Event) {
 // FuzzRequestBody holds the short way of reading a body against the long one.
 func FuzzRequestBody(f *testing.F) {
 	for _, s := range []string{
-		`{"request":{}}`, `{"request":1,"earlier":[]}`, `{"request":{},"request":{}}`, `{"input_ref":"x","request":[]}`, `{"request":}`, `{"request":{}} `,
+		`{"request":{}}`, `{"request":1,"earlier":[]}`, `{"request":{},"request":{}}`, `{"input_ref":"x","request":[]}`,
+		`{"request":}`, `{"request":{}} `,
 	} {
 		f.Add([]byte(s))
 	}
@@ -74,7 +76,8 @@ func FuzzRequestBody(f *testing.F) {
 		if longErr := json.Unmarshal(raw, &long); (err == nil) != (longErr == nil) {
 			t.Fatalf("short: %v, long: %v", err, longErr)
 		}
-		if err == nil && (!bytes.Equal(bytes.TrimSpace(short.Request), bytes.TrimSpace(long.Request)) || short.InputRef != long.InputRef || len(short.Earlier) != len(long.Earlier)) {
+		if err == nil && (!bytes.Equal(bytes.TrimSpace(short.Request), bytes.TrimSpace(long.Request)) ||
+			short.InputRef != long.InputRef || len(short.Earlier) != len(long.Earlier)) {
 			t.Errorf("short: %+v, long: %+v", short, long)
 		}
 		only, ok := call.OnlyRequest(raw)

@@ -32,7 +32,8 @@ func examples(t *testing.T) *journal {
 	return j
 }
 
-var kinds = map[call.Kind]string{call.Requested: "requested", call.Joined: "joined", call.Claimed: "claimed", call.Decided: "decided"}
+var kinds = map[call.Kind]string{call.Requested: "requested", call.Joined: "joined", call.Claimed: "claimed",
+	call.Decided: "decided"}
 
 func golden(k call.Kind) string { return filepath.Join("testdata", kinds[k]+".json") }
 

@@ -103,7 +103,8 @@ func (j *journal) decide(end call.Ending) call.State {
 // fail ends the newest attempt with a retryable error and effect none.
 func (j *journal) fail() call.State {
 	j.t.Helper()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream, Effect: envelope.EffectNone}
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream,
+		Effect: envelope.EffectNone}
 	if a := j.state.Last(); a.Claim != nil {
 		end.Claim = a.Claim.Nonce
 	} else if !j.state.Class.Repeatable() {
@@ -115,7 +116,8 @@ func (j *journal) fail() call.State {
 // succeed ends the newest attempt with success.
 func (j *journal) succeed() call.State {
 	j.t.Helper()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Effect: envelope.EffectApplied, Output: "hash", Now: start + 20}
+	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Effect: envelope.EffectApplied, Output: "hash",
+		Now: start + 20}
 	if a := j.state.Last(); a.Claim != nil {
 		end.Claim, end.Fence = a.Claim.Nonce, a.Claim.Fence
 	}

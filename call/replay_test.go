@@ -17,7 +17,8 @@ import (
 func TestRandomLogs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
-		g := &grower{journal: newJournal(t), rand: rand.New(rand.NewPCG(seed, 0)), class: []call.Class{call.Pure, call.Idempotent, call.SideEffectful}[seed%3]}
+		g := &grower{journal: newJournal(t), rand: rand.New(rand.NewPCG(seed, 0)),
+			class: []call.Class{call.Pure, call.Idempotent, call.SideEffectful}[seed%3]}
 		for range 40 {
 			g.step()
 		}
@@ -146,8 +147,10 @@ func (g *grower) check(seed uint64) {
 	}
 	for _, a := range g.state.Attempts {
 		open := a.Open() && a.N < len(g.state.Attempts)
-		twice := a.Decision != nil && a.Decision.Status == envelope.RetryableError && g.class == call.SideEffectful && a.Decision.Effect != envelope.EffectNone
-		if open || twice || len(a.Joined) > call.MaxJoined || a.Claim != nil && g.class == call.SideEffectful && a.Claim.Count > 1 {
+		twice := a.Decision != nil && a.Decision.Status == envelope.RetryableError && g.class == call.SideEffectful &&
+			a.Decision.Effect != envelope.EffectNone
+		if open || twice || len(a.Joined) > call.MaxJoined || a.Claim != nil && g.class == call.SideEffectful &&
+			a.Claim.Count > 1 {
 			g.t.Errorf("seed %d: attempt %+v", seed, a)
 		}
 	}

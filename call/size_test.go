@@ -20,12 +20,15 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			owner := Owner{CallID: id, Actor: text, Reply: text, ContentType: text, Trace: text, Parent: text, Run: text, Role: text, Lane: text}
-			s := State{Facts: Facts{Tenant: text, Tool: text, ID: text, Fn: text, Version: text, Digest: text, Pool: text, Fingerprint: text, ArgsHash: text}}
+			owner := Owner{CallID: id, Actor: text, Reply: text, ContentType: text, Trace: text, Parent: text, Run: text,
+				Role: text, Lane: text}
+			s := State{Facts: Facts{Tenant: text, Tool: text, ID: text, Fn: text, Version: text, Digest: text, Pool: text,
+				Fingerprint: text, ArgsHash: text}}
 			for n := range MaxAttempts {
 				a := Attempt{
-					N: n + 1, Owner: owner, Nonce: text, Admitted: 1 << 63, At: 1 << 62, Deadline: 1 << 62, Priority: envelope.PriorityNormal,
-					Claim: &Claim{By: text, Nonce: text, Fence: 1 << 63, Count: MaxClaims},
+					N: n + 1, Owner: owner, Nonce: text, Admitted: 1 << 63, At: 1 << 62, Deadline: 1 << 62,
+					Priority: envelope.PriorityNormal,
+					Claim:    &Claim{By: text, Nonce: text, Fence: 1 << 63, Count: MaxClaims},
 					Decision: &Decision{
 						Seq: 1 << 63, Nonce: id, Code: envelope.CodeCancelledUnknown, Status: envelope.TerminalError,
 						Effect: envelope.EffectUnknown, OutputHash: strings.Repeat("0", 64), At: 1 << 62, Fence: 1 << 63,
@@ -69,7 +72,8 @@ func TestLargestState(t *testing.T) {
 	wide := strings.Repeat("ü", envelope.MaxID)
 	ids := make([]string, 2*MaxJoined)
 	for n := range MaxAttempts {
-		v := Admit(s, Ask{Owner: Owner{CallID: fmt.Sprintf("%036d", n), Actor: wide, Run: wide, Role: wide, Lane: wide}, Facts: Facts{Class: Idempotent}})
+		v := Admit(s, Ask{Owner: Owner{CallID: fmt.Sprintf("%036d", n), Actor: wide, Run: wide, Role: wide, Lane: wide},
+			Facts: Facts{Class: Idempotent}})
 		if v.Do != Write {
 			t.Fatalf("attempt %d: %+v", n+1, v)
 		}

@@ -24,7 +24,8 @@ func TestEmpty(t *testing.T) {
 
 func TestClass(t *testing.T) {
 	t.Parallel()
-	for class, want := range map[call.Class]bool{call.Pure: true, call.Idempotent: true, call.SideEffectful: false, "": false, "new": false} {
+	for class, want := range map[call.Class]bool{call.Pure: true, call.Idempotent: true, call.SideEffectful: false,
+		"": false, "new": false} {
 		if got := class.Repeatable(); got != want {
 			t.Errorf("%q: %t", class, got)
 		}

@@ -43,11 +43,13 @@ func TestUntaken(t *testing.T) {
 		"idempotent, deserted from the beginning": {idem, false, false, sure(deserted), unserved, none, true},
 		"side-effectful, timed out":               {side, false, false, timedOut, unserved, none, true},
 		"side-effectful, stored late":             {side, false, false, stored(timedOut, due), late, none, true},
-		"side-effectful, claimed":                 {side, false, true, sure(timedOut), envelope.CodeTimeoutUnknown, unknown, false},
-		"side-effectful, deserted":                {side, false, false, deserted, unserved, none, true},
-		"side-effectful, deserted, and claimed":   {side, false, true, deserted, "", "", false},
-		"dry run, timed out":                      {side, true, false, timedOut, late, none, false},
-		"cancelled in the queue":                  {side, false, false, call.Ending{Cause: call.Cancelled}, envelope.CodeCancelled, none, false},
+		"side-effectful, claimed": {side, false, true, sure(timedOut), envelope.CodeTimeoutUnknown, unknown,
+			false},
+		"side-effectful, deserted":              {side, false, false, deserted, unserved, none, true},
+		"side-effectful, deserted, and claimed": {side, false, true, deserted, "", "", false},
+		"dry run, timed out":                    {side, true, false, timedOut, late, none, false},
+		"cancelled in the queue": {side, false, false, call.Ending{Cause: call.Cancelled},
+			envelope.CodeCancelled, none, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,7 +38,8 @@ func TestForgottenBeat(t *testing.T) {
 		t.Errorf("somebody beat at %s", last)
 	}
 	for _, name := range []string{"ghost", "old"} {
-		if _, err := js.Publish(t.Context(), subjects.PoolSubject("default", name), []byte(name)); err != nil { // never expires
+		// never expires
+		if _, err := js.Publish(t.Context(), subjects.PoolSubject("default", name), []byte(name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,9 +19,10 @@ var (
 	classes    = []call.Class{call.Pure, call.Idempotent, call.SideEffectful}
 	priorities = []envelope.Priority{envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityLow}
 	contents   = []string{envelope.ContentJSON, envelope.ContentMsgpack}
-	statuses   = []envelope.Status{envelope.Success, envelope.RetryableError, envelope.TerminalError, envelope.InvalidRequest}
-	effects    = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
-	deciders   = []call.Decider{call.ByExecutor, call.ByDeadline, call.ByCanceller, call.ByDispatcher}
+	statuses   = []envelope.Status{envelope.Success, envelope.RetryableError, envelope.TerminalError,
+		envelope.InvalidRequest}
+	effects  = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
+	deciders = []call.Decider{call.ByExecutor, call.ByDeadline, call.ByCanceller, call.ByDispatcher}
 )
 
 // enum codes a value of an enumeration. One that is not in the table is written as text; a number that is

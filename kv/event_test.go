@@ -76,7 +76,8 @@ var kinds = []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided}
 func TestEventKeepsEveryField(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
-		for name, e := range map[string]call.Event{"full": fullEvent(kind), "typical": typicalEvent(kind), "long": longEvent(kind)} {
+		for name, e := range map[string]call.Event{"full": fullEvent(kind), "typical": typicalEvent(kind),
+			"long": longEvent(kind)} {
 			raw := kv.EncodeEvent(e)
 			if strings.ContainsAny(raw, "\r\n") || strings.TrimSpace(raw) != raw {
 				t.Errorf("%s %s: %q is no header value", name, kind, raw)
@@ -159,7 +160,8 @@ func TestEventRefusesWhatItDoesNotWrite(t *testing.T) {
 	e := typicalEvent(call.Decided)
 	subject, raw := kv.EventSubject(e), kv.EncodeEvent(e)
 	for name, bad := range map[string]string{
-		"nothing": "", "no form": raw[1:], "cut": raw[:len(raw)-1], "more": raw + "x|", "no number": strings.Replace(raw, "|86400|", "|one|", 1),
+		"nothing": "", "no form": raw[1:], "cut": raw[:len(raw)-1], "more": raw + "x|",
+		"no number":    strings.Replace(raw, "|86400|", "|one|", 1),
 		"leading zero": strings.Replace(raw, "|86400|", "|086400|", 1), "zero": strings.Replace(raw, "|86400|", "|0|", 1),
 		"half an escape":  strings.Replace(raw, "default", "defaul%4", 1),
 		"needless escape": strings.Replace(raw, "default", "defaul%74", 1), "no facts": "2;" + raw[strings.Index(raw, "a|"):],
@@ -239,7 +241,8 @@ func typicalEvent(kind call.Kind) call.Event {
 	}
 	e := call.Event{Kind: kind, Attempt: 1, State: call.State{Facts: call.Facts{
 		Tenant: "default", Tool: "bench.echo0", ID: "tvvkpo628dl23u4k9tut9d554b2032h7", Fn: "echo", Version: "1.0.0",
-		Digest: "sha256:" + hash, Class: call.Pure, Pool: "default", Fingerprint: "sha256:" + hash, ArgsHash: hash, KeepSeconds: 86400,
+		Digest: "sha256:" + hash, Class: call.Pure, Pool: "default", Fingerprint: "sha256:" + hash, ArgsHash: hash,
+		KeepSeconds: 86400,
 	}}}
 	switch kind {
 	case call.Requested:
@@ -254,7 +257,8 @@ func typicalEvent(kind call.Kind) call.Event {
 	if kind == call.Decided {
 		a.Claim.Fence = 2
 		a.Decision = &call.Decision{
-			Nonce: "e-4f4c4d84.9", Status: "success", Effect: "applied", By: call.ByExecutor, At: a.At + 2, Fence: 2, OutputHash: hash,
+			Nonce: "e-4f4c4d84.9", Status: "success", Effect: "applied", By: call.ByExecutor, At: a.At + 2, Fence: 2,
+			OutputHash: hash,
 		}
 		e.Nonce = a.Decision.Nonce
 	}

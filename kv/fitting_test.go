@@ -10,7 +10,8 @@ import (
 // A batch has one event of a log at the most, and bounds.
 func TestFitting(t *testing.T) {
 	of := func(log string, size int) *writer {
-		return &writer{msg: &nats.Msg{Data: make([]byte, size), Header: nats.Header{jetstream.ExpectedLastSubjSeqSubjHeader: {log}}}}
+		return &writer{msg: &nats.Msg{Data: make([]byte, size),
+			Header: nats.Header{jetstream.ExpectedLastSubjSeqSubjHeader: {log}}}}
 	}
 	many := make([]*writer, 2*maxBatch)
 	for i := range many {

@@ -99,7 +99,8 @@ func TestGroupHasOneWinner(t *testing.T) {
 	opened := make([]call.State, logs)
 	for i := range opened {
 		var err error
-		if opened[i], err = f.log.Write(t.Context(), admission(t, call.State{}, fmt.Sprint("id", i), "A", time.Minute), nil); err != nil {
+		if opened[i], err = f.log.Write(t.Context(), admission(t, call.State{}, fmt.Sprint("id", i), "A", time.Minute),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +177,8 @@ func TestGroupInTrouble(t *testing.T) {
 			t.Errorf("%s has %d events", id, n)
 		}
 	}
-	if c := p.Counts(); len(events) != logs || batched == 0 || c[proxy.Write].Dropped == 0 || c[proxy.PubAck].Dropped == 0 {
+	if c := p.Counts(); len(events) != logs || batched == 0 || c[proxy.Write].Dropped == 0 ||
+		c[proxy.PubAck].Dropped == 0 {
 		t.Errorf("%d logs, %d events in batches, %v", len(events), batched, c)
 	}
 }

@@ -73,7 +73,8 @@ func admission(t *testing.T, s call.State, id, callID string, timeout time.Durat
 	now := time.Now()
 	v := call.Admit(s, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
-		Facts:    call.Facts{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful, Pool: "default", Fingerprint: "fp"},
+		Facts: call.Facts{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful,
+			Pool: "default", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "q-" + callID,
 	})
 	if v.Do != call.Write {
@@ -84,7 +85,8 @@ func admission(t *testing.T, s call.State, id, callID string, timeout time.Durat
 
 func claim(t *testing.T, s call.State, by string) call.Event {
 	t.Helper()
-	step, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: by, Nonce: "c-" + by, Now: call.At(time.Now()), Gone: func(string) bool { return false }})
+	step, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: by, Nonce: "c-" + by,
+		Now: call.At(time.Now()), Gone: func(string) bool { return false }})
 	if step != call.TakeClaim {
 		t.Fatalf("take: %v", step)
 	}
@@ -92,7 +94,8 @@ func claim(t *testing.T, s call.State, by string) call.Event {
 }
 
 func timeout(s call.State, nonce string) call.Event {
-	return call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: nonce, Now: call.At(time.Now())}).Event
+	return call.Decide(s, 1, s.Last().Admitted,
+		call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: nonce, Now: call.At(time.Now())}).Event
 }
 
 var body = []byte(`{"response":{"ok":true}}`)
@@ -225,7 +228,8 @@ func TestRetriesUntilApplied(t *testing.T) {
 		}
 		return do()
 	})
-	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil || tries != 4 {
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil ||
+		tries != 4 {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 }
@@ -294,7 +298,8 @@ func TestFull(t *testing.T) {
 	if !errors.Is(err, call.ErrFull) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id3", "A", time.Minute), make([]byte, 2<<20)); !errors.Is(err, call.ErrTooLarge) {
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id3", "A", time.Minute),
+		make([]byte, 2<<20)); !errors.Is(err, call.ErrTooLarge) {
 		t.Error("an event above the server's limit was written")
 	}
 }
@@ -313,7 +318,8 @@ func TestFullAfterNoAnswer(t *testing.T) {
 		}
 		return do() // the first try arrives
 	})
-	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil || tries != 4 {
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "id1", "A", time.Minute), nil); err != nil ||
+		tries != 4 {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 }
@@ -334,7 +340,8 @@ func TestExpiry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, err := f.log.Get(t.Context(), 0, s.Seq) // after the last: however long this takes, it may be gone and the last not
+		// after the last: however long this takes, it may be gone and the last not
+		first, err := f.log.Get(t.Context(), 0, s.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -459,7 +466,8 @@ func TestLogInPartitions(t *testing.T) {
 		used[s.Part]++
 		last, err := f.log.Read(t.Context(), "web.fetch", id)
 		if err != nil || last.State.Part != s.Part || last.State.Seq != s.Seq || s.Part != subjects.PartOf(id, 3) {
-			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Part, last.State.Seq, last.State.Part, err)
+			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Part, last.State.Seq,
+				last.State.Part, err)
 		}
 		if at, err := f.log.Get(t.Context(), s.Part, s.Seq); err != nil || at.State.ID != id || at.State.Part != s.Part {
 			t.Errorf("%s: at its place is %q of partition %d: %v", id, at.State.ID, at.State.Part, err)

@@ -24,7 +24,8 @@ func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
 	next := subjects.Part(n).Stream()
 	switch _, err := js.Stream(ctx, next); {
 	case err == nil:
-		return 0, fmt.Errorf("call log: the stream %s is there, and %s says that there are %d partitions: give it back the metadata %q that the others have",
+		return 0, fmt.Errorf("call log: the stream %s is there, and %s says that there are %d partitions: give it back the "+
+			"metadata %q that the others have",
 			next, subjects.Part(0).Stream(), n, subjects.MetaPartitions)
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return 0, fmt.Errorf("call log: %w", err)
@@ -57,7 +58,8 @@ func said(ctx context.Context, js jetstream.JetStream, p subjects.Part) (int, er
 	}
 	n, err := strconv.Atoi(says)
 	if err != nil || n < 1 || n > subjects.MaxPartitions {
-		return 0, fmt.Errorf("stream %s: its metadata says that the call log has %.20q partitions: it is 1 to %d", p.Stream(), says, subjects.MaxPartitions)
+		return 0, fmt.Errorf("stream %s: its metadata says that the call log has %.20q partitions: it is 1 to %d",
+			p.Stream(), says, subjects.MaxPartitions)
 	}
 	return n, nil
 }

@@ -73,7 +73,10 @@ func TestNobodyCouldBeat(t *testing.T) {
 		}
 		return false
 	})
-	until(time.Minute, func() bool { return beat("me") == nil && pools.Gone(t.Context(), kv.Instance("default", "other")) })
+	until(time.Minute, func() bool {
+		return beat("me") == nil &&
+			pools.Gone(t.Context(), kv.Instance("default", "other"))
+	})
 	if !pools.Gone(t.Context(), kv.Instance("default", "other")) {
 		t.Error("who does not beat any more is not found out")
 	}

@@ -41,14 +41,17 @@ func grown(class call.Class, attempts int) call.Event {
 	hash := strings.Repeat("2d7a270c", 8)
 	for n := range attempts {
 		a := template
-		a.N, a.Admitted, a.At, a.Nonce = n+1, uint64(123456+n*3), template.At+call.UnixMS(n*1000), fmt.Sprintf("1448a8c3-f283.%d", 1000+n)
+		a.N, a.Admitted, a.At, a.Nonce = n+1, uint64(123456+n*3), template.At+call.UnixMS(n*1000),
+			fmt.Sprintf("1448a8c3-f283.%d", 1000+n)
 		a.Deadline = a.At + 30_000
 		a.Owner.Parent = "00-5d415971e1b7430a8b5c87d7bb21d42b-00f067aa0ba902b7-01"
 		a.Claim = nil
-		d := call.Decision{Nonce: fmt.Sprintf("4f4c4d84-de50.%d", 2000+n), Status: envelope.RetryableError, Code: envelope.CodeUpstream, Effect: envelope.EffectNone,
+		d := call.Decision{Nonce: fmt.Sprintf("4f4c4d84-de50.%d", 2000+n), Status: envelope.RetryableError,
+			Code: envelope.CodeUpstream, Effect: envelope.EffectNone,
 			By: call.ByExecutor, At: a.At + 12, Fence: a.Admitted, Seq: a.Admitted + 2}
 		if class == call.SideEffectful {
-			a.Claim = &call.Claim{By: "default/4f4c4d84-de50", Nonce: fmt.Sprintf("4f4c4d84-de50.%d", 1500+n), Fence: a.Admitted + 1, Count: 1, At: a.At + 1}
+			a.Claim = &call.Claim{By: "default/4f4c4d84-de50", Nonce: fmt.Sprintf("4f4c4d84-de50.%d", 1500+n),
+				Fence: a.Admitted + 1, Count: 1, At: a.At + 1}
 			d.Fence++
 		}
 		if n == attempts-1 {

@@ -12,7 +12,10 @@ import (
 func TestNoAllocation(t *testing.T) {
 	seen := 0
 	for name, o := range observers(&seen) {
-		if n := testing.AllocsPerRun(100, func() { o.Tell(t.Context(), observe.AfterAdmit, &call.State{Seq: 1}, 1) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() {
+			o.Tell(t.Context(), observe.AfterAdmit, &call.State{Seq: 1},
+				1)
+		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}

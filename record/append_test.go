@@ -21,10 +21,13 @@ func typicalRecord() audit.Record {
 	hash := strings.Repeat("2d7a270c", 8)
 	return audit.Record{
 		Event: audit.ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC),
-		Tenant: "default", Actor: "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0", Digest: "sha256:" + hash,
-		Determinism: call.Pure, Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7", CallID: "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
+		Tenant: "default", Actor: "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0",
+		Digest:      "sha256:" + hash,
+		Determinism: call.Pure, Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7",
+		CallID:  "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
 		Attempt: 1, TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
-		Contract: audit.ContractVersion, Policies: map[string]string{}, Status: envelope.Success, Effect: envelope.EffectApplied,
+		Contract: audit.ContractVersion, Policies: map[string]string{}, Status: envelope.Success,
+		Effect:    envelope.EffectApplied,
 		DecidedBy: call.ByExecutor, Fence: 17, LogSeq: 18,
 	}
 }

@@ -76,7 +76,8 @@ func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
 	_, err = js.PublishMsg(ctx, &nats.Msg{
 		Subject: subjects.Dead(d.State.Tenant, d.State.Tool),
 		Data:    data,
-		Header:  nats.Header{jetstream.MsgIDHeader: {d.State.ID + "." + strconv.Itoa(d.Attempt) + "." + strconv.FormatUint(a.Admitted, 10)}},
+		Header: nats.Header{jetstream.MsgIDHeader: {d.State.ID + "." + strconv.Itoa(d.Attempt) + "." +
+			strconv.FormatUint(a.Admitted, 10)}},
 	})
 	if err != nil {
 		return fmt.Errorf("dead letter: %w", err)

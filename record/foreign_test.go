@@ -60,7 +60,8 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if records != 6 {
 		t.Errorf("%d records of three calls", records)
 	}
-	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil { // JSON, and no letter either
+	// JSON, and no letter either
+	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	if letters, err := record.DeadLetters(t.Context(), f.JS); err != nil || len(letters) != 0 {
@@ -77,7 +78,8 @@ func (f *fixture) broken(subject string) {
 	}
 	defer conn.Close()
 	const header = "NATS/1.0\r\nbroken\r\n\r\n"
-	fmt.Fprintf(conn, "CONNECT {\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header), header)
+	fmt.Fprintf(conn, "CONNECT {\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header),
+		header)
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		if lines.Text() == "PONG" {
 			return

@@ -18,10 +18,12 @@ func TestProjectorBehindANewerBuild(t *testing.T) {
 	f.Admit(1, envelope.PriorityNormal)
 	subject := subjects.Audit(subjects.Part(0).AuditSource(), "t", "tool_requested", "echo")
 	data := []byte(`{"form":3,"event":"tool_requested","timestamp_utc":"2026-11-20T12:00:00Z"}`)
-	if _, err := f.JS.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: data, Header: nats.Header{"Tb-Log-Seq": {"1"}}}); err != nil {
+	if _, err := f.JS.PublishMsg(t.Context(),
+		&nats.Msg{Subject: subject, Data: data, Header: nats.Header{"Tb-Log-Seq": {"1"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := record.NewProjector(t.Context(), f.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 }); !form.Newer(err) {
+	if _, _, err := record.NewProjector(t.Context(), f.JS, 0, slog.New(slog.DiscardHandler),
+		func() uint64 { return 0 }); !form.Newer(err) {
 		t.Errorf("a projector goes on: %v", err)
 	}
 	for r, err := range record.Replay(t.Context(), f.JS, record.Filter{}) {

@@ -28,7 +28,8 @@ func NewJournal(js jetstream.JetStream, now func() time.Time, newNonce func() st
 }
 
 // Denied records a refusal, and returns the message id of the record.
-func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error) {
+func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request,
+	e *envelope.Error) (id string, err error) {
 	id = "gate." + j.newNonce()
 	return id, Append(ctx, j.js, id, audit.Denied(in, req, e, j.now()))
 }

@@ -249,7 +249,8 @@ func (p *Projector) stage(batch jetstreamext.BatchPublisher, records []audit.Rec
 }
 
 // commit sends the last records of the batch and waits until all of it is stored.
-func (p *Projector) commit(ctx context.Context, batch jetstreamext.BatchPublisher, records []audit.Record, staged int) error {
+func (p *Projector) commit(ctx context.Context, batch jetstreamext.BatchPublisher, records []audit.Record,
+	staged int) error {
 	last := len(records) - 1
 	if err := p.stage(batch, records[:last], staged); err != nil {
 		return err

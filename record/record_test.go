@@ -131,7 +131,8 @@ func TestDeadLetters(t *testing.T) {
 	if list, err := record.DeadLetters(t.Context(), f.JS); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	letter := record.DeadLetter{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, State: f.Admit(1, envelope.PriorityNormal), Body: []byte(`{"request":{}}`)}
+	letter := record.DeadLetter{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
+		State: f.Admit(1, envelope.PriorityNormal), Body: []byte(`{"request":{}}`)}
 	for range 2 { // burying twice is burying once
 		if err := record.Bury(t.Context(), f.JS, letter); err != nil {
 			t.Fatal(err)
@@ -164,7 +165,8 @@ func TestDeadLetters(t *testing.T) {
 	if list, err = record.DeadLetters(t.Context(), f.JS); err != nil || len(list) != 3 {
 		t.Fatalf("%d letters, %v", len(list), err)
 	}
-	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` || body.InputRef != "ref" || len(body.Earlier) != 0 {
+	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` ||
+		body.InputRef != "ref" || len(body.Earlier) != 0 {
 		t.Errorf("kept %.100s, %v", list[2].Body, err)
 	}
 	if _, err := record.DeadLetterAt(t.Context(), f.JS, 99); err == nil {

@@ -37,7 +37,8 @@ func (f Filter) has(r audit.Record) bool {
 		(f.Tool == "" || r.ToolName == f.Tool) &&
 		(f.Actor == "" || r.Actor == f.Actor) &&
 		(f.Event == "" || r.Event == f.Event) &&
-		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID && strings.HasPrefix(r.CallID, f.Call)) &&
+		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID &&
+			strings.HasPrefix(r.CallID, f.Call)) &&
 		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
 }
@@ -201,7 +202,8 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 const quietTime = 30 * time.Second
 
 // messages yields the messages of a stream in order, up to its present end unless follow.
-func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, follow bool) iter.Seq2[jetstream.Msg, error] {
+func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	follow bool) iter.Seq2[jetstream.Msg, error] {
 	if follow {
 		return messagesWithin(ctx, js, stream, cfg, 0)
 	}
@@ -210,7 +212,8 @@ func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 
 // messagesWithin yields the messages of a stream up to its present end, each of which has to come within
 // quiet after the one before was taken; or all that ever come, if quiet is 0.
-func messagesWithin(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, quiet time.Duration) iter.Seq2[jetstream.Msg, error] {
+func messagesWithin(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration) iter.Seq2[jetstream.Msg, error] {
 	follow := quiet == 0
 	return func(yield func(jetstream.Msg, error) bool) {
 		cons, err := js.OrderedConsumer(ctx, stream, cfg)

@@ -29,7 +29,8 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 	<-js.PublishAsyncComplete()
 	read, failed := 0, ""
-	for _, err := range messagesWithin(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, time.Second) {
+	for _, err := range messagesWithin(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
+		time.Second) {
 		if err != nil {
 			failed = err.Error()
 			break
@@ -43,7 +44,8 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 	srv.Restart()
 	read = 0
-	for _, err := range messagesWithin(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, 30*time.Second) {
+	for _, err := range messagesWithin(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
+		30*time.Second) {
 		if err != nil {
 			t.Fatal(err)
 		}

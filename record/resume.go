@@ -17,7 +17,8 @@ import (
 
 // NewProjector reads from AUDIT how far projection of a partition has come. It logs what keeps it from
 // going on. open says where in the partition the oldest open attempt is.
-func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Part, log *slog.Logger, open func() uint64) (p *Projector, from uint64, err error) {
+func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Part, log *slog.Logger,
+	open func() uint64) (p *Projector, from uint64, err error) {
 	p = &Projector{js: js, part: part, log: log, open: open, more: make(chan struct{}, 1)}
 	oldest, err := p.resume(ctx)
 	if err != nil {

@@ -28,7 +28,8 @@ func Unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.
 	return oldest, nil
 }
 
-func unrecordedIn(ctx context.Context, js jetstream.JetStream, part subjects.Part) (oldest *jetstream.RawStreamMsg, err error) {
+func unrecordedIn(ctx context.Context, js jetstream.JetStream,
+	part subjects.Part) (oldest *jetstream.RawStreamMsg, err error) {
 	p := &Projector{js: js, part: part}
 	if _, err := p.resume(ctx); err != nil {
 		return nil, err

@@ -266,7 +266,8 @@ func TestSourceFindsAnyIndex(t *testing.T) {
 					}
 				}
 			}
-			for _, at := range []Position{{Run: Run{1, 0}, Index: n}, {Run: Run{1, 0}, Index: n, After: 1 << 40}, {Run: Run{2, 0}}} {
+			for _, at := range []Position{{Run: Run{1, 0}, Index: n}, {Run: Run{1, 0}, Index: n, After: 1 << 40},
+				{Run: Run{2, 0}}} {
 				if f, err := b.source().Fetch(ctx, at, 1000); err != nil || f.Len() > 0 {
 					t.Fatalf("%+v: %+v, %v", at, f, err)
 				}
@@ -461,7 +462,8 @@ func TestSourceUnavailable(t *testing.T) {
 	t.Parallel()
 	b, ctx := newBench(t), testContext(t)
 	b.write(t, firstRun, 5)
-	if _, err := NewStoreSource(NewStore(b.js, "NONE"), subjectOf).Fetch(ctx, Position{Run: firstRun}, 1); !errors.Is(err, ErrUnavailable) {
+	if _, err := NewStoreSource(NewStore(b.js, "NONE"), subjectOf).Fetch(ctx, Position{Run: firstRun}, 1); !errors.Is(err,
+		ErrUnavailable) {
 		t.Fatalf("no such stream: %v", err)
 	}
 	b.Stop()
@@ -489,7 +491,8 @@ func TestStorePrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, js := range map[string]jetstream.JetStream{"$JS.API.": plain, "$JS.hub.API.": domain, "from.other.": prefix} {
+	for want, js := range map[string]jetstream.JetStream{"$JS.API.": plain, "$JS.hub.API.": domain,
+		"from.other.": prefix} {
 		if got := NewStore(js, "S").prefix; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}

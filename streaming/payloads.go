@@ -74,7 +74,8 @@ func (p *Payloads) PutNow(ctx context.Context, data []byte) (envelope.PayloadRef
 	return p.put(ctx, data, p.putPartNow)
 }
 
-func (p *Payloads) put(ctx context.Context, data []byte, putPart func(context.Context, string, []byte) error) (envelope.PayloadRef, error) {
+func (p *Payloads) put(ctx context.Context, data []byte,
+	putPart func(context.Context, string, []byte) error) (envelope.PayloadRef, error) {
 	if int64(len(data)) > p.maxBytes {
 		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
 	}

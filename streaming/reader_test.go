@@ -547,8 +547,10 @@ func TestReaderErrors(t *testing.T) {
 		{"the source's own", gap, Frame{}, denied, denied},
 		{"the wrong frame", gap, frameOf(3, 4), nil, ErrCorrupt},
 		{"corrupt frame from the source", gap, Frame{first: 0, end: 1, body: []byte("d{\n")}, nil, ErrCorrupt},
-		{"corrupt live frame", func(r *Reader) { r.Offer(firstRun, header("0-0"), []byte("d{\n")) }, Frame{}, nil, ErrCorrupt},
-		{"malformed live frame is lost", func(r *Reader) { r.Offer(firstRun, header("0-1"), []byte("d1\n")); gap(r) }, Frame{}, denied, denied},
+		{"corrupt live frame", func(r *Reader) { r.Offer(firstRun, header("0-0"), []byte("d{\n")) }, Frame{}, nil,
+			ErrCorrupt},
+		{"malformed live frame is lost", func(r *Reader) { r.Offer(firstRun, header("0-1"), []byte("d1\n")); gap(r) },
+			Frame{}, denied, denied},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

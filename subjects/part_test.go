@@ -18,7 +18,8 @@ func TestPartNames(t *testing.T) {
 		}
 		event := Key{Tool: "web.fetch", ID: id, Part: p}.Claim(1, "e")
 		parsed, err := ParseEvent(event)
-		if err != nil || parsed.Key.Part != p || parsed.Key.Claim(1, "e") != event || !strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
+		if err != nil || parsed.Key.Part != p || parsed.Key.Claim(1, "e") != event ||
+			!strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
 			t.Errorf("partition %d: %s is read as %+v: %v", p, event, parsed, err)
 		}
 		if got, ok := ParsePart(event); got != p || !ok {
@@ -54,7 +55,8 @@ func TestPartOfStaysAsItIs(t *testing.T) {
 func TestNoPart(t *testing.T) {
 	for _, subject := range []string{
 		"", "$KV", "$KV.calls", "$KV.calls_0.a.b.1.j", "$KV.calls_01.a.b.1.j", "$KV.calls_.a.b.1.j", "$KV.calls_x.a.b.1.j",
-		"$KV.calls_-1.a.b.1.j", "$KV.calls_8.a.b.1.j", "$KV.calls_1_1.a.b.1.j", "$KV.calls2.a.b.1.j", "$KV.pools.a.b", "KV.calls.a.b.1.j",
+		"$KV.calls_-1.a.b.1.j", "$KV.calls_8.a.b.1.j", "$KV.calls_1_1.a.b.1.j", "$KV.calls2.a.b.1.j", "$KV.pools.a.b",
+		"KV.calls.a.b.1.j",
 	} {
 		if p, ok := ParsePart(subject); ok {
 			t.Errorf("%q is in partition %d", subject, p)

@@ -13,17 +13,18 @@ const id = "4reidtfrk20p8kjm8sc16d5d1utmc8fr"
 func TestNames(t *testing.T) {
 	k := Key{Tool: "web.fetch", ID: id}
 	for got, want := range map[string]string{
-		Call("acme", "agent://a", "web.fetch"):               "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
-		CallWildcard:                                         "tb.call.*.*.*",
-		Part(0).Recorded()[0]:                                "$KV.calls.*.*.*.q.>",
-		Part(0).Recorded()[1]:                                "$KV.calls.*.*.*.x.>",
-		Service(OpResult, "acme", "a.b"):                     "tb.svc.result.acme.a_2eb",
-		ServiceWildcard(OpCancel):                            "tb.svc.cancel.*.*",
-		k.Prefix():                                           "web_2efetch." + id,
-		k.Ref():                                              "web_2efetch." + id,
-		k.Filter():                                           "$KV.calls.web_2efetch." + id + ".>",
-		k.Request(1, "1.4.2", "high", "default"):             "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
-		k.Request(2, "1.4.2", "", "gpu pool"):                "$KV.calls.web_2efetch." + id + ".2.q.1_2e4_2e2.normal.gpu_20pool",
+		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
+		CallWildcard:                             "tb.call.*.*.*",
+		Part(0).Recorded()[0]:                    "$KV.calls.*.*.*.q.>",
+		Part(0).Recorded()[1]:                    "$KV.calls.*.*.*.x.>",
+		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
+		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
+		k.Prefix():                               "web_2efetch." + id,
+		k.Ref():                                  "web_2efetch." + id,
+		k.Filter():                               "$KV.calls.web_2efetch." + id + ".>",
+		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
+		k.Request(2, "1.4.2", "", "gpu pool"): "$KV.calls.web_2efetch." + id +
+			".2.q.1_2e4_2e2.normal.gpu_20pool",
 		k.Join(1):                                            "$KV.calls.web_2efetch." + id + ".1.j",
 		k.Claim(1, "e-1"):                                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
 		k.Outcome(1, "d-2"):                                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
@@ -46,7 +47,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-var hostile = []string{"", "a", "a.b", "*", ">", "a b", "_", "_e", "=e", "é", "\x00", "a\nb", "$KV", "x_h", strings.Repeat("k", 90)}
+var hostile = []string{"", "a", "a.b", "*", ">", "a b", "_", "_e", "=e", "é", "\x00", "a\nb", "$KV", "x_h",
+	strings.Repeat("k", 90)}
 
 // TestRoundTrips builds every subject from every pair of hostile names and parses it again.
 func TestRoundTrips(t *testing.T) {
@@ -85,11 +87,12 @@ func same(t *testing.T, err error, got []any, want ...any) {
 func TestParseEvent(t *testing.T) {
 	k := Key{Tool: "mcp::x.y", ID: id}
 	for subject, want := range map[string]Event{
-		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Priority: "high", Pool: "gpu"},
-		k.Request(7, "", "", ""):             {Key: k, Attempt: 7, Kind: KindRequest, Priority: "normal"},
-		k.Join(2):                            {Key: k, Attempt: 2, Kind: KindJoin},
-		k.Claim(3, "e-1"):                    {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
-		k.Outcome(4, "d 2"):                  {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
+		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Priority: "high",
+			Pool: "gpu"},
+		k.Request(7, "", "", ""): {Key: k, Attempt: 7, Kind: KindRequest, Priority: "normal"},
+		k.Join(2):                {Key: k, Attempt: 2, Kind: KindJoin},
+		k.Claim(3, "e-1"):        {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
+		k.Outcome(4, "d 2"):      {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
 	} {
 		if got, err := ParseEvent(subject); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", subject, got, err)
@@ -125,12 +128,16 @@ func TestParsersRefuse(t *testing.T) {
 	for _, s := range []string{
 		"", "x", "tb.call.a.b", "tb.call.a.b.c.d", "tb.call.a.b.c_", "tb.call.a..c", "tb.call.*.b.c", "call.a.b.c",
 		"tb.svc.result.a", "tb.svc.result", "tb.svc.re*sult.a.b", "tb.svc..a.b", "tb.svc.result.a.b_",
-		"tb.chunk.a.b.c.1", "tb.chunk.a.b.c.01.2", "tb.chunk.a.b.c.1.02", "tb.chunk.a.b.c.0.1", "tb.chunk.a.b.c.1.-2", "tb.chunk.a.b.c.x.1", "tb.chunk.a.b_.c.1.1",
+		"tb.chunk.a.b.c.1", "tb.chunk.a.b.c.01.2", "tb.chunk.a.b.c.1.02", "tb.chunk.a.b.c.0.1", "tb.chunk.a.b.c.1.-2",
+		"tb.chunk.a.b.c.x.1", "tb.chunk.a.b_.c.1.1",
 		"tb.audit.log.a.b", "tb.audit.log", "tb.audit.l=og.a.b.c", "tb.audit.log.a.=.c", "tb.audit.log.a_.b.c",
 		"tb.dead.a", "tb.dead.a.b.c", "tb.ctl.kill", "tb.ctl.kill.a.b", "tb.ctl.seek", "tb.ctl.seek.a.b",
 		"a.b.c", "a_.b", "a.b_", "a",
-		"$KV.calls.t.i", "$KV.calls.t.i.1", "$KV.calls.t.i.0.j", "$KV.calls.t.i.01.j", "$KV.calls.t.i.+1.j", "$KV.calls.t.i.1.z", "$KV.calls.t.i.1.o",
-		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.c", "$KV.calls.t.i.1.c.e.e", "$KV.calls.t.i.1.x.o", "$KV.calls.t.i.1.x.o.e_", "$KV.calls.t.i.1.x.o.e.e", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p", "$KV.calls.t.i.1.q.v_.p.o",
+		"$KV.calls.t.i", "$KV.calls.t.i.1", "$KV.calls.t.i.0.j", "$KV.calls.t.i.01.j", "$KV.calls.t.i.+1.j",
+		"$KV.calls.t.i.1.z", "$KV.calls.t.i.1.o",
+		"$KV.calls.t.i.1.j.x", "$KV.calls.t.i.1.x", "$KV.calls.t.i.1.c", "$KV.calls.t.i.1.c.e.e", "$KV.calls.t.i.1.x.o",
+		"$KV.calls.t.i.1.x.o.e_", "$KV.calls.t.i.1.x.o.e.e", "$KV.calls.t.i.1.x.p", "$KV.calls.t.i.1.q.v.p",
+		"$KV.calls.t.i.1.q.v_.p.o",
 		"$KV.calls.t.i.1.q.v.=.o", "$KV.calls.t.i.1.q.v.p.o_", "$KV.calls.t_.i.1.j", "$KV.calls.t.i_.1.j", "KV.calls.t.i.1.j",
 	} {
 		for name, parse := range map[string]func(string) error{
@@ -155,7 +162,8 @@ func TestParsersRefuse(t *testing.T) {
 // FuzzParseEvent: whatever parses is what the key builds.
 func FuzzParseEvent(f *testing.F) {
 	k := Key{Tool: "web.fetch", ID: id}
-	for _, s := range []string{k.Request(1, "1.0.0", "high", "gpu"), k.Join(2), k.Claim(3, "e-1"), k.Outcome(4, "d-1"), Key{Tool: strings.Repeat(".", 99), ID: id}.Join(1)} {
+	for _, s := range []string{k.Request(1, "1.0.0", "high", "gpu"), k.Join(2), k.Claim(3, "e-1"), k.Outcome(4, "d-1"),
+		Key{Tool: strings.Repeat(".", 99), ID: id}.Join(1)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -188,7 +196,8 @@ func TestInbox(t *testing.T) {
 	asked := Call("t", "agent://a", "x")
 	for reply, want := range map[string]bool{
 		Answers("t", "agent://a") + "word.1": true, Answers("t", "agent://a"): false, Answers("t", "b") + "word": false,
-		Answers("u", "agent://a") + "word": false, Answers("t", "agent://a")[:10]: false, "_INBOX.x.1": false, "replies.agent.7": false, "": false,
+		Answers("u", "agent://a") + "word": false, Answers("t", "agent://a")[:10]: false, "_INBOX.x.1": false,
+		"replies.agent.7": false, "": false,
 		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Audit(auditFromLog, "t", "e", "x"): false,
 	} {
 		if Inbox(asked, reply) != want || Inbox(Service(OpWhy, "t", "agent://a"), reply) != want {

@@ -45,8 +45,10 @@ func TestParseToken(t *testing.T) {
 		t.Errorf("digested token: %v", err)
 	}
 	for _, bad := range []string{
-		"", "a.b", "a b", "*", ">", "_", "_2", "_2E", "_2g", "_61", "_5F", "a_", "é", "_h", "_e_e", "a_e", "__", strings.Repeat("x", maxToken+1),
-		strings.Repeat("x", 30) + "_h" + strings.Repeat("0", 32), strings.Repeat("x", 40) + "_h" + strings.Repeat("0", 31) + "g",
+		"", "a.b", "a b", "*", ">", "_", "_2", "_2E", "_2g", "_61", "_5F", "a_", "é", "_h", "_e_e", "a_e", "__",
+		strings.Repeat("x", maxToken+1),
+		strings.Repeat("x", 30) + "_h" + strings.Repeat("0", 32),
+		strings.Repeat("x", 40) + "_h" + strings.Repeat("0", 31) + "g",
 		strings.Repeat("x", 39) + "__h" + strings.Repeat("0", 32),
 	} {
 		if got, err := ParseToken(bad); err == nil {
@@ -91,7 +93,8 @@ func TestTokensAreInjective(t *testing.T) {
 // FuzzToken: always one token, never too long, reversible unless digested; and whatever parses
 // is what Token makes.
 func FuzzToken(f *testing.F) {
-	for _, s := range []string{"", "web.fetch", "a_2eb", "_e", "_h", strings.Repeat("é", 60), strings.Repeat("x", 40) + "_h0123456789abcdef0123456789abcdef"} {
+	for _, s := range []string{"", "web.fetch", "a_2eb", "_e", "_h", strings.Repeat("é", 60),
+		strings.Repeat("x", 40) + "_h0123456789abcdef0123456789abcdef"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -122,7 +125,8 @@ func FuzzToken(f *testing.F) {
 // What is appended is the token, whichever length it has.
 func TestAppendToken(t *testing.T) {
 	for n := range 2*maxToken + 2 {
-		for _, s := range []string{strings.Repeat("a", n), strings.Repeat("a.", n/2), strings.Repeat("ä", n/6) + strings.Repeat("b", n%6)} {
+		for _, s := range []string{strings.Repeat("a", n), strings.Repeat("a.", n/2),
+			strings.Repeat("ä", n/6) + strings.Repeat("b", n%6)} {
 			if got, want := string(appendToken([]byte("x."), s)), "x."+Token(s); got != want {
 				t.Errorf("%q is appended as %q, want %q", s, got, want)
 			}

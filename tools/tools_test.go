@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 
 // programs are the shipped tools: folder and program.
 var programs = map[string]string{
-	"fs_2ewrite": "fs-write", "text_2esearch": "text-search", "transcript_2eclean": "transcript-clean", "web_2efetch": "web-fetch",
+	"fs_2ewrite": "fs-write", "text_2esearch": "text-search", "transcript_2eclean": "transcript-clean",
+	"web_2efetch": "web-fetch",
 }
 
 // install copies the tools to a folder of their own, builds them there and loads it.
@@ -91,17 +92,28 @@ func TestTools(t *testing.T) {
 		code           envelope.Code
 		details        string // a part of what callers see of them
 	}{
-		{name: "fetch", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/news.html"}, output: `"byline":"Lena Vogel"`},
-		{name: "fetch nothing", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/none"}, code: "P-PRECOND-NOT_FETCHABLE", details: `"upstream_status":404`},
-		{name: "fetch no URL", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": "ftp://example.com"}, code: "I-REQ-INVALID_URL"},
-		{name: "clean", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": long}, output: `"clean_text":"One`, chunks: 2000},
-		{name: "clean nothing", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": "[Music]"}, code: "D-DATA-EMPTY_TRANSCRIPT"},
-		{name: "rehearse", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"}, dryRun: true, output: `"created":true`},
-		{name: "write", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"}, output: `"created":true`},
-		{name: "write again", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"}, output: `"created":false`},
-		{name: "write outside", tool: "fs.write", fn: "write", input: map[string]any{"path": "../b", "content": "x"}, code: "I-REQ-PATH_OUTSIDE"},
-		{name: "search", tool: "text.search", fn: "search", input: map[string]any{"pattern": "additionalProperties"}, output: `"truncated":false`, chunks: 2},
-		{name: "search nothing", tool: "text.search", fn: "search", input: map[string]any{"pattern": "("}, code: "I-REQ-BAD_PATTERN"},
+		{name: "fetch", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/news.html"},
+			output: `"byline":"Lena Vogel"`},
+		{name: "fetch nothing", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/none"},
+			code: "P-PRECOND-NOT_FETCHABLE", details: `"upstream_status":404`},
+		{name: "fetch no URL", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": "ftp://example.com"},
+			code: "I-REQ-INVALID_URL"},
+		{name: "clean", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": long},
+			output: `"clean_text":"One`, chunks: 2000},
+		{name: "clean nothing", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": "[Music]"},
+			code: "D-DATA-EMPTY_TRANSCRIPT"},
+		{name: "rehearse", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"}, dryRun: true,
+			output: `"created":true`},
+		{name: "write", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"},
+			output: `"created":true`},
+		{name: "write again", tool: "fs.write", fn: "write", input: map[string]any{"path": "a/b", "content": "x"},
+			output: `"created":false`},
+		{name: "write outside", tool: "fs.write", fn: "write", input: map[string]any{"path": "../b", "content": "x"},
+			code: "I-REQ-PATH_OUTSIDE"},
+		{name: "search", tool: "text.search", fn: "search", input: map[string]any{"pattern": "additionalProperties"},
+			output: `"truncated":false`, chunks: 2},
+		{name: "search nothing", tool: "text.search", fn: "search", input: map[string]any{"pattern": "("},
+			code: "I-REQ-BAD_PATTERN"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, _ := registry.Get(test.tool, "")
@@ -116,7 +128,8 @@ func TestTools(t *testing.T) {
 				}
 				return
 			}
-			if test.code != "" || !strings.Contains(string(result.Output), test.output) || emitted[envelope.ChunkData] < test.chunks {
+			if test.code != "" || !strings.Contains(string(result.Output), test.output) ||
+				emitted[envelope.ChunkData] < test.chunks {
 				t.Errorf("output is %.200s, chunks are %v", result.Output, emitted)
 			}
 			if broken := m.Functions[test.fn].Response.Validate(result.Output); broken != nil {
@@ -145,7 +158,9 @@ func invocation(t *testing.T, m *tool.Manifest, fn string, input any, dryRun boo
 		t.Errorf("input breaks its schema: %+v", broken)
 	}
 	return tool.Invocation{
-		CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: fn, Input: data,
-		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1, Deadline: time.Now().Add(30 * time.Second), DryRun: dryRun,
+		CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: fn,
+		Input:          data,
+		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1, Deadline: time.Now().Add(30 * time.Second),
+		DryRun: dryRun,
 	}
 }

@@ -114,7 +114,8 @@ func TestMessagesBeyondTheSlots(t *testing.T) {
 		out += f.handedOut(p)
 	}
 	if most := uint64(slots + len(priorities)); out > most || len(h.begun) > 0 {
-		t.Errorf("%d messages were handed out for %d slots, want no more than %d; %d more have begun", out, slots, most, len(h.begun))
+		t.Errorf("%d messages were handed out for %d slots, want no more than %d; %d more have begun", out, slots, most,
+			len(h.begun))
 	}
 }
 

@@ -64,7 +64,8 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 		t.Errorf("delivery %d, want the first", n)
 	}
 	stop()
-	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(), subjects.Worker("default", "normal")); err != nil {
+	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(),
+		subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
 	defer work()()
@@ -89,7 +90,8 @@ func TestWorkersOfADeletedConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, f.NC) })
-	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(), subjects.Worker("default", "normal")); err != nil {
+	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(),
+		subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
 	f.Admit(1, envelope.PriorityNormal)

@@ -51,7 +51,8 @@ func TestShareOfBusySlots(t *testing.T) {
 				t.Fatalf("%d slots: nothing begins in a free slot; so far %v", slots, share)
 			}
 		}
-		if share[envelope.PriorityLow] < runs/20 || share[envelope.PriorityNormal] < runs/5 || share[envelope.PriorityHigh] < runs/2 {
+		if share[envelope.PriorityLow] < runs/20 || share[envelope.PriorityNormal] < runs/5 ||
+			share[envelope.PriorityHigh] < runs/2 {
 			t.Errorf("%d slots: of %d runs %v, by weight 6:3:1", slots, runs, share)
 		}
 		stop()

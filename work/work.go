@@ -108,7 +108,8 @@ const (
 
 // New creates or updates the consumers of pool and returns workers with so many slots,
 // which call handle for every message, as many at once as there are slots.
-func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration, handle func(context.Context, Message)) (*Workers, error) {
+func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration,
+	handle func(context.Context, Message)) (*Workers, error) {
 	partitions, err := kv.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,8 @@ func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, le
 // add makes the sources of one partition.
 func (w *Workers) add(ctx context.Context, part subjects.Part, pool string, lease time.Duration) error {
 	for _, c := range weights {
-		s := &source{stream: part.Stream(), name: subjects.Worker(pool, string(c.prio)), next: part.NextWork(pool, string(c.prio)), weight: c.weight}
+		s := &source{stream: part.Stream(), name: subjects.Worker(pool, string(c.prio)),
+			next: part.NextWork(pool, string(c.prio)), weight: c.weight}
 		s.ensure = func(ctx context.Context) (jetstream.Consumer, error) {
 			return ensure(ctx, w.js, part, pool, c.prio, lease)
 		}
@@ -326,7 +328,8 @@ func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 
 // ensure creates the durable consumer of a partition, pool and priority, or updates its lease.
 func ensure(
-	ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority, lease time.Duration,
+	ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority,
+	lease time.Duration,
 ) (jetstream.Consumer, error) {
 	name := subjects.Worker(pool, string(prio))
 	cons, err := js.CreateOrUpdateConsumer(ctx, part.Stream(), jetstream.ConsumerConfig{

@@ -84,7 +84,8 @@ func (l *Log) append(e call.Event, body []byte) (call.Entry, []func(call.Entry),
 		return call.Entry{}, nil, &call.Moved{State: last.State}
 	}
 	l.seq++
-	entry := call.Entry{State: call.Fold(e, l.seq), Kind: e.Kind, Attempt: e.Attempt, Body: slices.Clone(body), Time: time.Now()}
+	entry := call.Entry{State: call.Fold(e, l.seq), Kind: e.Kind, Attempt: e.Attempt, Body: slices.Clone(body),
+		Time: time.Now()}
 	l.entries = append(l.entries, stored{e.State.Tool + "." + e.State.ID, l.seq, entry})
 	return entry, slices.Clone(l.watch), nil
 }

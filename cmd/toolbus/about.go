@@ -15,7 +15,8 @@ import (
 )
 
 // about completes a command about one call, which a reference names.
-func about(g *global, cmd *cobra.Command, callID string, ask func(ctx context.Context, c *toolbus.Client, q question.Call) error) *cobra.Command {
+func about(g *global, cmd *cobra.Command, callID string,
+	ask func(ctx context.Context, c *toolbus.Client, q question.Call) error) *cobra.Command {
 	q := question.Call{}
 	cmd.GroupID = "use"
 	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
@@ -72,7 +73,8 @@ to be open, and the exit code is 13.`,
 
 // cancelled reports whether a call has ended because somebody cancelled it.
 func cancelled(r *envelope.Response) bool {
-	return r != nil && r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown)
+	return r != nil && r.Error != nil && (r.Error.Code == envelope.CodeCancelled ||
+		r.Error.Code == envelope.CodeCancelledUnknown)
 }
 
 // tooLate reports whether a call had another end before it could be cancelled.

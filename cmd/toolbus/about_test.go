@@ -14,9 +14,12 @@ func TestTold(t *testing.T) {
 		return envelope.Failure("id", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	}
 	for says, a := range map[string]question.CancelAnswer{
-		"cancelled before it started":                               {Told: "queued", Response: cancelled(envelope.EffectNone)},
-		"cancelled; no executor said that it was running it":        {Told: "queued", Response: cancelled(envelope.EffectUnknown)},
-		"cancelled while it ran; its processes were killed":         {Told: "running", Response: cancelled(envelope.EffectUnknown)},
+		"cancelled before it started": {Told: "queued",
+			Response: cancelled(envelope.EffectNone)},
+		"cancelled; no executor said that it was running it": {Told: "queued",
+			Response: cancelled(envelope.EffectUnknown)},
+		"cancelled while it ran; its processes were killed": {Told: "running",
+			Response: cancelled(envelope.EffectUnknown)},
 		"you no longer wait for it; the call goes on for its owner": {Told: "detached"},
 	} {
 		if got := told(a); got != says {

@@ -128,7 +128,8 @@ func benchNodeCmd(g *global) *cobra.Command {
 				return err
 			}
 			var failed error
-			err := bench.Node(cmd.Context(), args[0], g.url(), tools, slots, func() { failed = cli.WriteReady(readyFile, g.url()) })
+			err := bench.Node(cmd.Context(), args[0], g.url(), tools, slots,
+				func() { failed = cli.WriteReady(readyFile, g.url()) })
 			return errors.Join(err, failed)
 		},
 	}

@@ -85,9 +85,11 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
-	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the same outcome, so it is asked once, whatever --attempts says")
+	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the "+
+		"same outcome, so it is asked once, whatever --attempts says")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
-	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again are void")
+	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again "+
+		"are void")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
 	completeWith(cmd, "key-scope", keyScopes)
 	completeWith(cmd, "priority", priorities)
@@ -189,7 +191,8 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
 			about := plain(ref + identity(c))
-			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n", about, about)
+			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
+				about, about)
 		}
 		return err
 	}

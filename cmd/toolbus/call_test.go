@@ -32,7 +32,8 @@ func TestCallServerHangs(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
 	}
-	if code != exitRetryable || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
+	if code != exitRetryable || r.Error == nil || r.Error.Code != envelope.CodeTimeout ||
+		r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
 		t.Errorf("exit %d: %s", code, stdout)
 	}
 	if err := r.Check(); err != nil {
@@ -79,9 +80,11 @@ func TestInterruptWhileConnecting(t *testing.T) {
 			interrupt()
 			connected <- conn
 		}()
-		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, url: "nats://" + silent.Addr().String(), home: t.TempDir()}
+		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard,
+			url: "nats://" + silent.Addr().String(), home: t.TempDir()}
 		began := time.Now()
-		if code := run(ctx, env, strings.Fields(line)); code != exitInterrupted || time.Since(began) > bus.DialTime-time.Second {
+		if code := run(ctx, env, strings.Fields(line)); code != exitInterrupted ||
+			time.Since(began) > bus.DialTime-time.Second {
 			t.Errorf("%s: exit %d after %s", line, code, time.Since(began))
 		}
 		_ = (<-connected).Close() // so that the command lets go of it

@@ -55,7 +55,8 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
 	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
-	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
+	f.IntVar(&o.Partitions, "partitions", 0,
+		"partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
 	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
 	f.IntVar(&o.Servers, "servers", 1,
 		"NATS servers, 1 or 3: three are killed, restarted and frozen by a plan of their own")
@@ -107,19 +108,24 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 // printChaos prints what was done, what was checked, and every violation with its story.
 func printChaos(out io.Writer, r chaos.Report) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.Servers, r.SyncAlways)
-	fmt.Fprintf(w, "asked\t%d requests for %d keys: %s; %d local answers, %d unsent\n", r.Asks, r.Keys, counted(r.Answers), r.Local, r.Unsent)
-	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders), r.Joined, r.Takeovers)
+	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond,
+		r.Servers, r.SyncAlways)
+	fmt.Fprintf(w, "asked\t%d requests for %d keys: %s; %d local answers, %d unsent\n", r.Asks, r.Keys,
+		counted(r.Answers), r.Local, r.Unsent)
+	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders),
+		r.Joined, r.Takeovers)
 	fmt.Fprintf(w, "tools\t%d runs, %d effects\n", r.Runs, r.Effects)
 	fmt.Fprintf(w, "audit\t%d records\n", r.Records)
 	fmt.Fprintf(w, "faults\t%s\n", counted(r.Faults))
 	for _, kind := range proxy.Kinds() {
 		if c := r.Messages[kind]; c.Dropped+c.Delayed+c.Doubled > 0 {
-			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed, c.Doubled)
+			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed,
+				c.Doubled)
 		}
 	}
 	for _, o := range r.Outages {
-		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d open calls due then %d had only the local answer\n",
+		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d open calls due then %d had only the local "+
+			"answer\n",
 			seconds(o.AtMS), o.What, seconds(o.SilentMS), o.Due, o.Local)
 	}
 	if r.Unjudged > 0 {

@@ -9,9 +9,10 @@ import (
 
 // completeTool completes a flag with tool ids.
 func completeTool(g *global, cmd *cobra.Command, flag string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return completeTools(cmd.Context(), g, nil)
-	})
+	err := cmd.RegisterFlagCompletionFunc(flag,
+		func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return completeTools(cmd.Context(), g, nil)
+		})
 	if err != nil {
 		panic(err) // there is no such flag: a mistake of ours
 	}

@@ -61,7 +61,8 @@ func listDead(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
-	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters, func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
+	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters,
+		func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
 		return err
@@ -73,7 +74,8 @@ func listDead(ctx context.Context, g *global) error {
 	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
 	for _, d := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain(d.State.Tool), d.Attempt,
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain(d.State.Tool),
+			d.Attempt,
 			d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
@@ -155,7 +157,8 @@ func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*env
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	if req.Input, err = app.OpenPayloads(guest.JS).Get(ctx, *ref); err != nil {
-		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`", err, req.ToolID)
+		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`",
+			err, req.ToolID)
 	}
 	return req, nil
 }
@@ -164,8 +167,10 @@ func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*env
 func anew(r *envelope.Request) toolbus.Call {
 	k := r.Constraints
 	return toolbus.Call{
-		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context, Provenance: r.Provenance,
-		Timeout: time.Duration(k.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(), KeyScope: k.IdempotencyScope,
+		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context,
+		Provenance: r.Provenance,
+		Timeout:    time.Duration(k.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
+		KeyScope: k.IdempotencyScope,
 		Priority: k.Priority, Retry: k.RetryPolicy, CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit,
 		NetAllowlist: k.NetAllowlist,
 	}

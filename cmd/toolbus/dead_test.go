@@ -19,14 +19,17 @@ import (
 // deadRequest is one that has everything that a replay keeps.
 func deadRequest(input string) envelope.Request {
 	return envelope.Request{
-		CallID: "00000000-0000-4000-8000-000000000001", ToolID: "play", ToolVersion: "^1", Fn: "play", Input: jsontext.Value(input),
+		CallID: "00000000-0000-4000-8000-000000000001", ToolID: "play", ToolVersion: "^1", Fn: "play",
+		Input: jsontext.Value(input),
 		Context: envelope.Context{
-			ActorID: "agent://original", TraceID: "4bf92f35-77b3-4da6-a3ce-929d0e0e4736", Timezone: "Europe/Vienna", Env: "staging",
+			ActorID: "agent://original", TraceID: "4bf92f35-77b3-4da6-a3ce-929d0e0e4736", Timezone: "Europe/Vienna",
+			Env:       "staging",
 			SessionID: "s1", RoleID: "role1", RunID: "run1", LaneID: "lane1", Scope: map[string]string{"repo": "r"},
 		},
 		Constraints: envelope.Constraints{
-			TimeoutMS: 20_000, DeadlineUnixMS: 1, IdempotencyKey: "used-0123456789abcdef", IdempotencyScope: envelope.ScopeSession,
-			Priority: envelope.PriorityHigh, MemoryMBLimit: 64, RetryPolicy: &envelope.RetryPolicy{MaxAttempts: 1},
+			TimeoutMS: 20_000, DeadlineUnixMS: 1, IdempotencyKey: "used-0123456789abcdef",
+			IdempotencyScope: envelope.ScopeSession,
+			Priority:         envelope.PriorityHigh, MemoryMBLimit: 64, RetryPolicy: &envelope.RetryPolicy{MaxAttempts: 1},
 			CacheKey: "c1", Budget: jsontext.Value(`{"eur":1}`), NetAllowlist: []string{"example.org"},
 		},
 		Provenance: jsontext.Value(`{"parent":"p1"}`),
@@ -51,8 +54,9 @@ func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string
 	err = record.Bury(t.Context(), guest.JS, record.DeadLetter{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
-			Facts:    call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
-			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID, Trace: r.Context.TraceID}}},
+			Facts: call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
+			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID,
+				Trace: r.Context.TraceID}}},
 		},
 	})
 	if err != nil {
@@ -99,7 +103,8 @@ func TestDeadReplay(t *testing.T) {
 		}
 	}
 	r := requested(t, s, "acme")
-	if r.Actor != "agent://original" || r.RunID != "run1" || r.RoleID != "role1" || r.LaneID != "lane1" || r.TraceID != deadRequest("{}").Context.TraceID {
+	if r.Actor != "agent://original" || r.RunID != "run1" || r.RoleID != "role1" || r.LaneID != "lane1" ||
+		r.TraceID != deadRequest("{}").Context.TraceID {
 		t.Errorf("the new request is not as the old one: %+v", r)
 	}
 	if code, stdout, stderr := s.do("dead", "replay", "1", "--tenant", "beta", "--actor", "agent://operator"); code != 0 {
@@ -110,8 +115,10 @@ func TestDeadReplay(t *testing.T) {
 	}
 	req := deadRequest(`{"say":"again"}`)
 	c := anew(&req)
-	if c.Priority != envelope.PriorityHigh || c.KeyScope != envelope.ScopeSession || c.Retry.MaxAttempts != 1 || c.Key == req.Constraints.IdempotencyKey ||
-		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" || c.Timeout != 20*time.Second ||
+	if c.Priority != envelope.PriorityHigh || c.KeyScope != envelope.ScopeSession || c.Retry.MaxAttempts != 1 ||
+		c.Key == req.Constraints.IdempotencyKey ||
+		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" ||
+		c.Timeout != 20*time.Second ||
 		c.CacheKey != "c1" || c.Budget == nil || c.MemoryMBLimit != 64 || c.NetAllowlist == nil || c.Provenance == nil {
 		t.Errorf("the call is not as the request: %+v", c)
 	}
@@ -202,13 +209,16 @@ func TestDeadAskedAgain(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 2 {
 		t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}
-	if again := letters[0].AskedAgain; again == nil || again.Ref != ref || again.Tenant != "beta" || letters[0].Seq != 1 || letters[1].AskedAgain != nil {
+	if again := letters[0].AskedAgain; again == nil || again.Ref != ref || again.Tenant != "beta" ||
+		letters[0].Seq != 1 || letters[1].AskedAgain != nil {
 		t.Errorf("%s", stdout)
 	}
-	if _, stdout, _ := s.do("dead", "show", "1"); !strings.Contains(stdout, "asked again  ") || !strings.Contains(stdout, ref+" in tenant beta") {
+	if _, stdout, _ := s.do("dead", "show", "1"); !strings.Contains(stdout, "asked again  ") ||
+		!strings.Contains(stdout, ref+" in tenant beta") {
 		t.Errorf("it does not say so: %s", stdout)
 	}
-	if _, stdout, _ := s.do("dead", "show", "2"); strings.Contains(stdout, "asked again") || !strings.Contains(stdout, `"say": "never"`) {
+	if _, stdout, _ := s.do("dead", "show", "2"); strings.Contains(stdout, "asked again") ||
+		!strings.Contains(stdout, `"say": "never"`) {
 		t.Errorf("it says so of another: %s", stdout)
 	}
 }

@@ -15,7 +15,8 @@ import (
 func demoCmd(g *global) *cobra.Command {
 	o := demo.Options{Environ: g.env.environ}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run", Args: noArgs,
+		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run",
+		Args: noArgs,
 		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small
 web site, makes eight calls that go well and badly, and prints what became of each, with the audit
 record of one. Exits with 0 only if everything came out as it should. Needs neither a running bus

@@ -178,7 +178,8 @@ Exit codes:
 	g.given = f.Changed
 	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
-	f.StringVar(&g.tenant, "tenant", defaultTenant, "tenant to act in; audit and dead show all tenants unless one is named")
+	f.StringVar(&g.tenant, "tenant", defaultTenant,
+		"tenant to act in; audit and dead show all tenants unless one is named")
 	f.StringVar(&g.actor, "actor", defaultActor, "actor to act as; audit shows all actors unless one is named")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},

@@ -98,7 +98,8 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	var out, problems bytes.Buffer
-	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url, home: s.t.TempDir()}
+	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url,
+		home: s.t.TempDir()}
 	code = run(ctx, env, args)
 	return code, out.String(), problems.String()
 }
@@ -255,7 +256,8 @@ func TestReferences(t *testing.T) {
 // the JSON of its outcome has nothing else beside it.
 func TestReferenceOfEveryOutcome(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	const stable, mine, session = "--key auto", "--key mine-0123456789abcdef --key-scope global", "--key mine-0123456789abcdef --key-scope session --session s1"
+	const stable, mine, session = "--key auto", "--key mine-0123456789abcdef --key-scope global",
+		"--key mine-0123456789abcdef --key-scope session --session s1"
 	for _, flags := range []string{stable, mine, session, "--key auto --actor agent://other", "--key auto --tenant acme"} {
 		args := strings.Fields(`call play --input {"say":"once"} ` + flags)
 		_, _, stderr := s.do(args...)
@@ -300,7 +302,8 @@ func TestInterrupt(t *testing.T) {
 	if flags != `--actor 'agent://it'\''s me'` {
 		t.Fatalf("it says %s", said)
 	}
-	if code, stdout, stderr := s.do("cancel", ref, "--actor", "agent://it's me"); code != 0 || !strings.Contains(stdout, "cancelled") {
+	if code, stdout, stderr := s.do("cancel", ref, "--actor", "agent://it's me"); code != 0 ||
+		!strings.Contains(stdout, "cancelled") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -331,7 +334,8 @@ func TestStreamOfTwoRuns(t *testing.T) {
 	if _, _, stderr := s.do("call", "play", "--input", `{"say":"hi"}`, "--stream"); strings.Contains(stderr, "are void") {
 		t.Errorf("one run: %s", stderr)
 	}
-	if _, stdout, stderr := s.do(append(args, "--json")...); strings.Contains(stderr, "void") || strings.Count(stdout, `"fence":`) < 2 {
+	if _, stdout, stderr := s.do(append(args, "--json")...); strings.Contains(stderr, "void") ||
+		strings.Count(stdout, `"fence":`) < 2 {
 		t.Errorf("two runs as JSON: %s%s", stdout, stderr)
 	}
 }
@@ -347,7 +351,8 @@ func TestKeyOfARetryableError(t *testing.T) {
 		if key == "" {
 			t.Fatalf("%v: %s", args, stderr)
 		}
-		if _, _, stderr = s.do("call", "play", "--input", `{"fail":"upstream"}`, "--attempts", "1", "--key", key); !strings.Contains(stderr, "attempt 2") {
+		if _, _, stderr = s.do("call", "play", "--input", `{"fail":"upstream"}`, "--attempts", "1", "--key",
+			key); !strings.Contains(stderr, "attempt 2") {
 			t.Errorf("asked again with %s: %s", key, stderr)
 		}
 	}
@@ -357,7 +362,8 @@ func TestKeyOfARetryableError(t *testing.T) {
 func TestNoDispatcher(t *testing.T) {
 	s := shell{t, natstest.Start(t).URL}
 	code, _, stderr := s.do(strings.Fields("call play --timeout 100ms --attempts 1")...)
-	if code != exitRetryable || !strings.Contains(stderr, "was not sent") || strings.Contains(stderr, "reference") || strings.Contains(stderr, "ref ") {
+	if code != exitRetryable || !strings.Contains(stderr, "was not sent") || strings.Contains(stderr, "reference") ||
+		strings.Contains(stderr, "ref ") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
@@ -449,7 +455,8 @@ func TestOutputIsShownNotObeyed(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	const driving = "clear\u009b2J\u007f"
 	for _, flags := range []string{"", "--json", "--stream", "--stream --json"} {
-		_, stdout, stderr := s.do(append([]string{"call", "play", "--input", `{"say":"` + driving + `"}`}, strings.Fields(flags)...)...)
+		_, stdout, stderr := s.do(append([]string{"call", "play", "--input", `{"say":"` + driving + `"}`},
+			strings.Fields(flags)...)...)
 		if strings.ContainsAny(stdout+stderr, "\u009b\u007f") || !strings.Contains(stdout, `clear\u009b2J\u007f`) {
 			t.Errorf("%s: %q", flags, stdout+stderr)
 		}
@@ -467,7 +474,8 @@ func TestPrintChunk(t *testing.T) {
 		envelope.ChunkData: `{"a":"\u009b"}` + "\n", envelope.ChunkProgress: `progress: {"a":"\u009b"}` + "\n",
 	} {
 		out.Reset()
-		if err := printChunk(g, envelope.Chunk{Kind: kind, Data: jsontext.Value("{\"a\":\r\"\u009b\"}")}); err != nil || out.String() != want {
+		if err := printChunk(g, envelope.Chunk{Kind: kind, Data: jsontext.Value("{\"a\":\r\"\u009b\"}")}); err != nil ||
+			out.String() != want {
 			t.Errorf("%s: %q, %v", kind, out.String(), err)
 		}
 	}
@@ -485,8 +493,10 @@ func unescaped(t *testing.T, text string) jsontext.Value {
 
 // Every command of callers and operators says how it is used.
 func TestExamples(t *testing.T) {
-	for _, args := range []string{"call", "result", "cancel", "why", "tools list", "tools show", "audit replay", "audit tail", "dead list", "dead show", "dead replay", "doctor"} {
-		if _, stdout, _ := (shell{t: t}).do(append(strings.Fields(args), "--help")...); !strings.Contains(stdout, "Examples:\n  toolbus "+args) {
+	for _, args := range []string{"call", "result", "cancel", "why", "tools list", "tools show", "audit replay",
+		"audit tail", "dead list", "dead show", "dead replay", "doctor"} {
+		if _, stdout, _ := (shell{t: t}).do(append(strings.Fields(args), "--help")...); !strings.Contains(stdout,
+			"Examples:\n  toolbus "+args) {
 			t.Errorf("the help of %s has no example: %s", args, stdout)
 		}
 	}
@@ -530,7 +540,8 @@ func TestFullDisk(t *testing.T) {
 	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "dead list"} {
 		var problems bytes.Buffer
 		env := environment{stdin: strings.NewReader(""), stdout: full{}, stderr: &problems, url: s.url, home: t.TempDir()}
-		if code := run(t.Context(), env, strings.Fields(args)); code != 1 || !strings.Contains(problems.String(), "no space") {
+		if code := run(t.Context(), env, strings.Fields(args)); code != 1 ||
+			!strings.Contains(problems.String(), "no space") {
 			t.Errorf("%s: exit %d, %s", args, code, &problems)
 		}
 	}
@@ -556,7 +567,8 @@ func TestNoBus(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	for status, want := range map[envelope.Status]int{
-		envelope.Success: 0, envelope.RetryableError: exitRetryable, envelope.TerminalError: exitTerminal, envelope.InvalidRequest: exitInvalid,
+		envelope.Success: 0, envelope.RetryableError: exitRetryable, envelope.TerminalError: exitTerminal,
+		envelope.InvalidRequest: exitInvalid,
 	} {
 		if got := exitCode(status); got != want {
 			t.Errorf("%s exits with %d, want %d", status, got, want)
@@ -571,7 +583,8 @@ func TestToolThatCannotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"tool.yaml": fmt.Sprintf(playManifest, "/nonexistent/program"), "request.json": playRequest, "response.json": playResponse,
+		"tool.yaml": fmt.Sprintf(playManifest, "/nonexistent/program"), "request.json": playRequest,
+		"response.json": playResponse,
 	} {
 		if err := os.WriteFile(filepath.Join(tools, "play", name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -592,7 +605,8 @@ func TestSilentInput(t *testing.T) {
 		code := make(chan int, 1)
 		var stderr bytes.Buffer
 		go func() {
-			code <- run(ctx, environment{stdin: silent, stdout: io.Discard, stderr: &stderr}, []string{"call", "play", "--input", input})
+			code <- run(ctx, environment{stdin: silent, stdout: io.Discard, stderr: &stderr},
+				[]string{"call", "play", "--input", input})
 		}()
 		cancel()
 		select {

@@ -13,7 +13,8 @@ import (
 func doctorCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: noArgs,
-		Long:    "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check fails.",
+		Long: "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check " +
+			"fails.",
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := doctor.Diagnose(cmd.Context(), g.url(), toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})

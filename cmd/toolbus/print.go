@@ -98,7 +98,8 @@ func summary(r *envelope.Response, ref string) string {
 		parts = append(parts, p.ToolID+" "+p.ToolVersion)
 	}
 	if p.Attempt > 0 {
-		parts = append(parts, fmt.Sprintf("attempt %d", p.Attempt), fmt.Sprintf("%d ms (queued %d ms)", r.Metrics.DurationMS, r.Metrics.QueueMS))
+		parts = append(parts, fmt.Sprintf("attempt %d", p.Attempt),
+			fmt.Sprintf("%d ms (queued %d ms)", r.Metrics.DurationMS, r.Metrics.QueueMS))
 	}
 	if p.Replayed {
 		parts = append(parts, "replayed")

@@ -75,10 +75,12 @@ func showTool(g *global, t question.Tool) error {
 	out := g.env.stdout
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain(t.Title), plain(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
+	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
+		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
 		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest, t.TimeoutDefaultMS, t.TimeoutMaxMS)
 	if l := t.Limits; l != (question.Limits{}) {
-		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
+		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
+			"bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
 			l.Concurrency, l.OutputBytes, l.StderrBytes, l.MemoryMB, t.RetentionS)
 	}
 	if err := w.Flush(); err != nil {

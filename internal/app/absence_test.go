@@ -10,7 +10,8 @@ import (
 // An executor that is well may be silent for a lease, so its pool is not empty before that is over.
 func TestAbsenceIsNoShorterThanALease(t *testing.T) {
 	for _, c := range []struct{ lease, asked, want time.Duration }{
-		{time.Second, 0, dispatcher.DefaultPoolAbsence}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Minute},
+		{time.Second, 0, dispatcher.DefaultPoolAbsence}, {time.Minute, 0, time.Minute},
+		{time.Minute, time.Second, time.Minute},
 		{time.Second, 3 * time.Second, 3 * time.Second},
 	} {
 		if got := absence(&Conn{Options: Options{Lease: c.lease}}, DispatcherOptions{PoolAbsence: c.asked}); got != c.want {

@@ -104,7 +104,8 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 
 // OpenPayloads binds to the payload store.
 func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
-	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), subjects.PayloadsPrefix, envelope.MaxPayload)
+	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), subjects.PayloadsPrefix,
+		envelope.MaxPayload)
 }
 
 // NewNonce returns a nonce that no other writer ever uses.

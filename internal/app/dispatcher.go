@@ -105,8 +105,8 @@ func warnOfRetention(ctx context.Context, c *Conn, r *tool.Registry) error {
 const restartDelay = time.Second
 
 // runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
-// what the log holds is put on record, guardian and projector stop, the connection is flushed by its owner. Where it is not the first time, the
-// streams may be gone, and are made again.
+// what the log holds is put on record, guardian and projector stop, the connection is flushed by its owner. Where it
+// is not the first time, the streams may be gone, and are made again.
 func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool) error {
 	if again {
 		if err := bus.Ensure(ctx, c.JS, c.Topology); err != nil {
@@ -226,7 +226,8 @@ const handTime = 5 * time.Second
 
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
-func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) error {
+func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
+	o DispatcherOptions) error {
 	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, endpoints(c, d, o))
 	if err != nil {
 		return err

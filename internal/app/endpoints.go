@@ -19,7 +19,8 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
 		bus.Answering(subjects.OpWhy, d.Why),
-		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ question.Sender, q question.Describe) (question.Description, *envelope.Error) {
+		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ question.Sender,
+			q question.Describe) (question.Description, *envelope.Error) {
 			tools, more := o.Registry.Describe(q)
 			answer := question.Description{
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
@@ -29,10 +30,12 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			}
 			return answer, nil
 		}),
-		bus.Answering(subjects.OpInventory, func(context.Context, question.Sender, struct{}) (question.Inventory, *envelope.Error) {
+		bus.Answering(subjects.OpInventory, func(context.Context, question.Sender, struct{}) (question.Inventory,
+			*envelope.Error) {
 			return o.Registry.Inventory(c.Instance), nil
 		}).ToAll(),
-		bus.Answering(subjects.OpChunks, func(ctx context.Context, from question.Sender, q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
+		bus.Answering(subjects.OpChunks, func(ctx context.Context, from question.Sender,
+			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
 			return chunks(ctx, d, store, from, q)
 		}),
 	}

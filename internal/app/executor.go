@@ -55,7 +55,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: owners{bus.NewReplies(c.NC, c.Logger)}, Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
-		Payloads: c.Payloads, Peers: pools, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce), Now: c.Clock.Now, NewNonce: c.NewNonce, Lease: c.Lease,
+		Payloads: c.Payloads, Peers: pools, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce), Now: c.Clock.Now,
+		NewNonce: c.NewNonce, Lease: c.Lease,
 		Observer: c.Observer, Logger: c.Logger,
 	})
 	anew := &bus.Anew{NC: c.NC, Tell: e.Listening}
@@ -70,7 +71,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	return run(ctx, c, o, e, workers, pools, anew)
 }
 
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *work.Workers, pools *kv.Pools, anew *bus.Anew) error {
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *work.Workers, pools *kv.Pools,
+	anew *bus.Anew) error {
 	deaf, err := c.control.Obey(e.Instance, e)
 	if err != nil {
 		return err

@@ -54,14 +54,16 @@ func TestClosedLoop(t *testing.T) {
 			<-time.After(time.Millisecond)
 			return nil
 		})
-		if err != nil || int64(len(l.latencies)) != calls.Load() || ids.n.Load() != uint64(calls.Load()) || calls.Load() != 4*50 {
+		if err != nil || int64(len(l.latencies)) != calls.Load() || ids.n.Load() != uint64(calls.Load()) ||
+			calls.Load() != 4*50 {
 			t.Errorf("%d calls, %d latencies, %d numbers, %v", calls.Load(), len(l.latencies), ids.n.Load(), err)
 		}
 		if l.percentile(50) != 1 || l.percentile(100) != 1 {
 			t.Errorf("p50 %f, max %f", l.percentile(50), l.percentile(100))
 		}
 		bad := errors.New("bad")
-		if _, err := closed(t.Context(), ids, 4, time.Minute, func(context.Context, uint64) error { return bad }); !errors.Is(err, bad) {
+		if _, err := closed(t.Context(), ids, 4, time.Minute,
+			func(context.Context, uint64) error { return bad }); !errors.Is(err, bad) {
 			t.Errorf("%v, want the error of the call", err)
 		}
 	})
@@ -121,7 +123,8 @@ func TestMatrix(t *testing.T) {
 	}
 	for _, row := range r.Rows {
 		for name, s := range map[string]*Stats{raw: row.Raw, ours: row.Toolbus} {
-			if s == nil || s.Calls < 4 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 || s.WireKB <= 0 {
+			if s == nil || s.Calls < 4 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 ||
+				s.WireKB <= 0 {
 				t.Errorf("%s %s: %+v", row.name(), name, s)
 			}
 		}
@@ -144,21 +147,25 @@ func TestMatrix(t *testing.T) {
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	row := func(sync string, bytes, callers int) *Row {
-		return &Row{Sync: sync, Bytes: bytes, Callers: callers, Ratio: &Ratios{PerSecond: 0.75, P50: 1.3, P99: 3}, Toolbus: &Stats{P95: 1}}
+		return &Row{Sync: sync, Bytes: bytes, Callers: callers, Ratio: &Ratios{PerSecond: 0.75, P50: 1.3, P99: 3},
+			Toolbus: &Stats{P95: 1}}
 	}
 	for _, c := range []struct {
 		row    *Row
 		checks int
 		missed int
 	}{
-		{row(Default, 256, 1), 2, 1}, {row(Default, 256, 16), 1, 0}, {row(Default, 256, 128), 1, 0}, {row(Default, 64<<10, 1), 0, 0},
-		{row(Default, 64<<10, 16), 1, 1}, {row(Always, 256, 16), 0, 0}, {row(Always, 256, 128), 1, 1}, {row(Default, 256, 0), 1, 0},
+		{row(Default, 256, 1), 2, 1}, {row(Default, 256, 16), 1, 0}, {row(Default, 256, 128), 1, 0},
+		{row(Default, 64<<10, 1), 0, 0},
+		{row(Default, 64<<10, 16), 1, 1}, {row(Always, 256, 16), 0, 0}, {row(Always, 256, 128), 1, 1},
+		{row(Default, 256, 0), 1, 0},
 	} {
 		checks := c.row.targets()
 		if len(checks) != c.checks || missed(checks) != c.missed {
 			t.Errorf("%s: %v", c.row.name(), checks)
 		}
-		if report := (&Report{Rows: []Row{{Checks: checks}}, Results: []Result{{Checks: checks}}}); report.Missed() != 2*c.missed {
+		if report := (&Report{Rows: []Row{{Checks: checks}},
+			Results: []Result{{Checks: checks}}}); report.Missed() != 2*c.missed {
 			t.Errorf("%d missed, want %d", report.Missed(), 2*c.missed)
 		}
 	}

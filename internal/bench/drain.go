@@ -50,7 +50,8 @@ func drain(ctx context.Context, o Options, r *Report) (err error) {
 		}
 		small.add(one)
 	}
-	o.say("drain: %d × %d calls: %.0f µs each, %.0f µs CPU", smallDrains, smallDrain, small.each(small.took), small.each(small.cpu))
+	o.say("drain: %d × %d calls: %.0f µs each, %.0f µs CPU", smallDrains, smallDrain, small.each(small.took),
+		small.each(small.cpu))
 	large, err := d.run(ctx, o.Drain)
 	if err != nil {
 		return err

@@ -53,7 +53,8 @@ func idle(ctx context.Context, o Options, r *Report) error {
 		}
 		cpu := 100 * used[i].Seconds() / span.Seconds()
 		o.say("idle: %s uses %.2f %% of a core and %.1f MB", names[i], cpu, mb)
-		res.Checks = append(res.Checks, atMost(names[i]+", % of a core", cpu, idleCPU), atMost(names[i]+", MB", mb, idleMemory))
+		res.Checks = append(res.Checks, atMost(names[i]+", % of a core", cpu, idleCPU),
+			atMost(names[i]+", MB", mb, idleMemory))
 	}
 	r.Results = append(r.Results, res)
 	return nil

@@ -48,7 +48,8 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 		}
 		c.stop()
 		o.say("tools: %s with %d tools started in %.2f s", name, manyTools, c.ready.Seconds())
-		res.Checks = append(res.Checks, atMost(fmt.Sprintf("start of the %s with %d tools, s", name, manyTools), c.ready.Seconds(), manyStart))
+		res.Checks = append(res.Checks, atMost(fmt.Sprintf("start of the %s with %d tools, s", name, manyTools),
+			c.ready.Seconds(), manyStart))
 	}
 	return nil
 }
@@ -84,7 +85,8 @@ func (o Options) perCall(ctx context.Context, res *Result) (err error) {
 	}
 	one, thousand := stats(sides[0].rounds), stats(sides[1].rounds)
 	o.say("tools: %.0f µs CPU per call with one tool, %.0f with %d", one.CPU, thousand.CPU, manyTools)
-	res.Facts = append(res.Facts, Fact{"one tool, CPU per call", one.CPU, "µs"}, Fact{"one tool", one.PerSecond, "calls/s"},
+	res.Facts = append(res.Facts, Fact{"one tool, CPU per call", one.CPU, "µs"},
+		Fact{"one tool", one.PerSecond, "calls/s"},
 		Fact{"a thousand tools, CPU per call", thousand.CPU, "µs"}, Fact{"a thousand tools", thousand.PerSecond, "calls/s"})
 	res.Checks = append(res.Checks, atMost("CPU per call, a thousand tools / one", median(ratios), manyPerCall))
 	return nil

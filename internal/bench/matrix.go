@@ -282,7 +282,8 @@ func (row *Row) summarise(sides []*side) {
 		return median(all)
 	}
 	row.Ratio = &Ratios{
-		PerSecond: ratio(round.perSecond), P50: ratio(atPercentile(50)), P95: ratio(atPercentile(95)), P99: ratio(atPercentile(99)),
+		PerSecond: ratio(round.perSecond), P50: ratio(atPercentile(50)), P95: ratio(atPercentile(95)),
+		P99: ratio(atPercentile(99)),
 		CPU: ratio(round.cpu),
 	}
 	row.Checks = row.targets()
@@ -315,9 +316,11 @@ func stats(rounds []round) *Stats {
 	for _, r := range rounds {
 		s.Calls += len(r.latencies)
 	}
-	s.PerSecond, s.P50, s.P95, s.P99 = of(round.perSecond), of(atPercentile(50)), of(atPercentile(95)), of(atPercentile(99))
+	s.PerSecond, s.P50, s.P95, s.P99 = of(round.perSecond), of(atPercentile(50)), of(atPercentile(95)),
+		of(atPercentile(99))
 	s.CPU, s.ServerCPU = of(round.cpu), of(func(r round) float64 { return r.per(r.server) })
-	s.Allocs, s.AllocKB = each(func(r round) uint64 { return r.mallocs }), each(func(r round) uint64 { return r.bytes })/1024
+	s.Allocs, s.AllocKB = each(func(r round) uint64 { return r.mallocs }),
+		each(func(r round) uint64 { return r.bytes })/1024
 	s.Writes, s.Messages = each(func(r round) uint64 { return r.writes }), each(func(r round) uint64 { return r.messages })
 	s.WireKB = each(func(r round) uint64 { return r.wire }) / 1024
 	return s

@@ -140,7 +140,8 @@ func (row Row) cells() string {
 		target = strings.Join(all, "; ")
 	}
 	return strings.Join([]string{
-		pair("%.0f", a.PerSecond, b.PerSecond, x.PerSecond), pair("%.2f", a.P50, b.P50, x.P50), pair("%.2f", a.P95, b.P95, x.P95),
+		pair("%.0f", a.PerSecond, b.PerSecond, x.PerSecond), pair("%.2f", a.P50, b.P50, x.P50),
+		pair("%.2f", a.P95, b.P95, x.P95),
 		pair("%.2f", a.P99, b.P99, x.P99), pair("%.0f", a.CPU, b.CPU, x.CPU), fmt.Sprintf("%.0f / %.0f", a.Allocs, b.Allocs),
 		fmt.Sprintf("%.1f / %.1f", a.Writes, b.Writes), fmt.Sprintf("%.1f / %.1f", a.Messages, b.Messages), target,
 	}, "\t")

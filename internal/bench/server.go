@@ -39,7 +39,8 @@ func (o Options) startHost(ctx context.Context, name, mode, sync string) (*host,
 	if err != nil {
 		return nil, err
 	}
-	return &host{url: srv.URL(), dir: dir, always: sync == Always, connect: []nats.Option{srv.InProcess()}, stop: srv.Stop}, nil
+	return &host{url: srv.URL(), dir: dir, always: sync == Always, connect: []nats.Option{srv.InProcess()},
+		stop: srv.Stop}, nil
 }
 
 func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*host, error) {

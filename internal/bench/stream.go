@@ -40,7 +40,8 @@ func stream(ctx context.Context, o Options, r *Report) (err error) {
 			return err
 		}
 		var b firsts
-		if _, err := closed(ctx, ids, 1, o.Duration/2, func(ctx context.Context, n uint64) error { return b.call(ctx, p, n) }); err != nil {
+		if _, err := closed(ctx, ids, 1, o.Duration/2,
+			func(ctx context.Context, n uint64) error { return b.call(ctx, p, n) }); err != nil {
 			return err
 		}
 		short, first = append(short, a.percentile(50)), append(first, b.median())

@@ -69,6 +69,7 @@ func (m meter) read(ctx context.Context) (usage, error) {
 func (u usage) since(before usage) usage {
 	return usage{
 		self: u.self - before.self, server: u.server - before.server, mallocs: u.mallocs - before.mallocs,
-		bytes: u.bytes - before.bytes, writes: u.writes - before.writes, messages: u.messages - before.messages, wire: u.wire - before.wire,
+		bytes: u.bytes - before.bytes, writes: u.writes - before.writes, messages: u.messages - before.messages,
+		wire: u.wire - before.wire,
 	}
 }

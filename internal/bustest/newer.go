@@ -21,7 +21,8 @@ func (b *Bus) Newer(s call.State) uint64 {
 // Raw puts a message into the call log with this header for its event.
 func (b *Bus) Raw(subject, event string) uint64 {
 	b.T.Helper()
-	ack, err := b.JS.PublishMsg(b.T.Context(), &nats.Msg{Subject: subject, Header: nats.Header{subjects.HeaderEvent: {event}}})
+	ack, err := b.JS.PublishMsg(b.T.Context(),
+		&nats.Msg{Subject: subject, Header: nats.Header{subjects.HeaderEvent: {event}}})
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -19,17 +19,18 @@ import (
 
 // Describing answers for tools with one function that takes and returns any object.
 func Describing(tools ...string) bus.Endpoint {
-	return bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-		schema := jsontext.Value(`{"type":"object"}`)
-		d := question.Description{NowUnixMS: time.Now().UnixMilli()}
-		for _, id := range tools {
-			d.Tools = append(d.Tools, question.Tool{
-				ToolID: id, Version: "1.0.0", TimeoutDefaultMS: 30_000,
-				Functions: map[string]question.Function{"run": {Request: schema, Response: schema}},
-			})
-		}
-		return d, nil
-	}}
+	return bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			schema := jsontext.Value(`{"type":"object"}`)
+			d := question.Description{NowUnixMS: time.Now().UnixMilli()}
+			for _, id := range tools {
+				d.Tools = append(d.Tools, question.Tool{
+					ToolID: id, Version: "1.0.0", TimeoutDefaultMS: 30_000,
+					Functions: map[string]question.Function{"run": {Request: schema, Response: schema}},
+				})
+			}
+			return d, nil
+		}}
 }
 
 // FreezeDispatchers lets questions arrive somewhere and never be answered.

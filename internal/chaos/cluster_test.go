@@ -29,7 +29,8 @@ func TestRestartEndsWithTheRun(t *testing.T) {
 	cancel()
 	began := time.Now()
 	n := &node{cluster: &cluster{}, name: "node"}
-	if gone := n.carryOut(over, p, order{what: Restart}); !gone || time.Since(began) > drainPatience/2 || len(n.crashes) > 0 {
+	if gone := n.carryOut(over, p, order{what: Restart}); !gone || time.Since(began) > drainPatience/2 ||
+		len(n.crashes) > 0 {
 		t.Errorf("gone: %t, after %s, %s", gone, time.Since(began), n.crashes)
 	}
 }

@@ -202,7 +202,8 @@ func (d *driver) stalled(a *check.Ask, own *control) int64 {
 	}
 	<-time.After(2 * beat)
 	const around = 100 * time.Millisecond
-	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done), own.wait())
+	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done),
+		own.wait())
 	return (late + time.Millisecond - 1).Milliseconds()
 }
 
@@ -210,7 +211,8 @@ func (d *driver) stalled(a *check.Ask, own *control) int64 {
 func (d *driver) call(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
 	c := toolbus.Call{
 		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
-		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
+		Retry:    &envelope.RetryPolicy{MaxAttempts: 1},
 		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
 	}
 	if a.stream {

@@ -125,7 +125,8 @@ func storm(kind string) proxy.Trouble {
 // which are lost as a whole; what the server delivers, and what it is asked for, is only lost with
 // its connection.
 var breakable = []proxy.Kind{
-	proxy.Request, proxy.Service, proxy.Write, proxy.PubAck, proxy.WorkAck, proxy.Answer, proxy.Beat, proxy.Chunk, proxy.Control,
+	proxy.Request, proxy.Service, proxy.Write, proxy.PubAck, proxy.WorkAck, proxy.Answer, proxy.Beat, proxy.Chunk,
+	proxy.Control,
 }
 
 // weather is the trouble that there is all the time.

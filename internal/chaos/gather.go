@@ -93,7 +93,8 @@ func readLog(ctx context.Context, js jetstream.JetStream, kept archive) ([]call.
 	return all, nil
 }
 
-func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64, between bool) ([]call.Entry, error) {
+func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64,
+	between bool) ([]call.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
 	var entries []call.Entry
@@ -104,7 +105,8 @@ func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, f
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
 		s := call.Fold(e, meta.Sequence.Stream)
-		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(), Time: meta.Timestamp})
+		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(),
+			Time: meta.Timestamp})
 		if id := fmt.Sprint(s.Ref(), e.Attempt); e.Kind == call.Decided {
 			delete(open, id)
 		} else if a, ok := s.Attempt(e.Attempt); ok && a.Open() {
@@ -144,7 +146,8 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([
 }
 
 // read hands over the messages of a stream in order, from a position on, until take says that it is done, or ctx ends.
-func read(ctx context.Context, js jetstream.JetStream, stream string, from uint64, take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+func read(ctx context.Context, js jetstream.JetStream, stream string, from uint64,
+	take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
@@ -152,7 +155,8 @@ func read(ctx context.Context, js jetstream.JetStream, stream string, from uint6
 	if at := s.CachedInfo().State; at.Msgs == 0 || at.LastSeq < from {
 		return nil
 	}
-	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
+	cons, err := js.OrderedConsumer(ctx, stream,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}

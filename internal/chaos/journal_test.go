@@ -24,8 +24,9 @@ func TestJournal(t *testing.T) {
 	for i := range 400 {
 		a := check.Ask{
 			Caller: "caller-1", CallID: strconv.Itoa(i), N: int64(i), Sent: time.Unix(int64(i), 123456789).UTC(), Streamed: true,
-			Answers: []*envelope.Response{envelope.Failure("id", envelope.NewError(envelope.CodeTimeout, ""), envelope.Provenance{Final: true}, envelope.Metrics{})},
-			Chunks:  []envelope.Chunk{{CallID: "id", Index: 1, Data: jsontext.Value(`{"a":[1]}`)}},
+			Answers: []*envelope.Response{envelope.Failure("id", envelope.NewError(envelope.CodeTimeout, ""),
+				envelope.Provenance{Final: true}, envelope.Metrics{})},
+			Chunks: []envelope.Chunk{{CallID: "id", Index: 1, Data: jsontext.Value(`{"a":[1]}`)}},
 		}
 		j.add(&a)
 		want = append(want, a)

@@ -162,14 +162,16 @@ var scenes = []struct {
 	}},
 }
 
-var faultNames = []ledger.Fault{ledger.Flaky, ledger.Moody, ledger.Moody, ledger.Refused, ledger.Late, ledger.Crash, ledger.Garbage, ledger.Silent}
+var faultNames = []ledger.Fault{ledger.Flaky, ledger.Moody, ledger.Moody, ledger.Refused, ledger.Late, ledger.Crash,
+	ledger.Garbage, ledger.Silent}
 
 func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	specs := ledger.Specs()
 	p := play{
 		at: at, spec: specs[d.IntN(len(specs))], key: fmt.Sprintf("chaos-%d-%06d-key", seed, n),
 		input: ledger.Input{
-			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(), TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
+			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(),
+			TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
 		},
 	}
 	d.chunks(&p)

@@ -13,7 +13,8 @@ func TestPulse(t *testing.T) {
 		p.note(at(n[0]), at(n[1]))
 	}
 	for _, tc := range []struct{ from, to, want int }{
-		{0, 40, 1}, {50, 90, 0}, {100, 105, 200}, {200, 201, 200}, {310, 320, 200}, {360, 390, 0}, {390, 5000, 3}, {-10, 0, 1},
+		{0, 40, 1}, {50, 90, 0}, {100, 105, 200}, {200, 201, 200}, {310, 320, 200}, {360, 390, 0}, {390, 5000, 3},
+		{-10, 0, 1},
 	} {
 		if got := p.late(at(tc.from), at(tc.to)); got != time.Duration(tc.want)*time.Millisecond {
 			t.Errorf("between %d and %d ms it was %s late, want %d ms", tc.from, tc.to, got, tc.want)

@@ -46,7 +46,8 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 	send()
 	d.collect(ctx, seen, answers, send)
 	if len(seen.Answers) == 0 {
-		seen.Answers = append(seen.Answers, envelope.Failure(a.callID, envelope.NewError(envelope.CodeTimeout, ""), envelope.Provenance{}, envelope.Metrics{}))
+		seen.Answers = append(seen.Answers, envelope.Failure(a.callID, envelope.NewError(envelope.CodeTimeout, ""),
+			envelope.Provenance{}, envelope.Metrics{}))
 	}
 }
 

@@ -63,7 +63,8 @@ func newReport(o *run, history check.History, violations []check.Violation) Repo
 		for kind, n := range p.Counts() {
 			m := r.Messages[kind]
 			r.Messages[kind] = proxy.Count{
-				Passed: m.Passed + n.Passed, Dropped: m.Dropped + n.Dropped, Delayed: m.Delayed + n.Delayed, Doubled: m.Doubled + n.Doubled,
+				Passed: m.Passed + n.Passed, Dropped: m.Dropped + n.Dropped, Delayed: m.Delayed + n.Delayed,
+				Doubled: m.Doubled + n.Doubled,
 			}
 		}
 	}

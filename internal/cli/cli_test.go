@@ -122,7 +122,8 @@ func TestStopBeforeServing(t *testing.T) {
 	stop()
 	for name, command := range commands {
 		var out bytes.Buffer
-		if code := cli.Run(ctx, cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command, []string{"--tools", t.TempDir()}); code != 0 || out.Len() > 0 {
+		if code := cli.Run(ctx, cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command,
+			[]string{"--tools", t.TempDir()}); code != 0 || out.Len() > 0 {
 			t.Errorf("%s: exit code %d: %s", name, code, &out)
 		}
 	}
@@ -165,7 +166,8 @@ func TestOptions(t *testing.T) {
 	n := &cli.Node{}
 	cmd := &cobra.Command{}
 	n.Flags(cmd)
-	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp", "http://127.0.0.1:1/v1/traces"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp",
+		"http://127.0.0.1:1/v1/traces"}); err != nil {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
@@ -174,7 +176,8 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if o.Name != "test" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil || o.Observer.Step == nil {
+	if o.Name != "test" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil ||
+		o.Observer.Step == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

@@ -51,7 +51,8 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.StringVar(&n.Tools, "tools", "tools", "folder of tool manifests")
 	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
 	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
-	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces")
+	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example "+
+		"http://127.0.0.1:4318/v1/traces")
 	f.BoolVarP(&n.Verbose, "verbose", "v", false, "log every event, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
 	_ = f.MarkHidden("clock-skew") // exists
@@ -60,9 +61,11 @@ func (n *Node) Flags(cmd *cobra.Command) {
 // ServerFlags adds the flags that say what the server does, to a process that does not start it.
 func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be called, and what waits for a sync shares it")
+	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be "+
+		"called, and what waits for a sync shares it")
 	f.IntVar(&n.replicas, "replicas", 1, "servers that hold each stream; 3 in a cluster of three")
-	f.IntVar(&n.partitions, "partitions", 0, "partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
+	f.IntVar(&n.partitions, "partitions", 0,
+		"partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
 	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
 	_ = f.MarkHidden("group") // exists
 }
@@ -98,7 +101,8 @@ func httpURL(s string) bool {
 
 // Options are how the process connects to a bus; it logs to stderr. end is to be called when it has ended: it sends
 // the traces that are left.
-func (n *Node) Options(ctx context.Context, service string, stderr io.Writer) (o toolbus.Options, end func(), err error) {
+func (n *Node) Options(ctx context.Context, service string,
+	stderr io.Writer) (o toolbus.Options, end func(), err error) {
 	o = toolbus.Options{
 		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
 		Partitions: n.partitions, Logger: Logger(stderr, n.Verbose),
@@ -165,7 +169,8 @@ func (p *Pool) Flags(cmd *cobra.Command) {
 func (p *Pool) Check() error {
 	switch {
 	case !tool.ValidPool(p.Name):
-		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes", p.Name)
+		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes",
+			p.Name)
 	case p.Slots < work.MinSlots:
 		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
 			work.MinSlots, p.Slots)

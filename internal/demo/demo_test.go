@@ -92,10 +92,12 @@ func TestTable(t *testing.T) {
 		Number: 1, Scene: "a page is fetched", After: 400 * time.Millisecond, Outcome: "success", MS: 35, OK: true,
 		Happened: "a page", Notes: []string{strings.Repeat("long ", 30)},
 	})
-	table.Line(demo.Line{Number: 2, Scene: "a duplicate joins", After: 2 * time.Second, Outcome: "success", Fault: "should be: one run\nshould be: joined"})
+	table.Line(demo.Line{Number: 2, Scene: "a duplicate joins", After: 2 * time.Second, Outcome: "success",
+		Fault: "should be: one run\nshould be: joined"})
 	table.Trail([]audit.Record{{
 		Event: audit.ToolExecuted, Timestamp: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), CallID: "c", Attempt: 1,
-		Status: envelope.Success, DecidedBy: call.ByExecutor, Effect: envelope.EffectApplied, ArgumentsHash: strings.Repeat("a", 64),
+		Status: envelope.Success, DecidedBy: call.ByExecutor, Effect: envelope.EffectApplied,
+		ArgumentsHash: strings.Repeat("a", 64),
 	}})
 	table.Summary(demo.Report{Lines: []demo.Line{{OK: true}, {}}, MS: 2040})
 	want, err := os.ReadFile("testdata/table.txt")

@@ -63,7 +63,8 @@ func fetched(ctx context.Context, s *stage) (t told, err error) {
 	if err := decode(r, &page); err != nil {
 		return t, err
 	}
-	t.happened = fmt.Sprintf("%q: %d words out of %d kB of HTML", page.Title, len(strings.Fields(page.Text)), len(article)>>10)
+	t.happened = fmt.Sprintf("%q: %d words out of %d kB of HTML", page.Title, len(strings.Fields(page.Text)),
+		len(article)>>10)
 	return t, errors.Join(
 		should(strings.Contains(page.Text, articleSays), "the text of the article"),
 		should(!strings.Contains(page.Text, articleChaff), "nothing but the text of the article"))
@@ -103,7 +104,8 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 		return t, err
 	}
 	t.happened = fmt.Sprintf("%d kB of captions became %d kB of text", len(text)>>10, len(clean.Text)>>10)
-	t.note("%d paragraphs and %d progress reports came while it ran, the first after %d ms", paragraphs, reports, first.Milliseconds())
+	t.note("%d paragraphs and %d progress reports came while it ran, the first after %d ms", paragraphs, reports,
+		first.Milliseconds())
 	return t, errors.Join(
 		should(reports > 0, "reports of progress"), should(paragraphs > 1, "paragraphs while it runs"),
 		should(!strings.Contains(clean.Text, "-->"), "text without timings"))
@@ -141,7 +143,8 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 	s.memory.run = one.Run
 	t.happened = "ada and bob used one key: one execution, one outcome for both"
 	t.note("both were told run %s of executor %s, fence %d", one.Run[:8], one.Executor, first.Provenance.Fence)
-	return t, errors.Join(should(joined, "bob joined"), should(one == other, "the same run for both, not %v and %v", one, other))
+	return t, errors.Join(should(joined, "bob joined"),
+		should(one == other, "the same run for both, not %v and %v", one, other))
 }
 
 // replayed: the same call again, after it has ended, is answered from the log.
@@ -192,7 +195,8 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 	defer watch.End()
 	began := time.Now()
 	r, err := s.callers[ada].Call(ctx, toolbus.Call{
-		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout, Key: "demo-deadline-" + s.site.base,
+		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout,
+		Key:   "demo-deadline-" + s.site.base,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		Chunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
 	})
@@ -204,7 +208,8 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 	t.outcome = outcome(r)
 	left := survivors(ctx, at.PIDs)
 	t.happened = fmt.Sprintf("deadline %s: the tool and its child in a session of its own are gone", timeout)
-	t.note("processes %v on executor %s: none left; the answer came %d ms after the deadline", at.PIDs, at.Executor, late.Milliseconds())
+	t.note("processes %v on executor %s: none left; the answer came %d ms after the deadline", at.PIDs, at.Executor,
+		late.Milliseconds())
 	return t, errors.Join(
 		should(late < excused, "an answer within 100 ms of the deadline, not %s", late),
 		should(code(r) == envelope.CodeTimeout, "a timeout"),
@@ -242,8 +247,10 @@ func takenOver(ctx context.Context, s *stage) (t told, err error) {
 		return t, should(false, "two runs, not %d", len(runs))
 	}
 	left := survivors(ctx, runs[0].PIDs)
-	t.happened = fmt.Sprintf("executor %s got SIGKILL in mid-call; executor %s ran it again", runs[0].Executor, end.Executor)
-	t.note("still attempt %d; fence %d became %d, so nothing of the first run can count; its tool is gone too", r.Provenance.Attempt, fences[0], fences[1])
+	t.happened = fmt.Sprintf("executor %s got SIGKILL in mid-call; executor %s ran it again", runs[0].Executor,
+		end.Executor)
+	t.note("still attempt %d; fence %d became %d, so nothing of the first run can count; its tool is gone too",
+		r.Provenance.Attempt, fences[0], fences[1])
 	return t, errors.Join(
 		should(end.Executor != runs[0].Executor, "another executor"), should(r.Provenance.Attempt == 1, "one attempt"),
 		should(fences[1] > fences[0], "a higher fence"), should(len(left) == 0, "no process of the first run, not %v", left))

@@ -53,7 +53,8 @@ func (s *stage) close() {
 // open builds everything; what it built before an error is taken down again.
 func open(ctx context.Context, o Options) (*stage, error) {
 	s := &stage{Options: o, callers: map[string]*toolbus.Client{}, executors: map[string]*child{}}
-	for _, build := range []func(context.Context) error{s.makeFolder, s.serveSite, s.serveBus, s.dispatch, s.execute, s.connect} {
+	for _, build := range []func(context.Context) error{s.makeFolder, s.serveSite, s.serveBus, s.dispatch, s.execute,
+		s.connect} {
 		if err := build(ctx); err != nil {
 			s.close()
 			return nil, err
@@ -142,7 +143,8 @@ func (s *stage) execute(ctx context.Context) error {
 
 func (s *stage) startExecutor(ctx context.Context, name string) (*child, error) {
 	environ := append(slices.Clone(s.Environ), executorVariable+"="+name)
-	return startChild(ctx, s.Self, environ, "executor", "--server", s.url, "--tools", s.toolsDir(), "--lease", lease.String(), "--slots", "4")
+	return startChild(ctx, s.Self, environ, "executor", "--server", s.url, "--tools", s.toolsDir(), "--lease",
+		lease.String(), "--slots", "4")
 }
 
 func (s *stage) connect(ctx context.Context) error {

@@ -30,7 +30,8 @@ func layTools(dir, shipped, self string) error {
 		folder := subjects.Token(id)
 		from := filepath.Join(shipped, folder)
 		if _, err := os.Stat(filepath.Join(from, "tool.yaml")); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the tool %s is not in %s: run the demo from the source folder, or name the tools folder with --tools", id, shipped)
+			return fmt.Errorf("the tool %s is not in %s: run the demo from the source folder, or name the tools folder with "+
+				"--tools", id, shipped)
 		}
 		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(from)); err != nil {
 			return fmt.Errorf("copy tool %s: %w", id, err)

@@ -31,9 +31,10 @@ func TestDiagnoseDispatchers(t *testing.T) {
 	if c := find("dispatchers"); c.Status != doctor.CheckFailed || !strings.Contains(c.Fix, "does not answer") {
 		t.Errorf("a dispatcher that hangs: %+v", c)
 	}
-	f.Serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-		return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
-	}})
+	f.Serve(bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
+		}})
 	if c := find("call log"); c.Status != doctor.CheckFailed || !strings.Contains(c.Says, "9s") || c.Fix == "" {
 		t.Errorf("no write is taken: %+v", c)
 	}
@@ -51,7 +52,8 @@ func TestDiagnose(t *testing.T) {
 	if failed["server"] || failed[subjects.Part(0).Stream()] || !failed["executors"] || !failed["dispatchers"] {
 		t.Errorf("failed: %v", failed)
 	}
-	if checks := doctor.Diagnose(t.Context(), "nats://127.0.0.1:1", toolbus.ClientOptions{}); len(checks) != 1 || checks[0].Status != doctor.CheckFailed {
+	if checks := doctor.Diagnose(t.Context(), "nats://127.0.0.1:1", toolbus.ClientOptions{}); len(checks) != 1 ||
+		checks[0].Status != doctor.CheckFailed {
 		t.Errorf("%+v", checks)
 	}
 }
@@ -101,7 +103,8 @@ func TestDiagnoseTools(t *testing.T) {
 		}
 		return c
 	}
-	if c := tools(); c.Status != doctor.CheckOK || !strings.Contains(c.Says, "dispatchers: 1, each with the same 3 tools") {
+	if c := tools(); c.Status != doctor.CheckOK ||
+		!strings.Contains(c.Says, "dispatchers: 1, each with the same 3 tools") {
 		t.Errorf("one dispatcher: %+v", c)
 	}
 	f.Serve(bustest.Describing("echo"), bustest.Stocked("d2", map[string]string{"echo": "1.0.1 (d)", "same": "1.0.0 (c)"}))

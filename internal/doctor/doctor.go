@@ -45,7 +45,8 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions) []Check 
 		return []Check{{"server", CheckFailed, err.Error(), bus.ConnectFix(err)}}
 	}
 	defer nc.Close()
-	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(), bus.Redacted(nc.ConnectedUrl())), ""}}
+	checks := []Check{{"server", CheckOK, fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(),
+		bus.Redacted(nc.ConnectedUrl())), ""}}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return append(checks, Check{"jetstream", CheckFailed, err.Error(), "enable JetStream on the server"})
@@ -78,7 +79,8 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions) []Check 
 const askTime = 5 * time.Second
 
 // asOperator is what to do where doctor itself may not look.
-const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Who may do what\", calls it operator"
+const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Who may do what\", calls " +
+	"it operator"
 
 // diagnoseJetStream returns what is wrong with JetStream as a whole, or what keeps doctor from seeing it; nil is
 // nothing.
@@ -88,7 +90,8 @@ func diagnoseJetStream(ctx context.Context, js jetstream.JetStream) *Check {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrPermissionViolation):
-		return &Check{"jetstream", CheckFailed, "this user may not ask about JetStream, so streams and executors are not looked at: " + err.Error(), asOperator}
+		return &Check{"jetstream", CheckFailed, "this user may not ask about JetStream, so streams and executors are not " +
+			"looked at: " + err.Error(), asOperator}
 	}
 	return &Check{"jetstream", CheckFailed, err.Error(), ""} // which says what to do
 }
@@ -100,12 +103,14 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
 		n = 1
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // that is said of the stream itself
-		checks = append(checks, Check{"call log", CheckFailed, err.Error(), "change the stream back: until then no process starts"})
+		checks = append(checks, Check{"call log", CheckFailed, err.Error(),
+			"change the stream back: until then no process starts"})
 	}
 	for _, want := range bus.Streams(bus.TopologyOptions{Partitions: n}) {
 		have, err := js.Stream(ctx, want.Name)
 		if err != nil {
-			checks = append(checks, Check{want.Name, CheckFailed, err.Error(), "start a dispatcher or an executor: they create the topology"})
+			checks = append(checks, Check{want.Name, CheckFailed, err.Error(),
+				"start a dispatcher or an executor: they create the topology"})
 			continue
 		}
 		info := have.CachedInfo()
@@ -113,7 +118,8 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []Check {
 		if err := bus.Readable(info.Config); err != nil {
 			c.Status, c.Says, c.Fix = CheckFailed, err.Error(), "see docs/compatibility.md: no process of this build starts here"
 		} else if err := bus.Compatible(info.Config, want); err != nil {
-			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "), "change the stream back, or let Toolbus create it anew"
+			c.Status, c.Says, c.Fix = CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "),
+				"change the stream back, or let Toolbus create it anew"
 		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
 			c.Status, c.Fix = CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
 		}
@@ -134,7 +140,8 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 	case err != nil:
 		c.Status, c.Says, c.Fix = CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
 	case waiting != nil && now.Sub(waiting.Time) > recordLate && !movesOn(ctx, js, waiting):
-		c.Status, c.Says = CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted", now.Sub(waiting.Time).Round(time.Second))
+		c.Status, c.Says = CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
+			now.Sub(waiting.Time).Round(time.Second))
 		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
 	}
 	return c
@@ -218,14 +225,17 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *toolbus
 		no := inbox.NotAllowed(err)
 		return []Check{{"dispatchers", CheckFailed, no.Message + ": " + no.Cause, no.Fix}}
 	case err != nil:
-		return []Check{{"dispatchers", CheckFailed, err.Error(), "one is there and does not answer: look at its log, or start another"}}
+		return []Check{{"dispatchers", CheckFailed, err.Error(),
+			"one is there and does not answer: look at its log, or start another"}}
 	}
 	tools, offset := d.Tools, c.BusTime().Sub(c.Now())
 	clock := Check{"clock", CheckOK, fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)), ""}
 	if offset.Abs() > time.Second {
-		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line up: check NTP"
+		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line "+
+			"up: check NTP"
 	}
-	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock, diagnoseTools(ctx, inbox)}
+	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock,
+		diagnoseTools(ctx, inbox)}
 	if d.SilentMS > 0 {
 		checks = append(checks, diagnoseSilence(time.Duration(d.SilentMS)*time.Millisecond))
 	}
@@ -238,6 +248,7 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *toolbus
 // diagnoseSilence is said of a server that answers reads and no writes: it does so when it could not
 // write to its disk, until it is started again.
 func diagnoseSilence(d time.Duration) Check {
-	return Check{"call log", CheckFailed, fmt.Sprintf("the server has taken no write for %s: nothing is admitted or decided", d.Round(time.Second)),
+	return Check{"call log", CheckFailed, fmt.Sprintf("the server has taken no write for %s: nothing is admitted or "+
+		"decided", d.Round(time.Second)),
 		"see what the server logs: is its disk full? Make room and restart it"}
 }

@@ -60,12 +60,15 @@ type Error struct {
 func (e *Error) Error() string {
 	switch {
 	case e.Says != "":
-		return fmt.Sprintf("%s of form %d says %s, which this build does not know: a newer build wrote it; update this process", e.Kind.Name, e.Form, e.Says)
+		return fmt.Sprintf("%s of form %d says %s, which this build does not know: a newer build wrote it; update this "+
+			"process", e.Kind.Name, e.Form, e.Says)
 	case e.Form < first:
-		return fmt.Sprintf("%s without a form that this build reads: Toolbus 0.1 wrote it; stop its processes, and give this build streams of its own "+
+		return fmt.Sprintf("%s without a form that this build reads: Toolbus 0.1 wrote it; stop its processes, and give "+
+			"this build streams of its own "+
 			"(another account, or delete the old ones)", e.Kind.Name)
 	}
-	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process", e.Kind.Name, e.Form, e.Kind.reads)
+	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process",
+		e.Kind.Name, e.Form, e.Kind.reads)
 }
 
 // Unreadable reports whether err says that a build of another age, older or newer, wrote something.

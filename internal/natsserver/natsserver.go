@@ -97,7 +97,8 @@ func Start(o Options) (*Server, error) {
 	}
 	if !srv.JetStreamEnabled() {
 		srv.Shutdown()
-		return nil, fmt.Errorf("nats server: JetStream did not start in %s (is the directory writable and used by nobody else?)", o.StoreDir)
+		return nil, fmt.Errorf("nats server: JetStream did not start in %s (is the directory writable and used by nobody "+
+			"else?)", o.StoreDir)
 	}
 	return &Server{srv: srv}, nil
 }

@@ -34,7 +34,8 @@ func TestStreamLargerThanTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}, Storage: jetstream.FileStorage, MaxBytes: 1 << 40}
+	large := jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}, Storage: jetstream.FileStorage,
+		MaxBytes: 1 << 40}
 	if _, err := js.CreateStream(t.Context(), large); err != nil {
 		t.Error(err)
 	}

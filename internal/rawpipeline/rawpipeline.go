@@ -91,7 +91,8 @@ func (p *Pipeline) open(ctx context.Context) (err error) {
 	}
 	for stream, subject := range map[string]string{workStream: work, auditStream: audited} {
 		_, err := p.publish.CreateStream(ctx, jetstream.StreamConfig{
-			Name: stream, Subjects: []string{subject}, Storage: jetstream.FileStorage, MaxAge: p.Keep, Duplicates: 10 * time.Second,
+			Name: stream, Subjects: []string{subject}, Storage: jetstream.FileStorage, MaxAge: p.Keep,
+			Duplicates: 10 * time.Second,
 		})
 		if err != nil {
 			return err

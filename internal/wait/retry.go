@@ -9,7 +9,8 @@ import (
 // Retry is how something is tried again until it is done. Pauses, and the time that one try has, double from try to
 // try up to their bounds; without a bound they stay as they are. It is for one operation, and not for concurrent use.
 type Retry struct {
-	Pause, MaxPause time.Duration // between two tries; where they grow half of each is random, so that not all come at once
+	// between two tries; where they grow half of each is random, so that not all come at once
+	Pause, MaxPause time.Duration
 	Try, MaxTry     time.Duration // that one try may take; 0 is as long as the context
 	tries           int
 }

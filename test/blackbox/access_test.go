@@ -78,7 +78,8 @@ func users(t *testing.T) []*server.User {
 	}
 	block = ofCallLog.ReplaceAllString(block, `"${1}calls${2}", "${1}calls_1${2}"`) // for two partitions, as it says
 	file := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(file, []byte("authorization {"+strings.ReplaceAll(block, `"..."`, "secret")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("authorization {"+strings.ReplaceAll(block, `"..."`, "secret")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	o, err := server.ProcessConfigFile(file)
@@ -139,10 +140,13 @@ func TestLeastPermissions(t *testing.T) {
 	started, stopped := make(chan struct{}), make(chan struct{})
 	g := guard(t, map[string]spec{
 		"pay": {class: call.SideEffectful, run: echo(new(atomic.Int64))},
-		"count": {class: call.Pure, streaming: true, run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
-			return tool.Result{Output: inv.Input}, errors.Join(s.Emit(ctx, envelope.ChunkData, []byte("1")), s.Emit(ctx, envelope.ChunkData, []byte("2")))
-		}},
-		"sleep": {class: call.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		"count": {class: call.Pure, streaming: true,
+			run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
+				return tool.Result{Output: inv.Input}, errors.Join(s.Emit(ctx, envelope.ChunkData, []byte("1")),
+					s.Emit(ctx, envelope.ChunkData, []byte("2")))
+			}},
+		"sleep": {class: call.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result,
+			error) {
 			close(started)
 			<-ctx.Done()
 			close(stopped)
@@ -160,7 +164,8 @@ func TestLeastPermissions(t *testing.T) {
 	}
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
-		_, _ = c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
+		_, _ = c.Call(context.WithoutCancel(t.Context()),
+			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	<-started
@@ -172,7 +177,8 @@ func TestLeastPermissions(t *testing.T) {
 		t.Errorf("cancel: %+v, %v", told, err)
 	}
 	<-stopped
-	if r, err := c.Result(t.Context(), q); err != nil || r.Response == nil || r.Response.Error.Code != envelope.CodeCancelledUnknown {
+	if r, err := c.Result(t.Context(), q); err != nil || r.Response == nil ||
+		r.Response.Error.Code != envelope.CodeCancelledUnknown {
 		t.Errorf("result: %+v, %v", r, err)
 	}
 	g.srv.URL = as("operator:secret", g.url)
@@ -193,7 +199,8 @@ func TestNotAllowed(t *testing.T) {
 	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
 	c := g.agent("agent://b")
 	r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{}`)})
-	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden || !strings.Contains(r.Error.Message, "agent://b") {
+	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden ||
+		!strings.Contains(r.Error.Message, "agent://b") {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if _, err := c.Tools(t.Context()); !errors.Is(err, nats.ErrPermissionViolation) {

@@ -54,7 +54,8 @@ func TestRecord(t *testing.T) {
 	c := d.client()
 	const calls = 50
 	for n := range calls {
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success, "")
+		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success,
+			"")
 	}
 	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
 	for id, events := range d.records(calls + 1) {
@@ -69,10 +70,11 @@ func TestRecord(t *testing.T) {
 // Who joins a call of another, or is told its stored outcome, is on record, once and by name.
 func TestSharedIsOnRecord(t *testing.T) {
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"wait": {class: call.SideEffectful, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		<-release
-		return tool.Result{Output: inv.Input}, nil
-	}}})
+	d := deploy(t, map[string]spec{"wait": {class: call.SideEffectful,
+		run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			<-release
+			return tool.Result{Output: inv.Input}, nil
+		}}})
 	d.dispatcher()
 	d.executor(8)
 	shared := toolbus.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
@@ -117,13 +119,15 @@ func TestAuditOutage(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: 300 * time.Millisecond, Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
+			AuditLag: 300 * time.Millisecond, Ready: ready})
 	})
 	d.executor(8)
 	c := d.client()
 	ask := func(n int, timeout time.Duration) *envelope.Response {
 		return mustCall(t, c, toolbus.Call{
-			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: timeout,
+			Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		})
 	}
 	wantStatus(t, ask(0, 30*time.Second), envelope.Success, "")
@@ -193,13 +197,14 @@ func TestRetention(t *testing.T) {
 // A call log at its high-water mark refuses new calls and still takes the outcomes of old ones.
 func TestFullBucket(t *testing.T) {
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: call.SideEffectful, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
-		return tool.Result{Output: []byte(`{}`)}, nil
-	}}})
+	d := deploy(t, map[string]spec{"slow": {class: call.SideEffectful,
+		run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return tool.Result{Output: []byte(`{}`)}, nil
+		}}})
 	d.topology.CallsBytes = 1 << 20
 	d.dispatcher()
 	d.executor(64)
@@ -249,7 +254,8 @@ func TestFullRecord(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond,
+			Version: "0.0.1", Ready: ready})
 	})
 	d.executor(6)
 	c := d.client()
@@ -270,7 +276,8 @@ func TestFullRecord(t *testing.T) {
 		t.Helper()
 		for begun := time.Now(); ; {
 			r := mustCall(t, c, toolbus.Call{
-				Tool: "echo", Version: version, Key: uuid.NewString(), Timeout: 20 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+				Tool: "echo", Version: version, Key: uuid.NewString(), Timeout: 20 * time.Second,
+				Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 			})
 			if r.Error == nil && want == "" || r.Error != nil && r.Error.Code == want {
 				return r
@@ -285,7 +292,8 @@ func TestFullRecord(t *testing.T) {
 	if r := until("", envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v, %+v", r.Error, r.Provenance)
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError, envelope.CodeAuditLag)
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError,
+		envelope.CodeAuditLag)
 	room(jetstream.DiscardOld, 1<<30)
 	until("", "")
 	until("9.x", envelope.CodeVersion) // the record of a busy machine may be behind once more

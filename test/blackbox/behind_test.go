@@ -45,8 +45,10 @@ func (d *deployment) unattended(c *app.Conn) {
 	d.t.Helper()
 	now := time.Now()
 	v := call.Admit(call.State{}, call.Ask{
-		Owner: call.Owner{CallID: "c", Actor: "agent"}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Nonce: c.NewNonce(),
-		Facts:    call.Facts{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure, Pool: "elsewhere", Fingerprint: "fp"},
+		Owner: call.Owner{CallID: "c", Actor: "agent"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
+		Nonce: c.NewNonce(),
+		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure,
+			Pool: "elsewhere", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
 	if _, err := c.Log.Write(d.t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
@@ -63,11 +65,13 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	d.unattended(d.executor(6).conn)
 	<-time.After(lag + lag/2)
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: lag, Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: lag,
+			Ready: ready})
 	})
 	c := d.client()
 	for ready := time.Now(); time.Since(ready) < lag; {
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}), Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}),
+			Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		wantStatus(t, r, envelope.Success, "")
 	}
 }

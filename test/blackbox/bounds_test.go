@@ -49,7 +49,8 @@ func garbage(r *rand.Rand) []byte {
 // the attempt is not there, an outcome has no decision.
 func foreignEvent(r *rand.Rand) string {
 	e := call.Event{
-		Kind: []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)], Attempt: r.IntN(3), Nonce: "foreign",
+		Kind: []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)], Attempt: r.IntN(3),
+		Nonce: "foreign",
 		State: call.State{Facts: call.Facts{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
 	}
 	for n := range r.IntN(3) {
@@ -76,8 +77,10 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
 		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
 		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1, "e"), subjects.Chunk("default", "a", "b", 1, 1),
-		subjects.Audit(subjects.Part(0).AuditSource(), "default", "x", "echo"), subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
-		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0", subjects.Left,
+		subjects.Audit(subjects.Part(0).AuditSource(), "default", "x", "echo"),
+		subjects.Audit(subjects.AuditFromGate, "default", "x", "echo"),
+		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0",
+		subjects.Left,
 	}
 	answers, err := nc.SubscribeSync("tb.ans.>")
 	if err != nil {
@@ -170,15 +173,19 @@ func TestBadTools(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{
 		"echo": {class: call.Pure, run: echo(&runs)},
-		"flood": {class: call.Pure, streaming: true, run: func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
-			chunk := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
-			for {
-				if err := sink.Emit(ctx, envelope.ChunkData, chunk); err != nil {
-					return tool.Result{}, err
+		"flood": {class: call.Pure, streaming: true,
+			run: func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
+				chunk := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
+				for {
+					if err := sink.Emit(ctx, envelope.ChunkData, chunk); err != nil {
+						return tool.Result{}, err
+					}
 				}
-			}
+			}},
+		"panic": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result,
+			error) {
+			panic("oh")
 		}},
-		"panic": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("oh") }},
 		"garbage": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: []byte("{")}, nil
 		}},
@@ -187,7 +194,8 @@ func TestBadTools(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	before := heap()
-	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault, "garbage": ""} {
+	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault,
+		"garbage": ""} {
 		r := mustCall(t, c, toolbus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
 			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
@@ -220,9 +228,11 @@ func TestFullPayloadStore(t *testing.T) {
 			t.Errorf("%+v, final %t", r.Error, r.Provenance.Final)
 		}
 	}
-	named(mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1}}))
+	named(mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute,
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}))
 	r := mustCall(t, c, toolbus.Call{Tool: "large", Timeout: 4 * time.Second}) // it ends half a second before
-	if r.Error != nil && r.Error.Code == envelope.CodeTimeout {                // a machine may be busy for longer than that
+	// a machine may be busy for longer than that
+	if r.Error != nil && r.Error.Code == envelope.CodeTimeout {
 		d.saidLate(envelope.CodeStoreFull)
 	} else {
 		named(r)
@@ -259,8 +269,10 @@ func (d *deployment) saidLate(code envelope.Code) {
 func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Registry {
 	t.Helper()
 	for _, id := range ids {
-		files[subjects.Token(id)+"/tool.yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil, "tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ndescription: %s\n"+
-			"determinism: pure\ntransport: native\nendpoint: {native: echo}\nfunctions:\n  run: {request: any.json, response: any.json}\n",
+		files[subjects.Token(id)+"/tool.yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil,
+			"tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ndescription: %s\n"+
+				"determinism: pure\ntransport: native\nendpoint: {native: echo}\nfunctions:\n  run: {request: any.json, "+
+				"response: any.json}\n",
 			id, strings.Repeat("long ", 400))}
 		if any := subjects.Token(id) + "/any.json"; files[any] == nil {
 			files[any] = &fstest.MapFile{Data: []byte(`{"type":"object"}`)}
@@ -309,7 +321,8 @@ func TestSchemaInSeveralFiles(t *testing.T) {
 	c := d.client()
 	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
 	r := mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
-	if r.Status != envelope.InvalidRequest || len(r.Error.Details.Violations) != 1 || r.Error.Details.Violations[0].Pointer != "/input/n" {
+	if r.Status != envelope.InvalidRequest || len(r.Error.Details.Violations) != 1 ||
+		r.Error.Details.Violations[0].Pointer != "/input/n" {
 		t.Errorf("%s %+v", r.Status, r.Error)
 	}
 }
@@ -326,7 +339,8 @@ func TestOddNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := mustCall(t, c, toolbus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i), Input: []byte(`{"ok":true}`)})
+		r := mustCall(t, c, toolbus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i),
+			Input: []byte(`{"ok":true}`)})
 		wantStatus(t, r, envelope.Success, "")
 		if !bytes.Equal(r.Output, []byte(`{"ok":true}`)) {
 			t.Errorf("%s", r.Output)

@@ -64,10 +64,13 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 	for id, s := range tools {
 		d.funcs[id] = s.run
 		folder := filepath.Join(dir, subjects.Token(id))
-		manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ntitle: T\ndescription: d\nstatus: active\ndeterminism: %s\n"+
-			"transport: native\nendpoint: {native: %s}\nfunctions:\n  run: {description: d, request: any.json, response: any.json}\n"+
+		manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: \"@test\"\ntitle: T\ndescription: d\nstatus: "+
+			"active\ndeterminism: %s\n"+
+			"transport: native\nendpoint: {native: %s}\nfunctions:\n  run: {description: d, request: any.json, response: "+
+			"any.json}\n"+
 			"capabilities: {streaming: %t, lookup: %t}\n"+
-			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: %d, output_bytes_max: 8388608}\nretention_s: 1\n",
+			"limits: {timeout_ms_default: 20000, timeout_ms_max: 120000, concurrency_max: %d, output_bytes_max: "+
+			"8388608}\nretention_s: 1\n",
 			id, s.class, id, s.streaming, s.lookup, cmp.Or(s.runs, 64))
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
@@ -88,7 +91,8 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 
 func (d *deployment) connect(name string) *app.Conn {
 	d.t.Helper()
-	c, err := app.Connect(d.t.Context(), name, app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology})
+	c, err := app.Connect(d.t.Context(), name,
+		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -136,7 +140,8 @@ func (d *deployment) dispatcher() *process {
 func (d *deployment) executor(slots int) *process {
 	return d.run("executor", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots, Ready: ready,
+			Registry: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots,
+			Ready: ready,
 		})
 	})
 }

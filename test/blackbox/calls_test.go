@@ -37,14 +37,15 @@ func wantStatus(t *testing.T, r *envelope.Response, status envelope.Status, code
 func TestThousandCallersOneKey(t *testing.T) {
 	var runs atomic.Int64
 	release := make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: call.Idempotent, run: func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
-		runs.Add(1)
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
-		return tool.Result{Output: inv.Input}, nil
-	}}})
+	d := deploy(t, map[string]spec{"slow": {class: call.Idempotent,
+		run: func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
+			runs.Add(1)
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}}})
 	d.dispatcher()
 	d.dispatcher()
 	d.executor(16)
@@ -87,16 +88,18 @@ func TestThousandCallersOneKey(t *testing.T) {
 // After a retryable error the same key runs again, and the earlier caller keeps its outcome.
 func TestRetryKeepsEarlierOutcome(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: call.Idempotent, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		if runs.Add(1) == 1 {
-			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
-		}
-		return tool.Result{Output: inv.Input}, nil
-	}}})
+	d := deploy(t, map[string]spec{"flaky": {class: call.Idempotent,
+		run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			if runs.Add(1) == 1 {
+				return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	first := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
+	first := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	wantStatus(t, mustCall(t, c, first), envelope.RetryableError, envelope.CodeToolFault)
 	second := mustCall(t, c, toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
 	wantStatus(t, second, envelope.Success, "")
@@ -113,12 +116,13 @@ func TestRetryKeepsEarlierOutcome(t *testing.T) {
 // The client library retries by itself, within the deadline.
 func TestClientRetries(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: call.Pure, run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		if runs.Add(1) == 1 {
-			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
-		}
-		return tool.Result{Output: inv.Input}, nil
-	}}})
+	d := deploy(t, map[string]spec{"flaky": {class: call.Pure,
+		run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			if runs.Add(1) == 1 {
+				return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}}})
 	d.dispatcher()
 	d.executor(6)
 	r := mustCall(t, d.client(), toolbus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
@@ -131,13 +135,15 @@ func TestClientRetries(t *testing.T) {
 // A caller who names the call id gets the outcome of that id, and always the same one.
 func TestNamedCallIsNotRetried(t *testing.T) {
 	var runs atomic.Int64
-	d := deploy(t, map[string]spec{"flaky": {class: call.Pure, run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
-		runs.Add(1)
-		return tool.Result{}, &tool.CrashError{How: "exit status 1"}
-	}}})
+	d := deploy(t, map[string]spec{"flaky": {class: call.Pure,
+		run: func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			runs.Add(1)
+			return tool.Result{}, &tool.CrashError{How: "exit status 1"}
+		}}})
 	d.dispatcher()
 	d.executor(6)
-	ask := toolbus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
+	ask := toolbus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000",
+		Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
 	for range 2 {
 		r := mustCall(t, d.client(), ask)
 		wantStatus(t, r, envelope.RetryableError, envelope.CodeToolFault)
@@ -178,13 +184,15 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	var ref string
 	started := time.Now()
 	r := mustCall(t, c, toolbus.Call{
-		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(a envelope.Accepted) { ref = a.Ref },
+		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
+		Accepted: func(a envelope.Accepted) { ref = a.Ref },
 	})
 	took := time.Since(started)
 	if took > timeout+300*time.Millisecond+late() {
 		t.Errorf("answered after %s", took)
 	}
-	if !r.Provenance.Final { // a busy machine, or its disk alone, has told the caller too late: what the dispatcher decided is in the log
+	// a busy machine, or its disk alone, has told the caller too late: what the dispatcher decided is in the log
+	if !r.Provenance.Final {
 		eventually(t, "the call has ended", func() bool {
 			result, err := c.Result(t.Context(), question.Call{Ref: ref})
 			if err == nil && result.Response != nil {
@@ -227,19 +235,21 @@ func TestBusGone(t *testing.T) {
 // A running call is killed by its owner's cancel within a second, and the caller is told which.
 func TestCancelRunning(t *testing.T) {
 	started, ended := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"sleep": {class: call.SideEffectful, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		close(started)
-		<-ctx.Done()
-		close(ended)
-		return tool.Result{}, ctx.Err()
-	}}})
+	d := deploy(t, map[string]spec{"sleep": {class: call.SideEffectful,
+		run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-ctx.Done()
+			close(ended)
+			return tool.Result{}, ctx.Err()
+		}}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
-		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		r, err := c.Call(context.WithoutCancel(t.Context()),
+			toolbus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -268,7 +278,8 @@ func TestCancelQueued(t *testing.T) {
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
-		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+		r, err := c.Call(context.WithoutCancel(t.Context()),
+			toolbus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -312,7 +323,8 @@ func TestResultOfLargeOutput(t *testing.T) {
 	c := d.client()
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
 	var ref string
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big,
+		Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
 		result, err := c.Result(t.Context(), question.Call{Ref: ref})
 		if err != nil {
@@ -348,23 +360,26 @@ func TestResultOfLargeOutput(t *testing.T) {
 // An executor that dies with a claim: idempotent calls run elsewhere, side-effectful ones end
 // as unknown. It dies without a word: its connection is cut.
 func TestExecutorDies(t *testing.T) {
-	for class, want := range map[call.Class]envelope.Code{call.Idempotent: "", call.SideEffectful: envelope.CodeToolUnknownState} {
+	for class, want := range map[call.Class]envelope.Code{call.Idempotent: "",
+		call.SideEffectful: envelope.CodeToolUnknownState} {
 		t.Run(string(class), func(t *testing.T) {
 			started := make(chan string, 8)
-			d := deploy(t, map[string]spec{"work": {class: class, run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-				started <- ""
-				if len(started) > 1 || inv.Attempt > 1 {
-					return tool.Result{Output: inv.Input}, nil
-				}
-				<-ctx.Done()
-				return tool.Result{}, ctx.Err()
-			}}})
+			d := deploy(t, map[string]spec{"work": {class: class,
+				run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+					started <- ""
+					if len(started) > 1 || inv.Attempt > 1 {
+						return tool.Result{Output: inv.Input}, nil
+					}
+					<-ctx.Done()
+					return tool.Result{}, ctx.Err()
+				}}})
 			d.dispatcher()
 			victim := d.executor(6)
 			c := d.client()
 			outcome := make(chan *envelope.Response, 1)
 			go func() {
-				r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+				r, err := c.Call(context.WithoutCancel(t.Context()),
+					toolbus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 				if err != nil {
 					t.Error(err)
 				}

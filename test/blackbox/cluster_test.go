@@ -161,7 +161,8 @@ func TestFewerReplicas(t *testing.T) {
 // an outcome of the bus; that a claimed run was lost with its executor cannot be here.
 func (c *cluster) pay(ctx context.Context, client *toolbus.Client, caller int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		call := toolbus.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(), Input: fmt.Appendf(nil, `{"caller":%d,"n":%d}`, caller, n)}
+		call := toolbus.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(),
+			Input: fmt.Appendf(nil, `{"caller":%d,"n":%d}`, caller, n)}
 		for {
 			r, err := client.Call(context.WithoutCancel(ctx), call)
 			if err != nil {

@@ -21,14 +21,16 @@ import (
 // deaf is a JetStream whose followers are told nothing: a dispatcher that uses it lags.
 type deaf struct{ jetstream.JetStream }
 
-func (d deaf) OrderedConsumer(ctx context.Context, stream string, c jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+func (d deaf) OrderedConsumer(ctx context.Context, stream string,
+	c jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
 	consumer, err := d.JetStream.OrderedConsumer(ctx, stream, c)
 	return deafConsumer{consumer}, err
 }
 
 type deafConsumer struct{ jetstream.Consumer }
 
-func (c deafConsumer) Consume(_ jetstream.MessageHandler, o ...jetstream.PullConsumeOpt) (jetstream.ConsumeContext, error) {
+func (c deafConsumer) Consume(_ jetstream.MessageHandler,
+	o ...jetstream.PullConsumeOpt) (jetstream.ConsumeContext, error) {
 	return c.Consumer.Consume(func(jetstream.Msg) {}, o...)
 }
 
@@ -91,7 +93,8 @@ func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	d.dispatcher()
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.JS = deaf{c.JS}
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: time.Millisecond, Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
+			AuditLag: time.Millisecond, Ready: ready})
 	})
 	d.executor(16)
 	nc := d.srv.Connect(t)
@@ -119,7 +122,8 @@ func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	}
 	c := d.client()
 	for range 10 { // whoever is turned away asks again by itself
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Retry: &envelope.RetryPolicy{MaxAttempts: 10, BaseMS: 10, CapMS: 20}})
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(),
+			Retry: &envelope.RetryPolicy{MaxAttempts: 10, BaseMS: 10, CapMS: 20}})
 		wantStatus(t, r, envelope.Success, "")
 	}
 }

@@ -88,7 +88,8 @@ func TestLostAll(t *testing.T) {
 		}
 		empty := t.TempDir()
 		d.srv.Restart(func(o *server.Options) { o.StoreDir = empty })
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Timeout: 60 * time.Second, Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
+		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Timeout: 60 * time.Second,
+			Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
 		d.records(1)
 	}
 }
@@ -131,7 +132,8 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	d.executor(6)
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })), &slog.HandlerOptions{Level: slog.LevelError}))
+		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })),
+			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
 	c := d.client()
@@ -167,7 +169,8 @@ func TestLostTailAndStopped(t *testing.T) {
 	})
 	c := d.client()
 	call := func(key string) {
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "stopped-0123456789-" + key, Timeout: 60 * time.Second}), envelope.Success, "")
+		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "stopped-0123456789-" + key,
+			Timeout: 60 * time.Second}), envelope.Success, "")
 	}
 	call("kept")
 	d.records(1)
@@ -190,7 +193,8 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		defer close(ended)
 		c.JS = hesitant{c.JS, follow}
-		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over) })), &slog.HandlerOptions{Level: slog.LevelError}))
+		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over) })),
+			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
 	d.srv.Stop()
@@ -214,7 +218,8 @@ type hesitant struct {
 	follow <-chan struct{}
 }
 
-func (h hesitant) OrderedConsumer(ctx context.Context, stream string, c jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+func (h hesitant) OrderedConsumer(ctx context.Context, stream string,
+	c jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
 	<-h.follow
 	return h.JetStream.OrderedConsumer(ctx, stream, c)
 }

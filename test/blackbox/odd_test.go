@@ -74,19 +74,28 @@ func TestOddRequests(t *testing.T) {
 		status               envelope.Status
 		code                 envelope.Code
 	}{
-		"plain":                   {plain, "", nil, envelope.Success, ""},
-		"integers with fractions": {plain, "", []string{"30000", "3e4", `"deadline_unix_ms":0`, `"deadline_unix_ms":0.0`}, envelope.Success, ""},
-		"a type nobody knows":     {plain, "text/plain", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"too long a timeout":      {plain, "", []string{"30000", "999999999"}, envelope.InvalidRequest, envelope.CodeSchema},
-		"no text for a tenant":    {subjects.Call("a\xff", "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"no text for an actor":    {subjects.Call("default", "a\xff", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"no text for a tool":      {subjects.Call("default", "agent://local", "a\xff"), "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"a tool with no hex":      {"tb.call.default.agent_3a_2f_2fa.odd_zz", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"an actor with no hex":    {"tb.call.default.agent_zz.odd_2eidem", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"an actor as it is":       {"tb.call.default.agent://a.odd_2eidem", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"hex in capitals":         {"tb.call.default.agent_3a_2f_2fa.Odd_2EIDEM", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"no name at all":          {"tb.call.%%.\xff.é", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
-		"a very long tenant":      {subjects.Call(strings.Repeat("ä", 60), "agent://local", "echo"), "", nil, envelope.InvalidRequest, envelope.CodeLimit},
+		"plain": {plain, "", nil, envelope.Success, ""},
+		"integers with fractions": {plain, "", []string{"30000", "3e4", `"deadline_unix_ms":0`, `"deadline_unix_ms":0.0`},
+			envelope.Success, ""},
+		"a type nobody knows": {plain, "text/plain", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"too long a timeout":  {plain, "", []string{"30000", "999999999"}, envelope.InvalidRequest, envelope.CodeSchema},
+		"no text for a tenant": {subjects.Call("a\xff", "agent://local", "echo"), "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"no text for an actor": {subjects.Call("default", "a\xff", "echo"), "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"no text for a tool": {subjects.Call("default", "agent://local", "a\xff"), "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"a tool with no hex": {"tb.call.default.agent_3a_2f_2fa.odd_zz", "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"an actor with no hex": {"tb.call.default.agent_zz.odd_2eidem", "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"an actor as it is": {"tb.call.default.agent://a.odd_2eidem", "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"hex in capitals": {"tb.call.default.agent_3a_2f_2fa.Odd_2EIDEM", "", nil, envelope.InvalidRequest,
+			envelope.CodeMalformed},
+		"no name at all": {"tb.call.%%.\xff.é", "", nil, envelope.InvalidRequest, envelope.CodeMalformed},
+		"a very long tenant": {subjects.Call(strings.Repeat("ä", 60), "agent://local", "echo"), "", nil,
+			envelope.InvalidRequest, envelope.CodeLimit},
 	} {
 		callID, body := written("odd-"+strings.ReplaceAll(name, " ", "-")+"-0123456789", c.edit...)
 		r := sent(t, nc, c.subject, c.contentType, body)
@@ -128,14 +137,15 @@ func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 // call goes on for its owner.
 func TestJoinerLeaves(t *testing.T) {
 	started, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"slow": {class: call.Pure, run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
-		close(started)
-		select {
-		case <-resume:
-		case <-ctx.Done():
-		}
-		return tool.Result{Output: []byte(`{}`)}, ctx.Err()
-	}}})
+	d := deploy(t, map[string]spec{"slow": {class: call.Pure,
+		run: func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			select {
+			case <-resume:
+			case <-ctx.Done():
+			}
+			return tool.Result{Output: []byte(`{}`)}, ctx.Err()
+		}}})
 	d.dispatcher()
 	d.dispatcher()
 	d.executor(6)

@@ -19,7 +19,8 @@ import (
 )
 
 // counter emits n chunks, 0 to n-1, and pauses once at the given chunk until resumed.
-func counter(n, pauseAt int, paused chan<- struct{}, resume <-chan struct{}) func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+func counter(n, pauseAt int, paused chan<- struct{},
+	resume <-chan struct{}) func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 	return func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
 		for i := range n {
 			if i == pauseAt {
@@ -43,31 +44,33 @@ func counter(n, pauseAt int, paused chan<- struct{}, resume <-chan struct{}) fun
 func TestHundredThousandChunks(t *testing.T) {
 	const n = 100_000
 	paused, resume := make(chan struct{}), make(chan struct{})
-	d := deploy(t, map[string]spec{"count": {class: call.Idempotent, streaming: true, run: counter(n, n/2, paused, resume)}})
+	d := deploy(t, map[string]spec{"count": {class: call.Idempotent, streaming: true,
+		run: counter(n, n/2, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
 	stalled := false
 	next, fence := int64(0), uint64(0)
-	r := mustCall(t, c, toolbus.Call{Tool: "count", Timeout: 100 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Chunk: func(chunk envelope.Chunk) error {
-		if chunk.Fence != fence {
-			if chunk.Fence < fence {
-				return fmt.Errorf("fence %d after %d", chunk.Fence, fence)
+	r := mustCall(t, c, toolbus.Call{Tool: "count", Timeout: 100 * time.Second,
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Chunk: func(chunk envelope.Chunk) error {
+			if chunk.Fence != fence {
+				if chunk.Fence < fence {
+					return fmt.Errorf("fence %d after %d", chunk.Fence, fence)
+				}
+				next, fence = 0, chunk.Fence
 			}
-			next, fence = 0, chunk.Fence
-		}
-		if chunk.Index != next || string(chunk.Data) != fmt.Sprint(next) {
-			return fmt.Errorf("chunk %d (%s) where %d was due", chunk.Index, chunk.Data, next)
-		}
-		next++
-		if next == n/4 && !stalled {
-			stalled = true
-			<-paused // the reader stalls until the tool has written far ahead
-			d.srv.Restart()
-			close(resume)
-		}
-		return nil
-	}})
+			if chunk.Index != next || string(chunk.Data) != fmt.Sprint(next) {
+				return fmt.Errorf("chunk %d (%s) where %d was due", chunk.Index, chunk.Data, next)
+			}
+			next++
+			if next == n/4 && !stalled {
+				stalled = true
+				<-paused // the reader stalls until the tool has written far ahead
+				d.srv.Restart()
+				close(resume)
+			}
+			return nil
+		}})
 	wantStatus(t, r, envelope.Success, "")
 	if next != n || r.Provenance.Chunks == nil || r.Provenance.Chunks.Count != n {
 		t.Errorf("%d chunks, %+v", next, r.Provenance.Chunks)
@@ -81,7 +84,8 @@ func TestStreamIterator(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	seen := 0
-	for part, err := range d.client().Stream(t.Context(), toolbus.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
+	for part, err := range d.client().Stream(t.Context(),
+		toolbus.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +267,8 @@ func TestStoredOutcomeStreams(t *testing.T) {
 	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
 	d.dispatcher()
 	d.executor(6)
-	shared := toolbus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal, Chunk: func(envelope.Chunk) error { return nil }}
+	shared := toolbus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal,
+		Chunk: func(envelope.Chunk) error { return nil }}
 	owner, other := d.client(), d.clientOf("agent://other")
 	wantStatus(t, mustCall(t, owner, shared), envelope.Success, "")
 	wantStored := func(c *toolbus.Client) *envelope.Response {

@@ -20,11 +20,13 @@ func TestAskedForInVain(t *testing.T) {
 	c := d.client()
 	confidence := 0.9
 	ask := toolbus.Call{
-		Tool: "echo", Key: "in-vain-0123456789", Timeout: 5 * time.Minute, CacheKey: "k", Budget: []byte(`{"eur":1}`), MemoryMBLimit: 64,
-		NetAllowlist: []string{"example.org"}, Context: envelope.Context{Confidence: &confidence},
+		Tool: "echo", Key: "in-vain-0123456789", Timeout: 5 * time.Minute, CacheKey: "k", Budget: []byte(`{"eur":1}`),
+		MemoryMBLimit: 64,
+		NetAllowlist:  []string{"example.org"}, Context: envelope.Context{Confidence: &confidence},
 	}
 	want := []string{
-		"timeout-cut", "memory_mb_limit-ignored", "net_allowlist-ignored", "budget-ignored", "cache_key-ignored", "confidence-ignored",
+		"timeout-cut", "memory_mb_limit-ignored", "net_allowlist-ignored", "budget-ignored", "cache_key-ignored",
+		"confidence-ignored",
 	}
 	told := func(ask toolbus.Call, want []string) {
 		t.Helper()

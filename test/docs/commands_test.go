@@ -111,7 +111,8 @@ func subcommand(words []string) []string {
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./cmd/toolbus", "./cmd/dispatcher", "./cmd/executor")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./cmd/toolbus", "./cmd/dispatcher",
+		"./cmd/executor")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -84,7 +84,8 @@ func devBus(t *testing.T) (url string) {
 	}
 	goIn(t, root, "go", "build", "-o", filepath.Join(work, folder, "text-search"), "./"+folder)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	args := []string{"dev", "--tools", filepath.Join(work, "tools"), "--state", filepath.Join(work, "state"), "--port", "0"}
+	args := []string{"dev", "--tools", filepath.Join(work, "tools"), "--state", filepath.Join(work, "state"), "--port",
+		"0"}
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "toolbus"), args...)
 	cmd.Dir, cmd.Stderr = work, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -46,13 +46,15 @@ var layers = []layer{
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope internal/form internal/ijson internal/wait observe question schema settle subjects tool"},
+	{"dispatcher", "audit call envelope internal/form internal/ijson internal/wait observe question schema settle " +
+		"subjects tool"},
 	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
-	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects question"},
+	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects " +
+		"question"},
 	{"work", "bus call envelope internal/crew internal/form kv subjects"},
 	// What runs tools.
 	{"supervisor", ""},
@@ -88,13 +90,15 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record work internal/jscode . internal/app internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/bench/... internal/chaos/... test/..."
+const speakNATS = "bus kv streaming record work internal/jscode . internal/app internal/doctor internal/bustest " +
+	"internal/natsserver internal/natstest internal/rawpipeline internal/bench/... internal/chaos/... test/..."
 
 // embedNATS may import the server.
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "internal/ijson schema envelope subjects question call/... observe settle tool/... audit dispatcher executor program/... tools/..."
+const pure = "internal/ijson schema envelope subjects question call/... observe settle tool/... audit dispatcher " +
+	"executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}
@@ -181,7 +185,10 @@ func TestDependencies(t *testing.T) {
 	decode(t, goCommand(t, "mod", "edit", "-json"), &mod)
 	var required []string
 	for _, r := range mod.Require {
-		asTool := slices.ContainsFunc(mod.Tool, func(tool struct{ Path string }) bool { return strings.HasPrefix(tool.Path, r.Path+"/") })
+		asTool := slices.ContainsFunc(mod.Tool, func(tool struct{ Path string }) bool {
+			return strings.HasPrefix(tool.Path,
+				r.Path+"/")
+		})
 		if !r.Indirect || asTool {
 			required = append(required, r.Path)
 		}
@@ -230,7 +237,8 @@ func matches(patterns, path string) bool {
 
 func packages(t *testing.T) (list []pkg) {
 	t.Helper()
-	out := jsontext.NewDecoder(strings.NewReader(goCommand(t, "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports", "./...")))
+	out := jsontext.NewDecoder(strings.NewReader(goCommand(t, "list",
+		"-json=ImportPath,Name,Imports,TestImports,XTestImports", "./...")))
 	for {
 		var p pkg
 		err := json.UnmarshalDecode(out, &p)

@@ -44,7 +44,8 @@ type decided struct {
 
 // ExploreRetention visits every state that c allows.
 func ExploreRetention(c Retention) Result {
-	k := &keeper{Retention: c, rules: newRules(Config{Class: c.Class, Off: c.Off, Asks: "ABCD"[:c.Callers]}), seen: map[shelf]bool{}}
+	k := &keeper{Retention: c, rules: newRules(Config{Class: c.Class, Off: c.Off, Asks: "ABCD"[:c.Callers]}),
+		seen: map[shelf]bool{}}
 	level := []track{{}}
 	for depth := 0; ; depth++ {
 		var next []track
@@ -111,8 +112,10 @@ func (k *keeper) ask(w shelf, s call.State, i int, timeout time.Duration) {
 	now := call.At(time.Unix(int64(w.now), 0))
 	name := string(rune('A' + i))
 	v := call.Admit(s, call.Ask{
-		Owner: call.Owner{CallID: name}, Fingerprint: "input", Now: now, Nonce: fmt.Sprint("r", i), Deadline: now + call.At(time.Unix(0, 0).Add(timeout)),
-		Facts: call.Facts{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input", KeepSeconds: int64(k.Keep / time.Second)},
+		Owner: call.Owner{CallID: name}, Fingerprint: "input", Now: now, Nonce: fmt.Sprint("r", i),
+		Deadline: now + call.At(time.Unix(0, 0).Add(timeout)),
+		Facts: call.Facts{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input",
+			KeepSeconds: int64(k.Keep / time.Second)},
 	})
 	w.asked = uint8(i + 1)
 	verb := fmt.Sprintf("%s asks with a timeout of %v", name, timeout)
@@ -131,7 +134,8 @@ func (k *keeper) claim(w shelf, s call.State) {
 		return
 	}
 	nonce := fmt.Sprint("c", a.N)
-	p := call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: call.At(time.Unix(int64(w.now), 0)), By: "e", Nonce: nonce}
+	p := call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: call.At(time.Unix(int64(w.now), 0)), By: "e",
+		Nonce: nonce}
 	if step, e := call.Take(s, p); step == call.TakeClaim {
 		k.store(w, e, nil, "an executor claims")
 	}
@@ -169,7 +173,8 @@ func (k *keeper) store(w shelf, e call.Event, b body, verb string) {
 	id := k.rules.store(k.draft(e, b), w.seq+1)
 	w.events[w.seq] = kept{id, w.now + uint32(k.ttl(e)/time.Second)}
 	w.seq++
-	k.emit(w, fmt.Sprintf("%s\t=> log %d: %s attempt %d, until %v", verb, w.seq, e.Kind, e.Attempt, seconds(w.events[w.seq-1].until)), bad)
+	k.emit(w, fmt.Sprintf("%s\t=> log %d: %s attempt %d, until %v", verb, w.seq, e.Kind, e.Attempt,
+		seconds(w.events[w.seq-1].until)), bad)
 }
 
 // ttl is call.Expiry, without the rule that is left out.

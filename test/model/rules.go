@@ -72,8 +72,10 @@ func (r *rules) askAdmit(s call.State, n, since uint8, last entryID) admitAnswer
 		id = fmt.Sprint(id, n)
 	}
 	ask := call.Ask{
-		Owner: call.Owner{CallID: id, Actor: "actor"}, Fingerprint: fp, Now: at(since), Deadline: at(since) + call.UnixMS(r.due())*tick,
-		Facts: call.Facts{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60}, Nonce: fmt.Sprint("r", n),
+		Owner: call.Owner{CallID: id, Actor: "actor"}, Fingerprint: fp, Now: at(since),
+		Deadline: at(since) + call.UnixMS(r.due())*tick,
+		Facts:    call.Facts{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60},
+		Nonce:    fmt.Sprint("r", n),
 	}
 	if r.without(Fingerprint) && !s.Empty() {
 		ask.Fingerprint = s.Fingerprint

@@ -22,29 +22,40 @@ func with(c Config, change func(*Config)) Config {
 }
 
 var (
-	sideEffectful = Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 2, Cancels: 1, Ticks: 1, Crashes: 1}
-	idempotent    = with(sideEffectful, func(c *Config) { c.Class, c.Asks = call.Idempotent, "A" })
+	sideEffectful = Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 2, Cancels: 1,
+		Ticks: 1, Crashes: 1}
+	idempotent = with(sideEffectful, func(c *Config) { c.Class, c.Asks = call.Idempotent, "A" })
 )
 
 var rulesOfCall = []removed{
-	{ClaimInLog, "claim in the log (C1)", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 7, "ended with effect none, but it had one"},
-	{Fingerprint, "fingerprint at admission (C2)", with(sideEffectful, func(c *Config) { c.Asks = "AX" }), 7, "the outcome of another input"},
+	{ClaimInLog, "claim in the log (C1)", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 7,
+		"ended with effect none, but it had one"},
+	{Fingerprint, "fingerprint at admission (C2)", with(sideEffectful, func(c *Config) { c.Asks = "AX" }), 7,
+		"the outcome of another input"},
 	{Binding, "binding of call ids to attempts (C3)", sideEffectful, 8, "then P-PRECOND-CANCELLED of attempt 2"},
 	{AdmissionCAS, "compare-and-set at admission", sideEffectful, 7, "then P-PRECOND-CANCELLED of attempt 1"},
 	{FreshSequence, "fresh sequence after 10071 (C4)", sideEffectful, 3, "nobody can decide"},
-	{ConfirmOnly, "lookup only confirms (C7)", with(sideEffectful, func(c *Config) { c.Suspect = true }), 8, "a second effect"},
-	{AdmissionFence, "admission fence (H4)", with(sideEffectful, func(c *Config) { c.Asks, c.Expiries = "AX", 1 }), 12, "the outcome of another input"},
+	{ConfirmOnly, "lookup only confirms (C7)", with(sideEffectful, func(c *Config) { c.Suspect = true }), 8,
+		"a second effect"},
+	{AdmissionFence, "admission fence (H4)", with(sideEffectful, func(c *Config) { c.Asks, c.Expiries = "AX", 1 }), 12,
+		"the outcome of another input"},
 	{OwnNonce, "own nonce (H3)", with(sideEffectful, func(c *Config) { c.Lost = 1 }), 5, "taken for another's"},
 	{LiveClaim, "live claims stay (H6)", sideEffectful, 5, "the claim of a live executor is taken over"},
 	{ClaimFirst, "side-effectful calls claim first", sideEffectful, 6, "ended with effect none, but it had one"},
 	{ClaimSecond, "second deliveries claim", idempotent, 5, "two runs have the fence"},
-	{ClaimOld, "what is older than its consumer claims", with(idempotent, func(c *Config) { c.Due, c.Recreates = 2, 1 }), 6, "two runs have the fence"},
-	{CountClaims, "claims are counted", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 7, Crashes: 7, Poison: true}, 26, "runs more often than it may be claimed"},
-	{PhaseEffect, "retry only after effect none", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12, "a second effect"},
+	{ClaimOld, "what is older than its consumer claims", with(idempotent, func(c *Config) { c.Due, c.Recreates = 2, 1 }),
+		6, "two runs have the fence"},
+	{CountClaims, "claims are counted", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 7,
+		Crashes: 7, Poison: true}, 26, "runs more often than it may be claimed"},
+	{PhaseEffect, "retry only after effect none", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12,
+		"a second effect"},
 	{JointEffect, "none speaks for one run only", idempotent, 9, "ended with effect none, but it had one"},
 	{FinalStays, "final outcomes stay", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 12, "a second effect"},
-	{BeatFirst, "heartbeats come before first deliveries", with(idempotent, func(c *Config) { c.Silences, c.Absent, c.Cancels, c.Ticks = 1, true, 0, 0 }), 6, "ended with effect none, but it had one"},
-	{LagNotFinal, "a refusal by lag is not final", with(sideEffectful, func(c *Config) { c.Asks, c.Lags, c.Ticks = "AA", 1, 0 }), 4, "told R-CAP-AUDIT"},
+	{BeatFirst, "heartbeats come before first deliveries",
+		with(idempotent, func(c *Config) { c.Silences, c.Absent, c.Cancels, c.Ticks = 1, true, 0, 0 }), 6,
+		"ended with effect none, but it had one"},
+	{LagNotFinal, "a refusal by lag is not final",
+		with(sideEffectful, func(c *Config) { c.Asks, c.Lags, c.Ticks = "AA", 1, 0 }), 4, "told R-CAP-AUDIT"},
 	{OwnAttempt, "losers adopt their attempt's outcome", sideEffectful, 9, "of attempt 1"},
 }
 

@@ -76,8 +76,9 @@ type verdict struct {
 func newTable() *table {
 	return &table{
 		views: make([]call.State, 1), drafts: make([]event, 1), entries: make([]stored, 1), outcomes: make([]verdict, 1),
-		viewOf: map[string]viewID{}, draftOf: map[string]draftID{}, entryOf: map[position]entryID{}, outcomeOf: map[string]outcomeID{},
-		heldBy: map[holding]outcomeID{},
+		viewOf: map[string]viewID{}, draftOf: map[string]draftID{}, entryOf: map[position]entryID{},
+		outcomeOf: map[string]outcomeID{},
+		heldBy:    map[holding]outcomeID{},
 	}
 }
 

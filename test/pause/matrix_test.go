@@ -18,7 +18,8 @@ import (
 // An executor that gets the work first has nothing to claim where calls may run twice; a taker
 // gets it after another one has died, and claims first.
 func points(part string, class call.Class) []string {
-	claim, rest := []string{"before-c", "after-c"}, []string{"in-tool", "after-effect", "before-o", "after-o", "before-reply", "before-ack"}
+	claim, rest := []string{"before-c", "after-c"},
+		[]string{"in-tool", "after-effect", "before-o", "after-o", "before-reply", "before-ack"}
 	switch part {
 	case "dispatcher":
 		return []string{"before-q", "after-q"}

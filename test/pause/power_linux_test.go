@@ -187,14 +187,16 @@ func oneCall(ctx context.Context, log *kv.Log, written chan<- call.Event) {
 	v := call.Admit(call.State{}, call.Ask{
 		Owner: call.Owner{CallID: uuid.NewString(), Actor: actor}, Fingerprint: "fp", Now: call.At(now),
 		Deadline: call.At(now.Add(time.Minute)), Nonce: uuid.NewString(),
-		Facts: call.Facts{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent, Pool: "default", Fingerprint: "fp", KeepSeconds: 3600},
+		Facts: call.Facts{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
+			Pool: "default", Fingerprint: "fp", KeepSeconds: 3600},
 	})
 	s, err := log.Write(ctx, v.Event, []byte(`{"request":{}}`))
 	if err != nil || !tell(ctx, written, v.Event) {
 		return
 	}
 	a := s.Last()
-	r := call.Decide(s, 1, a.Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: uuid.NewString(), Now: call.At(now)})
+	r := call.Decide(s, 1, a.Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: uuid.NewString(),
+		Now: call.At(now)})
 	if _, err = log.Write(ctx, r.Event, []byte(`{"response":{}}`)); err == nil {
 		tell(ctx, written, r.Event)
 	}

@@ -185,7 +185,8 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w}, Killer: killer{w}, Peers: alone{}, Pools: alone{},
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
+		Killer: killer{w}, Peers: alone{}, Pools: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Observer: observe.Observer{Step: s.step},
 	})
 }
@@ -261,7 +262,8 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 
 func (w *world) ref() string {
 	id := envelope.CallKeyID(tenant, &envelope.Request{
-		ToolID: w.tool, Fn: ledger.Fn, Context: envelope.Context{ActorID: actor}, Constraints: envelope.Constraints{IdempotencyKey: w.key},
+		ToolID: w.tool, Fn: ledger.Fn, Context: envelope.Context{ActorID: actor},
+		Constraints: envelope.Constraints{IdempotencyKey: w.key},
 	})
 	return subjects.Key{Tool: w.tool, ID: id}.Ref()
 }
@@ -332,7 +334,9 @@ func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
 // cancel ends the call as the owner of callID.
 func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
-	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()), question.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(), CallID: callID})
+	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()),
+		question.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(),
+			CallID: callID})
 	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
 	if refusal != nil {
 		c.Failed = refusal.String()
@@ -392,7 +396,8 @@ func (w *world) history() check.History {
 	}
 	for _, a := range w.asks {
 		if len(a.Answers) == 0 { // what the client library states then
-			a.Answers = []*envelope.Response{envelope.Failure(a.CallID, envelope.NewError(envelope.CodeTimeout, ""), envelope.Provenance{}, envelope.Metrics{})}
+			a.Answers = []*envelope.Response{envelope.Failure(a.CallID, envelope.NewError(envelope.CodeTimeout, ""),
+				envelope.Provenance{}, envelope.Metrics{})}
 		}
 		h.Asks = append(h.Asks, a.Ask)
 	}
@@ -593,7 +598,8 @@ func (w *world) note(op ledger.Op, inv tool.Invocation, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.effects = append(w.effects, ledger.Line{
-		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: inv.IdempotencyKey, CallID: inv.CallID, Attempt: inv.Attempt, Fence: inv.Fence, PID: pid,
+		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: inv.IdempotencyKey, CallID: inv.CallID, Attempt: inv.Attempt,
+		Fence: inv.Fence, PID: pid,
 	})
 }
 

@@ -72,7 +72,8 @@ func serve(t *testing.T, srv *natstest.Server) {
 	})
 	for range 2 {
 		run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
-			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease, Ready: ready})
+			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
+				Ready: ready})
 		})
 	}
 }

@@ -21,7 +21,8 @@ func (t *tool) lookup(_ context.Context, _ *program.Call, in input, _ *program.S
 	}
 	sum, err := t.sumFile(r)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), err == nil && sum != r.sum:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR),
+		err == nil && sum != r.sum:
 		return program.Result{}, program.ErrAbsent
 	case err != nil:
 		return program.Result{}, classify(err, program.EffectUnknown)

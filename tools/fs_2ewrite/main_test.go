@@ -22,7 +22,8 @@ func TestContract(t *testing.T) {
 		Tool: func(_ *testing.T, root string) program.Tool { return newTool(root) },
 		Invalid: map[string][]string{"write": {
 			`{}`, `{"path":"x"}`, `{"content":"x"}`, `{"path":"","content":""}`, `{"path":1,"content":""}`,
-			`{"path":"x","content":"","mode":"644"}`, `{"path":"x","content":"","mode":420}`, `{"path":"x","content":"","mode":"04755"}`,
+			`{"path":"x","content":"","mode":"644"}`, `{"path":"x","content":"","mode":420}`,
+			`{"path":"x","content":"","mode":"04755"}`,
 			`{"path":"x","content":"","encoding":"hex"}`, `{"path":"x","content":"","append":true}`,
 			`{"path":"` + strings.Repeat("x", 1025) + `","content":""}`,
 		}},
@@ -257,7 +258,8 @@ func TestDiskFull(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -f 8 && exec "$0"`, built)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(data)
 	out, err := cmd.Output()
-	want := `{"type":"error","error":{"code":"disk_full","message":"the file is larger than allowed","effect":"none"}}` + "\n"
+	want := `{"type":"error","error":{"code":"disk_full","message":"the file is larger than allowed","effect":"none"}}` +
+		"\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -302,7 +304,8 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 
 // FuzzPath holds that no path reaches out of the root, where a file waits to be overwritten.
 func FuzzPath(f *testing.F) {
-	for _, seed := range []string{"a", "../secret", "/secret", "a/../../secret", "in/../../secret", "out/secret", "./a/./b", "a\x00b", "…/..", "a/"} {
+	for _, seed := range []string{"a", "../secret", "/secret", "a/../../secret", "in/../../secret", "out/secret",
+		"./a/./b", "a\x00b", "…/..", "a/"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

@@ -83,7 +83,8 @@ func TestNewGlobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{"a.go": true, "a/b.go": true, "a_test.go": false, "docs/x": true, "x": false, "vendor": false} {
+	for path, want := range map[string]bool{"a.go": true, "a/b.go": true, "a_test.go": false, "docs/x": true, "x": false,
+		"vendor": false} {
 		if got := g.includeFile(path); got != want {
 			t.Errorf("%s is included: %v", path, got)
 		}
@@ -101,7 +102,8 @@ func TestNewGlobs(t *testing.T) {
 func TestHasUpper(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]bool{
-		"": false, "abc": false, "aBc": true, "É": true, `\W\pL\p{Greek}\S`: false, `\\W`: true, `(?P<Name>x)(?U)(?<N>y)`: false, `a\`: false,
+		"": false, "abc": false, "aBc": true, "É": true, `\W\pL\p{Greek}\S`: false, `\\W`: true,
+		`(?P<Name>x)(?U)(?<N>y)`: false, `a\`: false,
 	} {
 		if got := hasUpper(pattern, false); got != want {
 			t.Errorf("%q: %v", pattern, got)
@@ -115,7 +117,8 @@ func TestHasUpper(t *testing.T) {
 // FuzzRule holds that every glob is either refused or works, and that a name without anything
 // special matches itself.
 func FuzzRule(f *testing.F) {
-	for _, seed := range []string{"*.go", "/a/**/b/", "!x", "[!a-z]", `\[`, "[[:alpha:]-]", "[]", "***", "é?", "[\xff-é]"} {
+	for _, seed := range []string{"*.go", "/a/**/b/", "!x", "[!a-z]", `\[`, "[[:alpha:]-]", "[]", "***", "é?",
+		"[\xff-é]"} {
 		f.Add(seed, "a/b.go")
 	}
 	f.Fuzz(func(t *testing.T, glob, path string) {

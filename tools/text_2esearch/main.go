@@ -115,6 +115,7 @@ func failure(code, message string) error {
 
 func outsideError(outside *rooted.Outside) error {
 	return &program.Error{
-		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: program.EffectNone,
+		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason},
+		Effect: program.EffectNone,
 	}
 }

@@ -22,8 +22,10 @@ func TestContract(t *testing.T) {
 	programtest.Suite{
 		Tool: func(_ *testing.T, root string) program.Tool { return newTool(root) },
 		Invalid: map[string][]string{"search": {
-			`{}`, `{"pattern":""}`, `{"pattern":1}`, `{"pattern":"a","paths":[]}`, `{"pattern":"a","paths":[""]}`, `{"pattern":"a","paths":"b"}`,
-			`{"pattern":"a","case":"any"}`, `{"pattern":"a","max_matches":0}`, `{"pattern":"a","context":6}`, `{"pattern":"a","regex":"no"}`,
+			`{}`, `{"pattern":""}`, `{"pattern":1}`, `{"pattern":"a","paths":[]}`, `{"pattern":"a","paths":[""]}`,
+			`{"pattern":"a","paths":"b"}`,
+			`{"pattern":"a","case":"any"}`, `{"pattern":"a","max_matches":0}`, `{"pattern":"a","context":6}`,
+			`{"pattern":"a","regex":"no"}`,
 			`{"pattern":"a","glob":[1]}`, `{"pattern":"a","root":"/"}`, `{"pattern":"` + strings.Repeat("a", 1001) + `"}`,
 		}},
 		Elsewhere: map[string]string{"timeout": "TestTimeout", "io_error": "TestClassify"},
@@ -77,10 +79,12 @@ func TestLines(t *testing.T) {
 		"empty file":            {"", "^$", nil},
 		"no match over lines":   {"a\nb\n", `a\s*b|a[^x]b`, nil},
 		"first match of a line": {"xx needle needle\n", "needle", []match{{Line: 1, Column: 4, Text: "xx needle needle"}}},
-		"long line, start":      {"needle" + long, "needle", []match{{Line: 1, Column: 1, Text: "needle" + strings.Repeat("ü", 197) + "…"}}},
+		"long line, start": {"needle" + long, "needle",
+			[]match{{Line: 1, Column: 1, Text: "needle" + strings.Repeat("ü", 197) + "…"}}},
 		"long line, middle": {long + "needle" + long, "needle", []match{{
 			Line: 1, Column: 1001, Text: "…" + strings.Repeat("ü", 50) + "needle" + strings.Repeat("ü", 147) + "…"}}},
-		"long line, end":    {long + "needle", "needle", []match{{Line: 1, Column: 1001, Text: "…" + strings.Repeat("ü", 197) + "needle"}}},
+		"long line, end": {long + "needle", "needle",
+			[]match{{Line: 1, Column: 1001, Text: "…" + strings.Repeat("ü", 197) + "needle"}}},
 		"control character": {"\x1b[31mneedle\n", "needle", []match{{Line: 1, Column: 6, Text: "\x1b[31mneedle"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,12 +125,15 @@ func TestPassedOver(t *testing.T) {
 	if diff := cmp.Diff([]string{"files larger than 16 MiB were not searched: 1"}, last.Warnings); diff != "" {
 		t.Error(diff)
 	}
-	for path, code := range map[string]string{"out": "path_outside", "out/etc": "path_outside", "pipe": "not_found", "text/x": "not_found", "ring": "not_found"} {
-		if _, last := searchTree(t, root, input{Pattern: "needle", Paths: []string{path}}); last.Error == nil || last.Error.Code != code {
+	for path, code := range map[string]string{"out": "path_outside", "out/etc": "path_outside", "pipe": "not_found",
+		"text/x": "not_found", "ring": "not_found"} {
+		if _, last := searchTree(t, root, input{Pattern: "needle", Paths: []string{path}}); last.Error == nil ||
+			last.Error.Code != code {
 			t.Errorf("%s: %+v, want %s", path, last.Error, code)
 		}
 	}
-	if matches, _ := searchTree(t, root, input{Pattern: "needle", Paths: []string{"link", "loop/text"}}); len(matches) != 2 {
+	if matches, _ := searchTree(t, root, input{Pattern: "needle",
+		Paths: []string{"link", "loop/text"}}); len(matches) != 2 {
 		t.Errorf("links inside the root that are asked for: %+v", matches)
 	}
 }
@@ -167,7 +174,8 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	var failure *program.Error
 	err := classify(&os.PathError{Op: "openat", Path: "/the/root/x", Err: syscall.EACCES}, "x")
-	if !errors.As(err, &failure) || failure.Code != "io_error" || failure.Message != "x cannot be read: permission denied" {
+	if !errors.As(err, &failure) || failure.Code != "io_error" ||
+		failure.Message != "x cannot be read: permission denied" {
 		t.Errorf("%+v", err)
 	}
 	if err := classify(io.ErrClosedPipe, "x"); !errors.Is(err, io.ErrClosedPipe) {
@@ -180,8 +188,10 @@ func TestOutputLimit(t *testing.T) {
 	t.Parallel()
 	worst := strings.Repeat("\x01", 1<<10) + "\n"
 	root := tree(t, map[string]string{"file": strings.Repeat(worst, 10_000)})
-	answer := programtest.Run(t, newTool(root), programtest.NewCall(t, "search", input{Pattern: `\x01`, Context: 5, MaxMatches: 10_000}))
-	if out := programtest.Decode[output](t, answer); !out.Truncated || len(answer.Raw) > 8<<20 || len(answer.Raw) < maxOutput {
+	answer := programtest.Run(t, newTool(root),
+		programtest.NewCall(t, "search", input{Pattern: `\x01`, Context: 5, MaxMatches: 10_000}))
+	if out := programtest.Decode[output](t, answer); !out.Truncated || len(answer.Raw) > 8<<20 ||
+		len(answer.Raw) < maxOutput {
 		t.Errorf("%+v in %d bytes", out, len(answer.Raw))
 	}
 	if warnings := answer.Terminal().Warnings; len(warnings) != 1 {
@@ -198,7 +208,8 @@ func TestProcess(t *testing.T) {
 	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, nil, call)); out.Matches != 2 {
 		t.Errorf("%+v", out)
 	}
-	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, []string{"TEXT_SEARCH_ROOT=b"}, call)); out.Matches != 1 {
+	if out := programtest.Decode[output](t, programtest.Exec(t, built, dir, []string{"TEXT_SEARCH_ROOT=b"},
+		call)); out.Matches != 1 {
 		t.Errorf("%+v", out)
 	}
 }

@@ -31,7 +31,8 @@ func cleanAll(t testing.TB, text string) string {
 func FuzzClean(f *testing.F) {
 	for _, seed := range []string{
 		"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Anna>Hi, um, <c.x>Bob</c>\n",
-		"1\r\n00:00:01,000 --> 00:00:02,500\r\n{\\an8}<i>Hello</i>\r\n\r\n2\r\n00:00:02,500 --> 00:00:09,000\r\n- [laughs]\r\n- No.\r\n",
+		"1\r\n00:00:01,000 --> 00:00:02,500\r\n{\\an8}<i>Hello</i>\r\n\r\n2\r\n00:00:02,500 --> 00:00:09,000\r\n- " +
+			"[laughs]\r\n- No.\r\n",
 		"[00:01:02] Anna: the the plan\n[00:01:05] Anna: I, I mean\n\nBob (00:02): Um. (laughs)",
 		"0:00\nhello there\n0:04\n4 seconds\n[Music]\n",
 		"SPEAKER_00: uh\n\nSPEAKER_01: w-w-we &amp;amp; you ♪ la ♪",
@@ -49,7 +50,8 @@ func checkPromises(t *testing.T, text string) {
 	if !utf8.ValidString(once) || strings.TrimSpace(once) != once || strings.Contains(once, "\n\n\n") {
 		t.Errorf("untidy: %q", once)
 	}
-	if hides(text) || isCaptions(splitLines(once)) || strings.HasPrefix(once, "WEBVTT") || isEnglishText(text) != isEnglishText(once) {
+	if hides(text) || isCaptions(splitLines(once)) || strings.HasPrefix(once, "WEBVTT") ||
+		isEnglishText(text) != isEnglishText(once) {
 		return
 	}
 	if twice := cleanAll(t, once); twice != once {
@@ -76,9 +78,12 @@ var fragments = []string{
 	" ", " ", " ", "\n", "\n", "\n\n", "\r\n", "the", "the", "I", "we", "Um,", "um", "uh.", "Uh", "er", "w-w-we", "I-I",
 	"hello", "World.", "Yes!", "no", "und", "que", ",", ".", "…", "-", "- ", ">> ", "—", ":", ": ", "Anna: ", "Bob: ",
 	"Anna", "SPEAKER 1: ", "Dr. Eva van Berg: ", "主持人：", "你好。", "世界", "[", "]", "(", ")", "*", "[Music]", "(laughs)",
-	"[inaudible]", "[door slams]", "♪", "[00:01]", "00:01:02 ", "0:03", "10:30 ", "4 seconds", "(1:02)", "<", ">", "<i>", "</i>",
-	"<c.x>", "<v Anna>", "<v bob>", "<00:00:01.000>", "&amp;", "&lt;", "&gt;", "&", "amp;", "lt;", "{\\an8}", "42", "WEBVTT",
-	"NOTE", "00:01.000 --> 00:02.000", "00:00:03,000 --> 00:00:04,000", "-->", "0:00:01.000,0:00:02.000", "“", "”", "\u00a0",
+	"[inaudible]", "[door slams]", "♪", "[00:01]", "00:01:02 ", "0:03", "10:30 ", "4 seconds", "(1:02)", "<", ">", "<i>",
+	"</i>",
+	"<c.x>", "<v Anna>", "<v bob>", "<00:00:01.000>", "&amp;", "&lt;", "&gt;", "&", "amp;", "lt;", "{\\an8}", "42",
+	"WEBVTT",
+	"NOTE", "00:01.000 --> 00:02.000", "00:00:03,000 --> 00:00:04,000", "-->", "0:00:01.000,0:00:02.000", "“", "”",
+	"\u00a0",
 	"\ufeff", "A. ", "etc. ", strings.Repeat("long words go on and on ", 12) + "end. ", strings.Repeat("no end here ", 60),
 }
 

@@ -57,7 +57,8 @@ func run(ctx context.Context, _ *program.Call, in input, out *program.Stream) (p
 	case errors.Is(err, program.ErrTooLong):
 		return program.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
 	case errors.Is(err, errFull):
-		return program.Result{}, failure("too_large", "the clean text is larger than all chunks together may be; send it in parts")
+		return program.Result{}, failure("too_large",
+			"the clean text is larger than all chunks together may be; send it in parts")
 	case err != nil:
 		return program.Result{}, err
 	case len(paragraphs) == 0:

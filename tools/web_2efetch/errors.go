@@ -4,7 +4,8 @@ import "github.com/seed-018f16cc/toolbus/program"
 
 // fetching has no effect, whatever happens.
 func failure(code, reason, message string) *program.Error {
-	return &program.Error{Code: code, Message: message, Details: map[string]any{"reason": reason}, Effect: program.EffectNone}
+	return &program.Error{Code: code, Message: message, Details: map[string]any{"reason": reason},
+		Effect: program.EffectNone}
 }
 
 func fetchFailed(reason, message string) *program.Error {

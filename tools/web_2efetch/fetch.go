@@ -54,7 +54,8 @@ func fetch(ctx context.Context, address *url.URL) (answer, error) {
 		return answer{}, err
 	}
 	return answer{
-		url: resp.Request.URL, contentType: resp.Header.Get("Content-Type"), language: resp.Header.Get("Content-Language"), body: body,
+		url: resp.Request.URL, contentType: resp.Header.Get("Content-Type"), language: resp.Header.Get("Content-Language"),
+		body: body,
 	}, nil
 }
 

@@ -51,7 +51,8 @@ func run(ctx context.Context, _ *program.Call, in input, _ *program.Stream) (pro
 		return program.Result{}, err
 	}
 	out := output{
-		FinalURL: cleanURL(p.url), Title: a.title, Byline: a.byline, PublishedAt: a.published, Lang: a.lang, CleanText: a.text,
+		FinalURL: cleanURL(p.url), Title: a.title, Byline: a.byline, PublishedAt: a.published, Lang: a.lang,
+		CleanText: a.text,
 	}
 	if in.IncludeRawHTML {
 		out.RawHTML = p.text
@@ -65,7 +66,8 @@ func fitting(res program.Result, raw bool) (program.Result, error) {
 	case program.Fits(res):
 		return res, nil
 	case raw:
-		return program.Result{}, parseFailed("raw_html_too_large", "the page is too large to include its raw HTML; leave out include_raw_html")
+		return program.Result{}, parseFailed("raw_html_too_large",
+			"the page is too large to include its raw HTML; leave out include_raw_html")
 	}
 	return program.Result{}, parseFailed("text_too_large", "the text of the page is larger than an answer may be")
 }

@@ -29,7 +29,8 @@ func TestContract(t *testing.T) {
 		Tool:    func(*testing.T, string) program.Tool { return newTool() },
 		Replace: map[string]string{"{{server}}": server.URL},
 		Invalid: map[string][]string{"fetch": {
-			`{}`, `{"url":1}`, `{"url":"not a url"}`, `{"url":"http://a/","include_raw_html":"yes"}`, `{"url":"http://a/","depth":2}`,
+			`{}`, `{"url":1}`, `{"url":"not a url"}`, `{"url":"http://a/","include_raw_html":"yes"}`,
+			`{"url":"http://a/","depth":2}`,
 		}},
 		Elsewhere: map[string]string{"timeout": "TestTimeout"},
 	}.Run(t)
@@ -123,7 +124,8 @@ func TestClasses(t *testing.T) {
 	t.Parallel()
 	server := site(t)
 	for code, paths := range map[string][]string{
-		"fetch_failed": {"/status/408", "/status/425", "/status/429", "/status/500", "/status/502", "/status/503", "/status/504", "/hang-up"},
+		"fetch_failed": {"/status/408", "/status/425", "/status/429", "/status/500", "/status/502", "/status/503",
+			"/status/504", "/hang-up"},
 		"not_fetchable": {
 			"/status/400", "/status/401", "/status/403", "/status/404", "/status/410", "/status/451", "/status/304",
 			"/to", "/to?url=file:///a", "/to?url=http://a:b@c/", "/to?url=//%25", "/to?url=%3A", "/to?url=http://a:b",
@@ -164,7 +166,8 @@ func TestConnection(t *testing.T) {
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	var failure *program.Error
-	err := classify(t.Context(), &url.Error{Op: "Get", URL: "http://no.such/?key=secret", Err: &net.DNSError{Err: "no such host"}})
+	err := classify(t.Context(), &url.Error{Op: "Get", URL: "http://no.such/?key=secret",
+		Err: &net.DNSError{Err: "no such host"}})
 	if !errors.As(err, &failure) || failure.Details["reason"] != "dns" || strings.Contains(failure.Message, "secret") {
 		t.Errorf("%+v", err)
 	}
@@ -198,7 +201,8 @@ func TestStopped(t *testing.T) {
 		_ = writer.Close()
 	}()
 	var stdout bytes.Buffer
-	if err := program.Run(ctx, newTool(), reader, &stdout); err != nil || !strings.Contains(stdout.String(), `"code":"timeout"`) {
+	if err := program.Run(ctx, newTool(), reader, &stdout); err != nil ||
+		!strings.Contains(stdout.String(), `"code":"timeout"`) {
 		t.Errorf("%s, %v", &stdout, err)
 	}
 }
@@ -250,7 +254,8 @@ func TestCleanURL(t *testing.T) {
 func TestEscapeQuery(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"": "", "q=a+b&c=%20%zz/?:@!$'()*,;=~-._": "q=a+b&c=%20%zz/?:@!$'()*,;=~-._", "ü b|c\n[]#": "%C3%BC%20b%7Cc%0A%5B%5D%23",
+		"": "", "q=a+b&c=%20%zz/?:@!$'()*,;=~-._": "q=a+b&c=%20%zz/?:@!$'()*,;=~-._",
+		"ü b|c\n[]#": "%C3%BC%20b%7Cc%0A%5B%5D%23",
 	} {
 		if got := escapeQuery(query); got != want {
 			t.Errorf("%q gives %q", query, got)

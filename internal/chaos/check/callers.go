@@ -144,7 +144,8 @@ func refusals(x *index) (found []Violation) {
 func denials(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
-			if turnedDown(r) && !slices.Contains(r.Provenance.PolicyApplied, "client-preflight") && !x.gate[r.Provenance.AuditEventID] {
+			if turnedDown(r) && !slices.Contains(r.Provenance.PolicyApplied, "client-preflight") &&
+				!x.gate[r.Provenance.AuditEventID] {
 				found = append(found, a.broken("its refusal (%s, %s) is not in AUDIT", code(r), r.Provenance.AuditEventID))
 			}
 		}
@@ -296,7 +297,8 @@ func (a *Ask) whole(r *envelope.Response) string {
 func cancels(x *index) (found []Violation) {
 	for _, c := range x.Cancels {
 		if says := x.cancelled(c); says != "" {
-			found = append(found, Violation{Ref: c.Ref, CallID: c.CallID, Says: fmt.Sprintf("a cancel told %q: %s", c.Told, says)})
+			found = append(found, Violation{Ref: c.Ref, CallID: c.CallID,
+				Says: fmt.Sprintf("a cancel told %q: %s", c.Told, says)})
 		}
 	}
 	return found

@@ -58,8 +58,9 @@ func (w *world) write(e call.Event, body []byte) {
 func (w *world) admit(callID string) {
 	w.t.Helper()
 	v := call.Admit(w.state, call.Ask{
-		Owner: call.Owner{CallID: callID, Actor: "a"}, Facts: w.facts, Fingerprint: "fp", Deadline: call.At(w.now.Add(time.Second)),
-		Now: call.At(w.now), Nonce: "q" + callID,
+		Owner: call.Owner{CallID: callID, Actor: "a"}, Facts: w.facts, Fingerprint: "fp",
+		Deadline: call.At(w.now.Add(time.Second)),
+		Now:      call.At(w.now), Nonce: "q" + callID,
 	})
 	if v.Do != call.Write {
 		w.t.Fatalf("admission of %s is %d", callID, v.Do)
@@ -101,7 +102,8 @@ func (w *world) run(commit bool) (fence uint64) {
 
 func (w *world) note(op ledger.Op, attempt int, fence uint64) {
 	w.h.Effects = append(w.h.Effects, ledger.Line{
-		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: w.facts.ID, CallID: w.state.Last().Owner.CallID, Attempt: attempt, Fence: fence, PID: 7,
+		Op: op, Time: w.now.UnixNano(), Tool: w.facts.Tool, Key: w.facts.ID, CallID: w.state.Last().Owner.CallID,
+		Attempt: attempt, Fence: fence, PID: 7,
 	})
 	w.tick()
 }
@@ -119,9 +121,11 @@ func (w *world) decide(end call.Ending) *envelope.Response {
 		w.t.Fatal("decided already")
 	}
 	p := envelope.Provenance{ToolID: w.facts.Tool, ToolVersion: "1.0.0", Attempt: a.N, Fence: end.Fence, Final: true}
-	r := &envelope.Response{CallID: a.Owner.CallID, Status: envelope.Success, Output: jsontext.Value(fmt.Sprintf(`{"n":1,"run":"%d/7"}`, end.Fence)), Provenance: p}
+	r := &envelope.Response{CallID: a.Owner.CallID, Status: envelope.Success,
+		Output: jsontext.Value(fmt.Sprintf(`{"n":1,"run":"%d/7"}`, end.Fence)), Provenance: p}
 	if ruling.Code != "" {
-		r = envelope.Failure(a.Owner.CallID, envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect), p, envelope.Metrics{})
+		r = envelope.Failure(a.Owner.CallID, envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect), p,
+			envelope.Metrics{})
 	}
 	raw, err := envelope.EncodeResponse(envelope.ContentJSON, r)
 	if err != nil {
@@ -143,7 +147,8 @@ func succeeded(fence uint64) call.Ending {
 // ask notes a request that was answered with r, under its own call id.
 func (w *world) ask(callID string, r *envelope.Response) *Ask {
 	a := Ask{
-		Caller: "c1", Scene: "test", Tool: w.facts.Tool, Key: "key", CallID: callID, Ref: "chaos_2epay.id1", Fingerprint: "fp", N: 1,
+		Caller: "c1", Scene: "test", Tool: w.facts.Tool, Key: "key", CallID: callID, Ref: "chaos_2epay.id1",
+		Fingerprint: "fp", N: 1,
 		Sent: w.now, Due: w.now.Add(time.Second), Done: w.now.Add(500 * time.Millisecond),
 	}
 	if r != nil {
@@ -160,7 +165,8 @@ func (w *world) refusal(callID string, code envelope.Code) *Ask {
 	id := fmt.Sprint("gate.", w.audit)
 	w.h.Audit = append(w.h.Audit, Record{Seq: w.audit, ID: id, Record: audit.Record{Event: audit.ToolDenied}})
 	p := envelope.Provenance{Final: !code.Retryable(), AuditEventID: id}
-	return w.ask(callID, envelope.Failure(callID, envelope.NewError(code, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
+	return w.ask(callID, envelope.Failure(callID, envelope.NewError(code, "").WithEffect(envelope.EffectNone), p,
+		envelope.Metrics{}))
 }
 
 var ids = []string{uuid.NewString(), uuid.NewString(), uuid.NewString(), uuid.NewString()}
@@ -244,20 +250,26 @@ func TestBrokenPromises(t *testing.T) {
 		}},
 		{"late", "P2 deadline", paid, func(h *History) { h.Asks[2].Done = h.Asks[2].Due.Add(101 * time.Millisecond) }},
 		{"no answer", "P2 deadline", paid, func(h *History) { h.Asks[2].Answers = nil }},
-		{"an error instead of an answer", "P2 deadline", paid, func(h *History) { h.Asks[1].Answers, h.Asks[1].Unsent = nil, "chunks lost" }},
-		{"no outcome in calm", "P5 kept", paid, func(h *History) { h.Asks[2].Scene, h.Asks[2].Answers[0].Provenance.Final = Calm, false }},
+		{"an error instead of an answer", "P2 deadline", paid,
+			func(h *History) { h.Asks[1].Answers, h.Asks[1].Unsent = nil, "chunks lost" }},
+		{"no outcome in calm", "P5 kept", paid, func(h *History) {
+			h.Asks[2].Scene,
+				h.Asks[2].Answers[0].Provenance.Final = Calm, false
+		}},
 		{"refused for good, and accepted in a copy", "P1 copies", paid, func(h *History) {
 			h.Asks[0].Copies, h.Asks[0].Answers[0].Provenance.Final = true, true
 		}},
 		{"refused for good, and joined", "P1 copies", paid, func(h *History) {
 			h.Asks[0].CallID, h.Asks[0].Answers[0].Provenance.Final = ids[2], true
 		}},
-		{"used up by nothing", "P3 attempts", paid, func(h *History) { *h.Asks[0].Answers[0].Error = *envelope.NewError(envelope.CodeAttempts, "") }},
+		{"used up by nothing", "P3 attempts", paid,
+			func(h *History) { *h.Asks[0].Answers[0].Error = *envelope.NewError(envelope.CodeAttempts, "") }},
 		{"refused for lag with a leader", "P4 lag", paid, func(h *History) {
 			h.Led = []Span{{epoch.Add(-time.Minute), epoch.Add(time.Minute)}}
 		}},
 		{"two effects", "P3 effect", paid, func(h *History) { h.Effects = append(h.Effects, h.Effects[1]) }},
-		{"two runs, one fence", "P3 fence", put, func(h *History) { h.Effects[2].Fence, h.Effects[2].PID = h.Effects[0].Fence, 8 }},
+		{"two runs, one fence", "P3 fence", put,
+			func(h *History) { h.Effects[2].Fence, h.Effects[2].PID = h.Effects[0].Fence, 8 }},
 		{"another input answered", "P3 input", paid, func(h *History) { h.Asks[2].Fingerprint = "other" }},
 		{"output of another input", "P3 input", paid, func(h *History) { h.Asks[2].N = 2 }},
 		{"same input refused", "P3 input", paid, func(h *History) { h.Asks[6].Fingerprint = "fp" }},
@@ -272,8 +284,10 @@ func TestBrokenPromises(t *testing.T) {
 		{"accepted for another attempt", "P5 kept", paid, func(h *History) { h.Asks[1].Accepted[0].Attempt = 2 }},
 		{"no outcome", "P5 kept", put, func(h *History) { h.Log = h.Log[:2] }},
 		{"given up unburied", "P5 dead", put, func(h *History) { h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost }},
-		{"refused with effect none after an effect", "P7 honest", paid, func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
-		{"unrecorded refusal that is not for good", "P4 denied", paid, func(h *History) { h.Asks[0].Answers[0].Provenance.AuditEventID = "gate.0" }},
+		{"refused with effect none after an effect", "P7 honest", paid,
+			func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
+		{"unrecorded refusal that is not for good", "P4 denied", paid,
+			func(h *History) { h.Asks[0].Answers[0].Provenance.AuditEventID = "gate.0" }},
 		{"effect said to be none", "P7 honest", paid, func(h *History) { h.Effects[1].Attempt = 1 }},
 		{"effect said to be applied", "P7 honest", paid, func(h *History) { h.Effects = h.Effects[:1] }},
 		{"output of a run without effect", "P7 honest", paid, func(h *History) { h.Effects[1].PID = 8 }},
@@ -290,14 +304,19 @@ func TestBrokenPromises(t *testing.T) {
 		{"record that differs", "audit", put, func(h *History) { h.Audit[0].Record.ToolVersion = "2.0.0" }},
 		{"record of nothing", "audit", put, func(h *History) { h.Log = h.Log[1:] }},
 		{"a gap", "chunks", put, func(h *History) { h.Asks[0].Chunks = slices.Delete(h.Asks[0].Chunks, 1, 2) }},
-		{"a doubled chunk", "chunks", put, func(h *History) { h.Asks[0].Chunks = append(h.Asks[0].Chunks, h.Asks[0].Chunks[2]) }},
-		{"another run at the end", "chunks", put, func(h *History) { h.Asks[0].Chunks = append(h.Asks[0].Chunks, h.Asks[0].Chunks[0]) }},
+		{"a doubled chunk", "chunks", put, func(h *History) {
+			h.Asks[0].Chunks = append(h.Asks[0].Chunks,
+				h.Asks[0].Chunks[2])
+		}},
+		{"another run at the end", "chunks", put,
+			func(h *History) { h.Asks[0].Chunks = append(h.Asks[0].Chunks, h.Asks[0].Chunks[0]) }},
 		{"another run in the middle", "chunks", put, func(h *History) { h.Asks[0].Chunks[2].Fence++ }},
 		{"mixed runs", "chunks", put, func(h *History) { h.Asks[0].Chunks[1].Data = h.Asks[0].Chunks[0].Data }},
 		{"missing chunks", "chunks", put, func(h *History) { h.Asks[0].Chunks = h.Asks[0].Chunks[:2] }},
 		{"cancelled and started", "cancel", paid, func(h *History) { h.Effects[0].Attempt = 1 }},
 		{"cancelled and decided otherwise", "cancel", paid, func(h *History) { h.Cancels[0].CallID = ids[1] }},
-		{"cancelled, told another outcome", "cancel", paid, func(h *History) { h.Cancels[0].Response = h.Asks[2].Answers[0] }},
+		{"cancelled, told another outcome", "cancel", paid,
+			func(h *History) { h.Cancels[0].Response = h.Asks[2].Answers[0] }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.from(t)

@@ -52,7 +52,8 @@ func fences(x *index) (found []Violation) {
 		runs := map[uint64]int{}
 		for _, e := range x.starts[l.ref] {
 			if pid, ok := runs[e.Fence]; ok && pid != e.PID {
-				found = append(found, l.broken("two runs of attempt %d have the fence %d: processes %d and %d", e.Attempt, e.Fence, pid, e.PID))
+				found = append(found, l.broken("two runs of attempt %d have the fence %d: processes %d and %d", e.Attempt, e.Fence,
+					pid, e.PID))
 			}
 			runs[e.Fence] = e.PID
 		}
@@ -281,7 +282,8 @@ func audits(x *index) (found []Violation) {
 			continue
 		}
 		if r.LogSeq <= last[r.LogPart] {
-			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last[r.LogPart])})
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last[r.LogPart])})
 		}
 		last[r.LogPart] = r.LogSeq
 		at := Place{r.LogPart, r.LogSeq}
@@ -292,11 +294,13 @@ func audits(x *index) (found []Violation) {
 		have := projected[PlaceOf(e.State)]
 		delete(projected, PlaceOf(e.State))
 		if says := reflects(want, ok, have); says != "" {
-			found = append(found, Violation{Ref: e.State.Ref(), Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
+			found = append(found, Violation{Ref: e.State.Ref(),
+				Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
 		}
 	}
 	for at, records := range projected {
-		found = append(found, Violation{Ref: records[0].Ref, Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, at.Seq)})
+		found = append(found, Violation{Ref: records[0].Ref,
+			Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, at.Seq)})
 	}
 	return append(found, x.terminals()...)
 }
@@ -335,10 +339,12 @@ func (x *index) terminals() (found []Violation) {
 			requested[attempt] = true
 			continue
 		case !requested[attempt]:
-			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("%s before tool_requested", r.Event)})
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("%s before tool_requested", r.Event)})
 		}
 		if ended[attempt]++; ended[attempt] > 1 {
-			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID, Says: fmt.Sprintf("%s is a second end of %s", r.Event, attempt)})
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("%s is a second end of %s", r.Event, attempt)})
 		}
 	}
 	for attempt := range requested {

@@ -65,7 +65,8 @@ func (s *story) ask(a Ask) {
 	}
 	for _, r := range a.Answers {
 		p := r.Provenance
-		s.add(a.Done, "%s is told %s %s, effect %s, attempt %d, fence %d, final %t, replayed %t, %s %s", a.CallID, r.Status, code(r), effect(r),
+		s.add(a.Done, "%s is told %s %s, effect %s, attempt %d, fence %d, final %t, replayed %t, %s %s", a.CallID, r.Status,
+			code(r), effect(r),
 			p.Attempt, p.Fence, p.Final, p.Replayed, p.AuditEventID, r.Output)
 	}
 	if a.Unsent != "" {

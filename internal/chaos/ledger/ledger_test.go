@@ -32,7 +32,8 @@ func TestToolsLoad(t *testing.T) {
 		if string(m.Class) != string(s.Class) || m.Capability.Lookup != s.Lookup || m.Capability.Streaming != s.Streaming {
 			t.Errorf("%s is %s, %+v", s.ID, m.Class, m.Capability)
 		}
-		if diff := cmp.Diff([]string{"/bin/true", "with space", `and "quotes"`}, m.Endpoint.(process.Endpoint).Command); diff != "" {
+		if diff := cmp.Diff([]string{"/bin/true", "with space", `and "quotes"`},
+			m.Endpoint.(process.Endpoint).Command); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -82,7 +82,8 @@ type run struct {
 
 func (t *run) note(op Op) error {
 	return Append(t.path, Line{
-		Op: op, Time: time.Now().UnixNano(), Tool: t.Tool, Key: t.Key, CallID: t.CallID, Attempt: t.Attempt, Fence: t.Fence, PID: t.pid,
+		Op: op, Time: time.Now().UnixNano(), Tool: t.Tool, Key: t.Key, CallID: t.CallID, Attempt: t.Attempt, Fence: t.Fence,
+		PID: t.pid,
 	})
 }
 

@@ -100,14 +100,16 @@ func (f *filler) text() string {
 	if f.IntN(50) == 0 {
 		return pick(f, "not \xff text", "\xed\xa0\x80", "\xc3")
 	}
-	return pick(f, "plain", `"quoted" \ / 'and' so`, "\x00\x01\x1f\b\f\n\r\t\x7f", "ünï 😀 \u2028\u2029\ufffd", "<a href=x>&amp;</a>", " ", "null")
+	return pick(f, "plain", `"quoted" \ / 'and' so`, "\x00\x01\x1f\b\f\n\r\t\x7f", "ünï 😀 \u2028\u2029\ufffd",
+		"<a href=x>&amp;</a>", " ", "null")
 }
 
 func (f *filler) value() jsontext.Value {
 	if f.IntN(20) == 0 {
 		return jsontext.Value(pick(f, "", "{", `{"a":1,"a":2}`, "\"\xff\"", "1 2", "01", `"\ud800"`))
 	}
-	return jsontext.Value(pick(f, "null", "true", `{"b":1,"a":[]}`, " { \"a\" : [ 1 , 2.50, 1E3, -0 ] }\n", `"\/\u0041\u2028\n<"`, `{"":{"a":[{}]}}`))
+	return jsontext.Value(pick(f, "null", "true", `{"b":1,"a":[]}`, " { \"a\" : [ 1 , 2.50, 1E3, -0 ] }\n",
+		`"\/\u0041\u2028\n<"`, `{"":{"a":[{}]}}`))
 }
 
 func (f *filler) time() time.Time {

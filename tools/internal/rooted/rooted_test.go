@@ -21,7 +21,8 @@ func TestClean(t *testing.T) {
 		}
 	}
 	for path, reason := range map[string]string{
-		"": "parent", "..": "parent", "../a": "parent", "a/../../b": "parent", "/": "absolute", "/a": "absolute", "a\x00": "nul",
+		"": "parent", "..": "parent", "../a": "parent", "a/../../b": "parent", "/": "absolute", "/a": "absolute",
+		"a\x00":                  "nul",
 		strings.Repeat("n", 256): "too_long", strings.Repeat("n/", 513): "too_long",
 	} {
 		_, err := rooted.Clean(path)
