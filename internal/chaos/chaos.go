@@ -174,7 +174,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans()}
+	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.Beside != ""}
 	if err := gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}

@@ -21,6 +21,8 @@ type History struct {
 	Effects []ledger.Line
 	Dead    []Grave // all of DEAD
 	Led     []Span  // when every stream had a leader
+	// Older says that dispatchers of an older build took part, which may count attempts that nobody can have started.
+	Older bool
 }
 
 // Span is the time between two moments.
