@@ -2,48 +2,85 @@ package toolbus_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/nats-io/nats.go"
-
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/native"
 )
 
-// A call returns one of four outcomes; errors of the tool are outcomes, not Go errors.
-func ExampleClient_Call() {
-	url, stop := exampleBus()
+type Person struct {
+	Name string `json:"name" jsonschema:"who is to be greeted"`
+}
+
+type Greeting struct {
+	Text string `json:"greeting"`
+}
+
+// Greet is a tool: a function that takes and returns what encodes to JSON.
+func Greet(_ context.Context, run *toolbus.Run, who Person) (Greeting, error) {
+	for _, word := range []string{"Hello", who.Name} {
+		if err := run.Emit(word); err != nil {
+			return Greeting{}, err
+		}
+	}
+	return Greeting{"Hello " + who.Name}, nil
+}
+
+// A process that is a whole bus but for its NATS server: it makes a tool of a function, runs it, and calls it.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	nc, err := nats.Connect(url)
+	url, end := exampleServer()
+	defer end()
+	conn, err := toolbus.Connect(ctx, url, toolbus.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer nc.Close()
-	client, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: "agent://example"})
+	defer conn.Close() // ends what runs, in order
+
+	tools := toolbus.NewTools()
+	err = toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet)
+	if err != nil {
+		log.Fatal(err)
+	}
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go executor.Run(ctx)
+	go dispatcher.Run(ctx)
+
+	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://me"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer client.Close()
+	greeting, err := toolbus.Invoke[Greeting](ctx, client, toolbus.Call{Tool: "greet"}, Person{"Ada"})
+	fmt.Println(greeting.Text, err)
+	// Output: Hello Ada <nil>
+}
+
+// A call returns one of four outcomes; errors of the tool are outcomes, not Go errors.
+func ExampleClient_Call() {
+	client, stop := exampleClient(greeter())
+	defer stop()
 
 	resp, err := client.Call(context.Background(), toolbus.Call{
-		Tool: "greet", Input: jsontext.Value(`{"name":"Ada"}`), Timeout: 30 * time.Second,
+		Tool: "greet", Input: []byte(`{"name":"Ada"}`), Timeout: 30 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err) // the bus could not be asked at all
 	}
 	fmt.Println(resp.Status, string(resp.Output))
 
-	resp, err = client.Call(context.Background(), toolbus.Call{Tool: "greet", Input: jsontext.Value(`{"nam":"Ada"}`)})
+	resp, err = client.Call(context.Background(), toolbus.Call{Tool: "greet", Input: []byte(`{"nam":"Ada"}`)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,20 +97,11 @@ func ExampleClient_Call() {
 
 // Stream yields what a tool emits while it runs, in order and without gaps, and the outcome last.
 func ExampleClient_Stream() {
-	url, stop := exampleBus()
+	client, stop := exampleClient(greeter())
 	defer stop()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer nc.Close()
-	client, err := toolbus.NewClient(nc, toolbus.ClientOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
 
-	for part, err := range client.Stream(context.Background(), toolbus.Call{Tool: "greet", Input: jsontext.Value(`{"name":"Ada"}`)}) {
+	call := toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)}
+	for part, err := range client.Stream(context.Background(), call) {
 		switch {
 		case err != nil:
 			log.Fatal(err)
@@ -89,84 +117,270 @@ func ExampleClient_Stream() {
 	// success
 }
 
-// exampleBus runs a bus with one tool in this process, as an embedding program would.
-func exampleBus() (url string, stop func()) {
-	dir, err := os.MkdirTemp("", "toolbus-example-")
+// What became of a call is found by the reference that its acceptance gave, from anywhere.
+func ExampleClient_Result() {
+	client, stop := exampleClient(greeter())
+	defer stop()
+	var ref string
+	_, err := client.Call(context.Background(), toolbus.Call{
+		Tool: "greet", Input: []byte(`{"name":"Grace"}`), Accepted: func(a toolbus.Accepted) { ref = a.Ref },
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	srv, err := natsserver.Start(natsserver.Options{StoreDir: filepath.Join(dir, "nats")})
+	answer, err := client.Result(context.Background(), toolbus.CallQuery{Ref: ref})
 	if err != nil {
 		log.Fatal(err)
 	}
-	registry := exampleTool(filepath.Join(dir, "tools", "greet"))
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg, ready sync.WaitGroup
-	ready.Add(2)
-	run := func(f func(c *app.Conn) error) {
-		c, err := app.Connect(ctx, "example", app.Options{URL: srv.URL()})
+	fmt.Println(answer.Response.Status, string(answer.Response.Output))
+	told, err := client.Cancel(context.Background(), toolbus.CallQuery{Ref: ref})
+	fmt.Println(told.Told, err)
+	// Output:
+	// success {"greeting":"Hello Grace"}
+	// decided <nil>
+}
+
+// Each call leaves a trail, which an operator can follow.
+func ExampleConn_Audit() {
+	conn, stop := exampleBus(greeter())
+	defer stop()
+	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://audited"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	_, err = toolbus.Invoke[Greeting](context.Background(), client, toolbus.Call{Tool: "greet"}, Person{"Alan"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	filter := toolbus.AuditFilter{Actor: "agent://audited", Follow: true} // it is put on record soon
+	for record, err := range conn.Audit(context.Background(), filter) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		wg.Go(func() {
-			defer c.Close()
-			if err := f(c); err != nil {
-				log.Fatal(err)
-			}
-		})
-	}
-	run(func(c *app.Conn) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: ready.Done})
-	})
-	run(func(c *app.Conn) error {
-		greeter := native.New(map[string]native.Func{"greet": greet})
-		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: registry, Adapters: map[string]tool.Adapter{native.Transport: greeter}, Ready: ready.Done,
-		})
-	})
-	ready.Wait()
-	return srv.URL(), func() { cancel(); wg.Wait(); srv.Stop(); os.RemoveAll(dir) }
-}
-
-func greet(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
-	for _, word := range []string{`"Hello"`, `"Ada"`} {
-		if err := sink.Emit(ctx, envelope.ChunkData, jsontext.Value(word)); err != nil {
-			return tool.Result{}, err
+		fmt.Println(record.Event, record.ToolName)
+		if record.Event == "tool_executed" {
+			break
 		}
 	}
-	return tool.Result{Output: jsontext.Value(`{"greeting":"Hello Ada"}`)}, nil
+	// Output:
+	// tool_requested greet
+	// tool_executed greet
 }
 
-func exampleTool(dir string) *tool.Registry {
-	files := map[string]string{
-		"tool.yaml": `
-tool_id: greet
-semver: 1.0.0
-owner: "@example"
-title: Greet
-description: Says hello.
-status: active
-determinism: pure
-transport: native
-endpoint: {native: greet}
-functions:
-  greet: {description: Says hello., request: request.json, response: response.json}
-capabilities: {streaming: true}
-`,
-		"request.json":  `{"type":"object","required":["name"],"properties":{"name":{"type":"string"}},"additionalProperties":false}`,
-		"response.json": `{"type":"object","required":["greeting"],"properties":{"greeting":{"type":"string"}}}`,
+// An outcome that is no success is a Failure; the error that a tool declares is the same on both sides.
+func ExampleInvoke() {
+	errNobody := &toolbus.ToolError{
+		Name: "nobody", Class: "P-PRECOND", HTTPStatus: 404,
+		Message: "there is nobody of that name", Fix: "ask for somebody else",
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		log.Fatal(err)
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
-			log.Fatal(err)
+	tools := toolbus.NewTools()
+	about := toolbus.Tool{ID: "find", Class: toolbus.Pure, Errors: []*toolbus.ToolError{errNobody}}
+	err := toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, who Person) (string, error) {
+		if who.Name != "Ada" {
+			return "", errNobody.Because("there is no %s here", who.Name)
 		}
-	}
-	registry, err := tool.Load(filepath.Dir(dir), app.Transports()...)
+		return "here", nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return registry
+	client, stop := exampleClient(tools)
+	defer stop()
+
+	call := toolbus.Call{Tool: "find"}
+	where, err := toolbus.Invoke[string](context.Background(), client, call, Person{"Ada"})
+	fmt.Println(where, err)
+	_, err = toolbus.Invoke[string](context.Background(), client, call, Person{"Bob"})
+	fmt.Println(err)
+	if failure, ok := errors.AsType[*toolbus.Failure](err); ok {
+		fmt.Println(failure.Response.Status, failure.Response.Error.Fix)
+	}
+	fmt.Println(errors.Is(err, errNobody))
+	// Output:
+	// here <nil>
+	// P-PRECOND-NOBODY: there is no Bob here
+	// terminal_error ask for somebody else
+	// true
+}
+
+// A tool may have several functions; all else that is said of it is the same for them.
+func ExampleAdd() {
+	tools := toolbus.NewTools()
+	about := toolbus.Tool{
+		ID: "arithmetic", Version: "1.2.0", Class: toolbus.Pure, Description: "Reckons with whole numbers.",
+		Timeout: time.Second, Concurrency: 4,
+	}
+	type pair struct {
+		A int `json:"a"`
+		B int `json:"b" jsonschema:"is not 0"`
+	}
+	about.Fn, about.FnDescription = "add", "a + b"
+	err := toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A + in.B, nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	about.Fn, about.FnDescription = "divide", "a / b" // it panics if b is 0: that is a fault of the tool
+	err = toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A / in.B, nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, stop := exampleClient(tools)
+	defer stop()
+
+	info, err := client.Tool(context.Background(), "arithmetic")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(info.Functions["divide"].Request))
+	five, err := toolbus.Invoke[int](context.Background(), client, toolbus.Call{Tool: "arithmetic", Fn: "add"}, pair{2, 3})
+	fmt.Println(five, err)
+	// Output:
+	// {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer","description":"is not 0"}},"required":["a","b"],"additionalProperties":false}
+	// 5 <nil>
+}
+
+// Mistakes are said all at once, where they are made.
+func ExampleAdd_mistakes() {
+	err := toolbus.Add(toolbus.NewTools(), toolbus.Tool{ID: "Greet", Version: "one"}, Greet)
+	fmt.Println(err)
+	// Output:
+	// tool "Greet", function "run":
+	// the class is "": it is Pure, Idempotent or SideEffectful, see toolbus.Class
+	// "Greet" is not a tool id (lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write, at most 128 bytes)
+	// "one" is not a semantic version (write it as 1.2.3)
+}
+
+// A tool that has an effect commits it under the key of the call, by which a lookup finds it. It is never run again
+// when its executor has died: the lookup says what became of it.
+func ExampleAddWithLookup() {
+	sent := map[string]string{} // a database, say
+	type letter struct {
+		Text string `json:"text"`
+	}
+	tools := toolbus.NewTools()
+	send := func(_ context.Context, run *toolbus.Run, in letter) (string, error) {
+		sent[run.IdempotencyKey] = in.Text
+		run.SideEffect(toolbus.SideEffect{Kind: "letter.send", Target: "post://office", Bytes: int64(len(in.Text))})
+		return "sent", nil
+	}
+	lookup := func(_ context.Context, run *toolbus.Run, _ letter) (string, error) {
+		if _, ok := sent[run.IdempotencyKey]; !ok {
+			return "", toolbus.ErrAbsent
+		}
+		return "sent", nil
+	}
+	err := toolbus.AddWithLookup(tools, toolbus.Tool{ID: "letter.send", Class: toolbus.SideEffectful}, send, lookup)
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, stop := exampleClient(tools)
+	defer stop()
+
+	for range 2 { // the key of a call is made of what it asks for: the second is the first
+		resp, err := client.Call(context.Background(), toolbus.Call{Tool: "letter.send", Input: []byte(`{"text":"hi"}`)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(resp.Output), string(resp.SideEffects[0]), resp.Provenance.Replayed)
+	}
+	fmt.Println(len(sent))
+	// Output:
+	// "sent" {"kind":"letter.send","target":"post://office","bytes":2} false
+	// "sent" {"kind":"letter.send","target":"post://office","bytes":2} true
+	// 1
+}
+
+// The program main() { toolbus.Main(tools) } is the same tool as a program, which `toolbus dev` runs from a folder. It
+// writes that folder itself.
+func ExampleMain() {
+	tools := toolbus.NewTools()
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure, Streaming: true}, Greet); err != nil {
+		log.Fatal(err)
+	}
+	defer exampleArgs("./greet", "--manifest", "tools")()
+	toolbus.Main(tools)
+	manifest, err := os.ReadFile("tools/greet/tool.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(manifest))
+	// Output:
+	// tools/greet is a tool once its program is there: go build -o tools/greet/greet .
+	// tool_id: greet
+	// semver: 0.1.0
+	// owner: "@local"
+	// description: greet
+	// determinism: pure
+	// transport: process
+	// endpoint:
+	//   command:
+	//   - ./greet
+	// functions:
+	//   run:
+	//     description: greet
+	//     request: run.request.json
+	//     response: run.response.json
+	// capabilities:
+	//   streaming: true
+}
+
+// An executor runs Go functions beside programs from folders. It ends with its context, when the calls in hand have.
+func ExampleExecutor_Run() {
+	toolbus.RunIfSupervisor() // first in main: the programs need it
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	tools := toolbus.NewTools()
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
+		log.Fatal(err)
+	}
+	url, end := exampleServer()
+	defer end()
+	if err := tools.AddFolder("testdata/tools"); err != nil { // all that is wrong with any of them
+		log.Fatal(err)
+	}
+	conn, err := toolbus.Connect(ctx, url, toolbus.Options{Name: "my-executor"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{
+		Slots: 32, Drain: 30 * time.Second, Ready: func(string) { fmt.Println("ready"); stop() },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(executor.Run(ctx))
+	// Output:
+	// ready
+	// <nil>
+}
+
+// One process can be dispatcher and executor; it is ready when both are.
+func ExampleServe() {
+	ctx, stop := context.WithCancel(context.Background())
+	url, end := exampleServer()
+	defer end()
+	conn, err := toolbus.Connect(ctx, url, toolbus.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	tools := toolbus.NewTools()
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
+		log.Fatal(err)
+	}
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = toolbus.Serve(ctx, dispatcher, executor, func() { fmt.Println("ready"); stop() })
+	fmt.Println(err)
+	// Output:
+	// ready
+	// <nil>
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing/fstest"
 	"time"
 
@@ -20,80 +21,51 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
-// yamlManifest is the tool.yaml of typed functions, in the order in which people read it. It is checked as that of
-// any other tool is: there is no second set of rules.
-type yamlManifest struct {
-	ToolID      string   `yaml:"tool_id"`
-	Semver      string   `yaml:"semver"`
-	Owner       string   `yaml:"owner"`
-	Title       string   `yaml:"title,omitempty"`
-	Description string   `yaml:"description"`
-	Tags        []string `yaml:"tags,omitempty"`
-	Determinism string   `yaml:"determinism"`
-	AcceptRerun bool     `yaml:"accept_rerun_after_power_loss,omitempty"`
-	RetentionS  int64    `yaml:"retention_s,omitempty"`
-	Pool        string   `yaml:"pool,omitempty"`
-	Transport   string   `yaml:"transport"`
-	Endpoint    struct {
-		Command []string `yaml:"command,omitempty"`
-	} `yaml:"endpoint,omitempty"`
-	Functions    map[string]yamlFunction `yaml:"functions"`
-	Capabilities struct {
-		Streaming bool `yaml:"streaming"`
-		DryRun    bool `yaml:"dry_run"`
-		Lookup    bool `yaml:"lookup"`
-	} `yaml:"capabilities"`
-	Limits struct {
-		TimeoutMSDefault int64 `yaml:"timeout_ms_default,omitempty"`
-		TimeoutMSMax     int64 `yaml:"timeout_ms_max,omitempty"`
-		ConcurrencyMax   int   `yaml:"concurrency_max,omitempty"`
-		OutputBytesMax   int64 `yaml:"output_bytes_max,omitempty"`
-	} `yaml:"limits,omitempty"`
-	Errors []yamlError `yaml:"errors,omitempty"`
-}
-
-type yamlFunction struct {
-	Description string `yaml:"description"`
-	Request     string `yaml:"request"`
-	Response    string `yaml:"response"`
-}
-
-type yamlError struct {
-	Code       string `yaml:"code"`
-	Class      string `yaml:"class"`
-	HTTPStatus int    `yaml:"http_status,omitempty"`
-	Message    string `yaml:"message"`
-	Fix        string `yaml:"fix"`
-}
-
 func (p part) fn() string { return cmp.Or(p.Fn, "run") }
 
 // file is where one of the two schemas is.
 func (p part) file(of string) string { return p.fn() + "." + of + ".json" }
 
-// yaml is the manifest of a tool of these parts. With a command it is that of a program.
-func (t *typed) yaml(command []string) yamlManifest {
-	a := t.about
-	m := yamlManifest{
-		ToolID: a.ID, Semver: cmp.Or(a.Version, "0.1.0"), Owner: cmp.Or(a.Owner, "@local"), Title: a.Title,
-		Description: cmp.Or(a.Description, a.Title, a.ID), Tags: a.Tags, Determinism: string(a.Class),
-		AcceptRerun: a.AcceptRerun, RetentionS: int64(a.Retention / time.Second), Pool: a.Pool,
-		Transport: native.Transport, Functions: map[string]yamlFunction{},
+// members are those of a YAML object in the order given, name and value in turn. Zero values are left out, which are
+// defaults.
+func members(of ...any) (object yaml.MapSlice) {
+	for pair := range slices.Chunk(of, 2) {
+		if v := reflect.ValueOf(pair[1]); v.IsValid() && !v.IsZero() {
+			object = append(object, yaml.MapItem{Key: pair[0], Value: pair[1]})
+		}
 	}
+	return object
+}
+
+// manifestFor is the tool.yaml of a tool of these parts, in the order in which people read it. With a command it is that
+// of a program. It is checked as that of any other tool is: there is no second set of rules.
+func (t *typed) manifestFor(command []string) yaml.MapSlice {
+	a, transport := t.about, native.Transport
 	if command != nil {
-		m.Transport, m.Endpoint.Command = process.Transport, command
+		transport = process.Transport
 	}
-	m.Capabilities.Streaming, m.Capabilities.DryRun = a.Streaming, a.DryRun
-	m.Limits.TimeoutMSDefault, m.Limits.TimeoutMSMax = milliseconds(a.Timeout), milliseconds(a.MaxTimeout)
-	m.Limits.ConcurrencyMax, m.Limits.OutputBytesMax = a.Concurrency, a.OutputBytes
+	description := cmp.Or(a.Description, a.Title, a.ID)
+	var functions, failures []any
+	lookup := false
 	for _, p := range t.parts {
-		m.Capabilities.Lookup = m.Capabilities.Lookup || p.lookup != nil
-		m.Functions[p.fn()] = yamlFunction{cmp.Or(p.FnDescription, m.Description), p.file("request"), p.file("response")}
+		lookup = lookup || p.lookup != nil
+		functions = append(functions, p.fn(), members("description", cmp.Or(p.FnDescription, description),
+			"request", p.file("request"), "response", p.file("response")))
 	}
 	for _, e := range a.Errors {
-		m.Errors = append(m.Errors, yamlError{e.Name, string(e.Class), e.HTTPStatus, e.Message, e.Fix})
+		failures = append(failures, members("code", e.Name, "class", string(e.Class), "http_status", e.HTTPStatus,
+			"message", e.Message, "fix", e.Fix))
 	}
-	return m
+	return members(
+		"tool_id", a.ID, "semver", cmp.Or(a.Version, "0.1.0"), "owner", cmp.Or(a.Owner, "@local"), "title", a.Title,
+		"description", description, "tags", a.Tags, "determinism", string(a.Class),
+		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", int64(a.Retention/time.Second), "pool", a.Pool,
+		"transport", transport, "endpoint", members("command", command), "functions", members(functions...),
+		"capabilities", members("streaming", a.Streaming, "dry_run", a.DryRun, "lookup", lookup),
+		"limits", members("timeout_ms_default", milliseconds(a.Timeout), "timeout_ms_max", milliseconds(a.MaxTimeout),
+			"concurrency_max", a.Concurrency, "output_bytes_max", a.OutputBytes),
+		"errors", failures,
+	)
 }
 
 // milliseconds rounds up: what is no default stays none.
@@ -106,7 +78,7 @@ func milliseconds(d time.Duration) int64 {
 
 // files are the manifest and the schemas of the tool, by name.
 func (t *typed) files(command []string) (map[string][]byte, error) {
-	text, err := yaml.Marshal(t.yaml(command))
+	text, err := yaml.Marshal(t.manifestFor(command))
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -207,21 +206,17 @@ func describe(s *jsontext.Value, what string, t reflect.Type) (err error) {
 	return nil
 }
 
-// differs says what of a further function is another than of the tool.
+// differs says why a further function is none of the tool.
 func (t *typed) differs(p part) error {
-	var names []string
-	have, want := reflect.ValueOf(p.Tool), reflect.ValueOf(t.about)
-	for _, f := range reflect.VisibleFields(have.Type()) {
-		own := slices.Contains([]string{"Fn", "FnDescription", "Request", "Response"}, f.Name)
-		if !own && !reflect.DeepEqual(have.FieldByIndex(f.Index).Interface(), want.FieldByIndex(f.Index).Interface()) {
-			names = append(names, f.Name)
-		}
+	if _, double := t.part(p.fn()); double {
+		return fmt.Errorf("there is a function %s already", p.fn())
 	}
-	if slices.ContainsFunc(t.parts, func(other part) bool { return other.fn() == p.fn() }) {
-		names = append(names, "no name of another function")
+	one, other := p.Tool, t.about
+	for _, about := range []*Tool{&one, &other} {
+		about.Fn, about.FnDescription, about.Request, about.Response = "", "", nil, nil
 	}
-	if len(names) > 0 {
-		return fmt.Errorf("not as in the first Add of the tool: %s", strings.Join(names, ", "))
+	if !reflect.DeepEqual(one, other) {
+		return errors.New("the functions of one tool differ in Fn, FnDescription, Request and Response, and in nothing else")
 	}
 	return nil
 }

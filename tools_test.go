@@ -55,13 +55,13 @@ func TestAddSaysAllThatIsWrong(t *testing.T) {
 			func() error {
 				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Idempotent, Fn: "other"}, hello)
 			},
-			[]string{"not as in the first Add of the tool: Class"},
+			[]string{"differ in Fn, FnDescription, Request and Response, and in nothing else"},
 		},
 		"the same function": {
 			func() error {
 				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Pure, Fn: "run"}, hello)
 			},
-			[]string{"no name of another function"},
+			[]string{"there is a function run already"},
 		},
 		"a schema that is none": {
 			func() error {

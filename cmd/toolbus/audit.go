@@ -128,14 +128,14 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 		return err
 	}
 	if filter.Follow {
-		_, err := printRecords(g, record.Replay(ctx, guest.JS, filter))
+		_, err := printRecords(g, guest.Audit(ctx, filter))
 		return err
 	}
 	behind := upToDate(ctx, g, guest)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind
 	}
-	n, err := printRecords(g, audit.InTimeOrder(record.Replay(ctx, guest.JS, filter)))
+	n, err := printRecords(g, audit.InTimeOrder(guest.Audit(ctx, filter)))
 	if err == nil && n == 0 && !g.json {
 		fmt.Fprintln(g.env.stderr, "no record fits")
 	}

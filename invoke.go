@@ -1,0 +1,74 @@
+package toolbus
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
+)
+
+// What calls are made of and end in; package envelope has the rest of it.
+type (
+	Accepted    = envelope.Accepted
+	Chunk       = envelope.Chunk
+	Context     = envelope.Context
+	Response    = envelope.Response
+	RetryPolicy = envelope.RetryPolicy
+	Status      = envelope.Status
+	CallQuery   = question.Call // names a call by the reference that its acceptance gave
+	AuditFilter = record.Filter // the zero value fits every record
+)
+
+// The four outcomes of a call.
+const (
+	Success        = envelope.Success
+	RetryableError = envelope.RetryableError // the same call may be made again, with the same key
+	TerminalError  = envelope.TerminalError  // the same call would end the same way
+	InvalidRequest = envelope.InvalidRequest // so would this one: it was never run
+)
+
+// Failure is the outcome of a call that is no success, as an error of Go. errors.Is finds the [ToolError] in it that
+// the tool returned, if it did.
+type Failure struct{ Response *Response }
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Response.Error.String() }
+
+// Is reports whether target is the [ToolError] that the tool returned.
+func (f *Failure) Is(target error) bool {
+	declared, ok := target.(*ToolError)
+	return ok && declared.Name == f.Response.Error.Details.ToolCode
+}
+
+// Invoke is [Client.Call] with values of Go: it encodes in as the input, as [Add] says, and decodes the output. An
+// outcome that is no success is a [Failure].
+//
+//	text, err := toolbus.Invoke[string](ctx, client, toolbus.Call{Tool: "greet"}, Person{Name: "Ada"})
+func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out, err error) {
+	if call.Input, err = json.Marshal(in, asJSON); err != nil {
+		return out, fmt.Errorf("encode the input: %w", err)
+	}
+	resp, err := c.Call(ctx, call)
+	if err != nil {
+		return out, err
+	}
+	if resp.Status != Success {
+		return out, &Failure{resp}
+	}
+	if err := json.Unmarshal(resp.Output, &out, asJSON, json.RejectUnknownMembers(false)); err != nil {
+		return out, fmt.Errorf("decode the output: %w", err)
+	}
+	return out, nil
+}
+
+// Audit yields the records of what happened to calls, oldest first, see [record.Replay]. It is for operators: the
+// record is of all tenants.
+func (c *Conn) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Record, error] {
+	return record.Replay(ctx, c.JS, f)
+}
