@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -213,15 +214,17 @@ func ExampleAdd() {
 	}
 	type pair struct {
 		A int `json:"a"`
-		B int `json:"b" jsonschema:"is not 0"`
+		B int `json:"b,omitzero" jsonschema:"not 0"`
 	}
+	add := func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A + in.B, nil }
+	divide := func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A / in.B, nil }
 	about.Fn, about.FnDescription = "add", "a + b"
-	err := toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A + in.B, nil })
+	err := toolbus.Add(tools, about, add)
 	if err != nil {
 		log.Fatal(err)
 	}
 	about.Fn, about.FnDescription = "divide", "a / b" // it panics if b is 0: that is a fault of the tool
-	err = toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A / in.B, nil })
+	err = toolbus.Add(tools, about, divide)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -232,23 +235,28 @@ func ExampleAdd() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(string(info.Functions["divide"].Request))
+	fmt.Println(strings.ReplaceAll(string(info.Functions["divide"].Request), `,"`, ",\n\""))
 	five, err := toolbus.Invoke[int](context.Background(), client, toolbus.Call{Tool: "arithmetic", Fn: "add"}, pair{2, 3})
 	fmt.Println(five, err)
 	// Output:
-	// {"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer","description":"is not 0"}},"required":["a","b"],"additionalProperties":false}
+	// {"type":"object",
+	// "properties":{"a":{"type":"integer"},
+	// "b":{"type":"integer",
+	// "description":"not 0"}},
+	// "required":["a"],
+	// "additionalProperties":false}
 	// 5 <nil>
 }
 
 // Mistakes are said all at once, where they are made.
 func ExampleAdd_mistakes() {
-	err := toolbus.Add(toolbus.NewTools(), toolbus.Tool{ID: "Greet", Version: "one"}, Greet)
+	err := toolbus.Add(toolbus.NewTools(), toolbus.Tool{ID: "greet", Version: "one", Pool: "my pool"}, Greet)
 	fmt.Println(err)
 	// Output:
-	// tool "Greet", function "run":
+	// tool "greet", function "run":
 	// the class is "": it is Pure, Idempotent or SideEffectful, see toolbus.Class
-	// "Greet" is not a tool id (lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write, at most 128 bytes)
 	// "one" is not a semantic version (write it as 1.2.3)
+	// "my pool" is not a pool name (lower-case letters, digits and -, at most 32 bytes)
 }
 
 // A tool that has an effect commits it under the key of the call, by which a lookup finds it. It is never run again

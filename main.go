@@ -22,6 +22,9 @@ import (
 // Main makes this process a program with the functions of one tool, for executors to run by a manifest: it serves one
 // call, which it reads from standard input, and exits. It is for package main. Started with the arguments --manifest
 // and a folder of tools, it writes the folder of its own there instead, where the program itself is to be put.
+//
+// Such a program makes its schemas each time that it starts, which takes some milliseconds; one that is written with
+// package program, and has a manifest by hand, does without.
 func Main(tools *Tools) {
 	one, err := tools.only()
 	switch {

@@ -37,8 +37,8 @@ func members(of ...any) (object yaml.MapSlice) {
 	return object
 }
 
-// manifestFor is the tool.yaml of a tool of these parts, in the order in which people read it. With a command it is that
-// of a program. It is checked as that of any other tool is: there is no second set of rules.
+// manifestFor is the tool.yaml of a tool of these parts, in the order in which people read it. With a command it is
+// that of a program. It is checked as that of any other tool is: there is no second set of rules.
 func (t *typed) manifestFor(command []string) yaml.MapSlice {
 	a, transport := t.about, native.Transport
 	if command != nil {

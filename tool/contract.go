@@ -49,21 +49,28 @@ type contract struct {
 	defaults  []byte // a manifest of nothing but defaults
 }
 
-// newContracts returns the contract of each transport, and under "" that of manifests which name none of them.
-func newContracts(transports []Transport) (map[string]*contract, error) {
-	var names []any
-	for _, t := range transports {
-		names = append(names, t.Name)
+// contracts are those of all transports, and under "" that of manifests which name none of them. Each is made when it
+// is needed: that takes milliseconds.
+type contracts struct {
+	transports []Transport
+	made       map[string]*contract
+}
+
+func (c *contracts) of(transport string) (*contract, error) {
+	t, names := Transport{Schema: "true"}, make([]any, len(c.transports))
+	for i, one := range c.transports {
+		if names[i] = one.Name; one.Name == transport {
+			t = one
+		}
 	}
-	all := make(map[string]*contract, len(transports)+1)
-	for _, t := range append(slices.Clone(transports), Transport{Schema: "true"}) {
-		c, err := newContract(t, names)
+	if c.made[t.Name] == nil {
+		made, err := newContract(t, names)
 		if err != nil {
 			return nil, fmt.Errorf("schema of manifests of transport %q: %w", t.Name, err)
 		}
-		all[t.Name] = c
+		c.made[t.Name] = made
 	}
-	return all, nil
+	return c.made[t.Name], nil
 }
 
 func newContract(t Transport, names []any) (*contract, error) {

@@ -67,10 +67,7 @@ func LoadFS(fsys fs.FS, transports ...Transport) (*Registry, error) {
 type opener func(name string) (fs.FS, func() error, error)
 
 func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registry, error) {
-	contracts, err := newContracts(transports)
-	if err != nil {
-		return nil, err
-	}
+	contracts := &contracts{transports, map[string]*contract{}}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("tools folder: %w", err)
@@ -113,7 +110,7 @@ type toolLoader struct {
 	sums     map[string]string // SHA-256 of the files the manifest names, for the digest
 }
 
-func loadTool(files fs.FS, folder, dir string, contracts map[string]*contract) (*Manifest, Problems) {
+func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest, Problems) {
 	l := &toolLoader{
 		source: newSource(path.Join(folder, manifestFile)), files: files, folder: folder,
 		manifest: &Manifest{}, sums: map[string]string{},
@@ -130,10 +127,10 @@ func loadTool(files fs.FS, folder, dir string, contracts map[string]*contract) (
 		return nil, l.problems
 	}
 	transport, _ := l.at("/transport").(string)
-	if l.contract = contracts[transport]; l.contract == nil {
-		l.contract = contracts[""]
+	if l.contract, err = contracts.of(transport); err == nil {
+		err = l.check()
 	}
-	if err := l.check(); err != nil {
+	if err != nil {
 		l.report(place{}, reason(err), "write it as JSON would, or in quotes")
 	}
 	return l.manifest, l.problems
