@@ -102,7 +102,8 @@ func (c *Client) describe(ctx context.Context, q question.Describe) (question.De
 
 // lost says whether a question or its answer may have been lost.
 func lost(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, nats.ErrDisconnected)
 }
 
 func (c *Client) describeOnce(ctx context.Context, q question.Describe) (question.Description, error) {

@@ -34,7 +34,8 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 }
 
 // fetch returns stored chunks and the run that they are of: the newest one, if at names none.
-func (r remote) fetch(ctx context.Context, at streaming.Position, maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
+func (r remote) fetch(ctx context.Context, at streaming.Position,
+	maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
 	var a question.ChunksAnswer
 	refusal, err := r.client.inbox.Ask(ctx, subjects.OpChunks, question.Chunks{
 		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,

@@ -86,7 +86,8 @@ func checkName(what, name string) error {
 		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
 	}
 	if _, err := subjects.ParseToken(subjects.Token(name)); err != nil {
-		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, digits and - counting three times per byte",
+		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, "+
+			"digits and - counting three times per byte",
 			what, name, maxName)
 	}
 	return nil
@@ -124,12 +125,13 @@ func (c *Client) watchConnection(status <-chan nats.Status) {
 
 // Call is what to call. Tool is required; the other zero values are defaults.
 type Call struct {
-	Tool     string
-	Version  string // semver range; default "*"
-	Fn       string // may be left out where the tool has one function
-	Input    jsontext.Value
-	Timeout  time.Duration // at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
-	Key      string        // idempotency key; default: stable over tool, fn, version and input
+	Tool    string
+	Version string // semver range; default "*"
+	Fn      string // may be left out where the tool has one function
+	Input   jsontext.Value
+	// at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
+	Timeout  time.Duration
+	Key      string // idempotency key; default: stable over tool, fn, version and input
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
@@ -206,7 +208,8 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 // complete fetches a large output and checks it against the tool's response schema (000 §4.5). An
 // outcome of another build than the one described, as a stored one may be, has a schema of its own,
 // by which the executor has checked it.
-func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response, deadline time.Time) *envelope.Response {
+func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response,
+	deadline time.Time) *envelope.Response {
 	if r.Provenance.OutputRef != nil {
 		bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
 		defer cancel()

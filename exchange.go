@@ -146,7 +146,8 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 }
 
 // wait returns the outcome; nil when there is none before ctx ends, which is soon after the deadline.
-func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunkStream, msg *nats.Msg, sent copies, deadline time.Time) *envelope.Response {
+func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunkStream, msg *nats.Msg, sent copies,
+	deadline time.Time) *envelope.Response {
 	again := time.NewTimer(nextResend(deadline, 0, false))
 	defer again.Stop()
 	reconnected := c.reconnected()
@@ -228,7 +229,8 @@ func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
 
 // unanswered is the statement the library makes when the bus is silent. It is no outcome. why may be nil.
 func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error) *envelope.Response {
-	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call may still be running or have ended")
+	e := envelope.NewError(envelope.CodeTimeout,
+		"no answer from the bus by the deadline; the call may still be running or have ended")
 	if why != nil {
 		e = e.WithCause(why.Error())
 	}
@@ -238,17 +240,20 @@ func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error
 // unsent is that statement about a call that could not be sent by its deadline, and why.
 func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *envelope.Response {
 	return c.silence(req, deadline, envelope.NewError(envelope.CodeTimeout,
-		"no answer from the bus by the deadline; the call was not sent").WithEffect(envelope.EffectNone).WithCause(err.Error()))
+		"no answer from the bus by the deadline; the call was not sent").
+		WithEffect(envelope.EffectNone).WithCause(err.Error()))
 }
 
 func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: false}
-	return envelope.Failure(req.CallID, e, p, envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
+	return envelope.Failure(req.CallID, e, p,
+		envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
 }
 
 // message encodes the request; a large input goes to the payload store first.
 func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg, error) {
-	msg := &nats.Msg{Subject: c.subject(req.ToolID), Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
+	msg := &nats.Msg{Subject: c.subject(req.ToolID),
+		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
 	sent := *req
 	if len(req.Input) > envelope.MaxInline {
 		ref, err := c.store(ctx, req.Input)
@@ -265,7 +270,8 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 
 func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
 	if c.Payloads == nil {
-		return envelope.PayloadRef{}, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and this client has none: set ClientOptions.Payloads",
+		return envelope.PayloadRef{}, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and "+
+			"this client has none: set ClientOptions.Payloads",
 			streaming.ErrTooLarge, envelope.MaxInline)
 	}
 	return c.Payloads.PutNow(ctx, data)

@@ -11,7 +11,8 @@ import (
 // only where nothing was accepted, and where every copy was turned away; one that stands is at once.
 func TestRefusedCopies(t *testing.T) {
 	refusal := func(id string, code envelope.Code) *envelope.Response {
-		return envelope.Failure("", envelope.NewError(code, ""), envelope.Provenance{Final: !code.Retryable(), AuditEventID: id}, envelope.Metrics{})
+		return envelope.Failure("", envelope.NewError(code, ""),
+			envelope.Provenance{Final: !code.Retryable(), AuditEventID: id}, envelope.Metrics{})
 	}
 	full, other := refusal("gate.1", envelope.CodeStoreFull), refusal("gate.2", envelope.CodeAuditLag)
 	late, denied := refusal("gate.3", envelope.CodeTimeout), refusal("gate.4", envelope.CodeToolDisabled)
@@ -23,17 +24,21 @@ func TestRefusedCopies(t *testing.T) {
 		answers  []*envelope.Response
 		want     *envelope.Response
 	}{
-		"one, turned away":               {copies: 1, answers: []*envelope.Response{full}, want: full},
-		"one of two, turned away":        {copies: 2, answers: []*envelope.Response{full, outcome}, want: outcome},
-		"the same refusal twice":         {copies: 2, answers: []*envelope.Response{full, full, outcome}, want: outcome},
-		"both, turned away":              {copies: 2, answers: []*envelope.Response{full, other}, want: other},
-		"both, without a record":         {copies: 2, answers: []*envelope.Response{unrecorded, unrecorded}, want: unrecorded},
-		"one of two, too late":           {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
-		"both, too late":                 {copies: 2, answers: []*envelope.Response{late, other}, want: other},
-		"one of two, denied":             {copies: 2, answers: []*envelope.Response{denied}, want: denied},
-		"accepted, and a copy too late":  {accepted: true, copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
-		"accepted, and a copy is full":   {accepted: true, copies: 1, answers: []*envelope.Response{full, outcome}, want: outcome},
-		"accepted, and a copy is denied": {accepted: true, copies: 2, answers: []*envelope.Response{denied, outcome}, want: outcome},
+		"one, turned away":        {copies: 1, answers: []*envelope.Response{full}, want: full},
+		"one of two, turned away": {copies: 2, answers: []*envelope.Response{full, outcome}, want: outcome},
+		"the same refusal twice":  {copies: 2, answers: []*envelope.Response{full, full, outcome}, want: outcome},
+		"both, turned away":       {copies: 2, answers: []*envelope.Response{full, other}, want: other},
+		"both, without a record": {copies: 2, answers: []*envelope.Response{unrecorded, unrecorded},
+			want: unrecorded},
+		"one of two, too late": {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
+		"both, too late":       {copies: 2, answers: []*envelope.Response{late, other}, want: other},
+		"one of two, denied":   {copies: 2, answers: []*envelope.Response{denied}, want: denied},
+		"accepted, and a copy too late": {accepted: true, copies: 2, answers: []*envelope.Response{late, outcome},
+			want: outcome},
+		"accepted, and a copy is full": {accepted: true, copies: 1, answers: []*envelope.Response{full, outcome},
+			want: outcome},
+		"accepted, and a copy is denied": {accepted: true, copies: 2, answers: []*envelope.Response{denied, outcome},
+			want: outcome},
 	} {
 		for range 20 { // what is there first is chosen at random
 			client := &Client{resend: make(chan struct{})}
@@ -54,7 +59,8 @@ func TestRefusedCopies(t *testing.T) {
 
 // Chunks that must be stored and are missing are given up well before the deadline, however short the call is.
 func TestPatience(t *testing.T) {
-	for timeout, want := range map[int64]time.Duration{1: 500 * time.Microsecond, 3000: 1500 * time.Millisecond, 4000: 2 * time.Second, 60_000: 2 * time.Second} {
+	for timeout, want := range map[int64]time.Duration{1: 500 * time.Microsecond, 3000: 1500 * time.Millisecond,
+		4000: 2 * time.Second, 60_000: 2 * time.Second} {
 		req := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: timeout}}
 		if got := patience(req); got != want {
 			t.Errorf("in a call of %d ms: %s, want %s", timeout, got, want)

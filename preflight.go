@@ -78,7 +78,8 @@ func fit(req *envelope.Request, t *described) (*function, *envelope.Error) {
 // fills in the key, which depends on an input that is right.
 func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
 	if len(req.Input) > envelope.MaxPayload {
-		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
+		return envelope.NewError(envelope.CodeLimit,
+			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
 	}
 	if bad := ijson.Check(req.Input); len(bad) > 0 {
 		return envelope.InputFault(prefixed("/input", bad))
@@ -118,7 +119,8 @@ func checkHead(req *envelope.Request) *envelope.Error {
 // tooShort refuses a timeout that the unit of the wire cannot say.
 func tooShort() *envelope.Error {
 	return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Violation{
-		Pointer: "/constraints/timeout_ms", Rule: "minimum", Message: "the timeout must be at least 1 ms, or left out for the tool's own",
+		Pointer: "/constraints/timeout_ms", Rule: "minimum",
+		Message: "the timeout must be at least 1 ms, or left out for the tool's own",
 	})
 }
 

@@ -28,20 +28,26 @@ func TestPreflight(t *testing.T) {
 		code envelope.Code
 		at   []string
 	}{
-		"short key":         {toolbus.Call{Key: "short"}, envelope.CodeSchema, []string{"/constraints/idempotency_key"}},
-		"long timeout":      {toolbus.Call{Timeout: time.Hour}, envelope.CodeSchema, []string{"/constraints/timeout_ms"}},
-		"unknown key scope": {toolbus.Call{KeyScope: "tribe"}, envelope.CodeSchema, []string{"/constraints/idempotency_scope"}},
+		"short key":    {toolbus.Call{Key: "short"}, envelope.CodeSchema, []string{"/constraints/idempotency_key"}},
+		"long timeout": {toolbus.Call{Timeout: time.Hour}, envelope.CodeSchema, []string{"/constraints/timeout_ms"}},
+		"unknown key scope": {toolbus.Call{KeyScope: "tribe"}, envelope.CodeSchema,
+			[]string{"/constraints/idempotency_scope"}},
 		"all at once": {
-			toolbus.Call{Key: "short", Priority: "urgent", Input: jsontext.Value(`[]`), Context: envelope.Context{Scopes: scopes}},
+			toolbus.Call{Key: "short", Priority: "urgent", Input: jsontext.Value(`[]`),
+				Context: envelope.Context{Scopes: scopes}},
 			envelope.CodeSchema, []string{"/constraints/idempotency_key", "/constraints/priority", "/context/scopes", "/input"},
 		},
-		"call id":      {toolbus.Call{CallID: "mine"}, envelope.CodeSchema, []string{"/call_id"}},
-		"large head":   {toolbus.Call{Context: envelope.Context{Evidence: slices.Repeat([]string{strings.Repeat("é", 2000)}, 65)}}, envelope.CodeSchema, []string{"/context/evidence"}},
-		"key UTF-8":    {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed, []string{"/constraints/idempotency_key"}},
-		"scope UTF-8":  {toolbus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed, []string{"/context/scopes/1"}},
-		"function":     {toolbus.Call{Fn: "\xff"}, envelope.CodeFnUnknown, nil},
-		"tool UTF-8":   {toolbus.Call{Tool: "echo\xff"}, envelope.CodeToolUnknown, nil},
-		"retry policy": {toolbus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, envelope.CodeSchema, []string{"/constraints/retry_policy/max_attempts"}},
+		"call id": {toolbus.Call{CallID: "mine"}, envelope.CodeSchema, []string{"/call_id"}},
+		"large head": {toolbus.Call{Context: envelope.Context{Evidence: slices.Repeat([]string{strings.Repeat("é", 2000)},
+			65)}}, envelope.CodeSchema, []string{"/context/evidence"}},
+		"key UTF-8": {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed,
+			[]string{"/constraints/idempotency_key"}},
+		"scope UTF-8": {toolbus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed,
+			[]string{"/context/scopes/1"}},
+		"function":   {toolbus.Call{Fn: "\xff"}, envelope.CodeFnUnknown, nil},
+		"tool UTF-8": {toolbus.Call{Tool: "echo\xff"}, envelope.CodeToolUnknown, nil},
+		"retry policy": {toolbus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, envelope.CodeSchema,
+			[]string{"/constraints/retry_policy/max_attempts"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.call.Tool == "" {
@@ -53,7 +59,8 @@ func TestPreflight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Status != envelope.InvalidRequest || r.Error.Code != test.code || r.Error.Details.Effect != envelope.EffectNone ||
+			if r.Status != envelope.InvalidRequest || r.Error.Code != test.code ||
+				r.Error.Details.Effect != envelope.EffectNone ||
 				!slices.Equal(r.Provenance.PolicyApplied, []string{"client-preflight"}) {
 				t.Fatalf("%s %+v (cause %q) %+v", r.Status, r.Error, r.Error.Cause, r.Provenance)
 			}
@@ -75,7 +82,8 @@ func TestPreflight(t *testing.T) {
 func TestClientNames(t *testing.T) {
 	f := setup(t)
 	for name, wrong := range map[string]bool{
-		strings.Repeat("a", 100): false, strings.Repeat("a", 101): true, strings.Repeat("é", 16): false, strings.Repeat("é", 17): true, "a\xff": true,
+		strings.Repeat("a", 100): false, strings.Repeat("a", 101): true, strings.Repeat("é", 16): false,
+		strings.Repeat("é", 17): true, "a\xff": true,
 	} {
 		for what, o := range map[string]toolbus.ClientOptions{"actor": {Actor: name}, "tenant": {Tenant: name}} {
 			c, err := toolbus.NewClient(f.NC, o)
@@ -99,12 +107,15 @@ func TestRequestSaysWhatTheCallDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value("{}"), Provenance: envelope.Provenance{Final: true}})
-	retry := &envelope.RetryPolicy{MaxAttempts: 2, BaseMS: 1, CapMS: 2, Jitter: "none", BackoffMultiplier: 3, JitterPercent: 4}
+	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value("{}"),
+		Provenance: envelope.Provenance{Final: true}})
+	retry := &envelope.RetryPolicy{MaxAttempts: 2, BaseMS: 1, CapMS: 2, Jitter: "none", BackoffMultiplier: 3,
+		JitterPercent: 4}
 	_, err = c.Call(t.Context(), toolbus.Call{
 		Tool: "echo", Version: "^1", Input: jsontext.Value(`{"n":1}`), Timeout: 3 * time.Second, Key: "0123456789abcdef",
 		KeyScope: envelope.ScopeGlobal, Priority: envelope.PriorityHigh, DryRun: true, Retry: retry, CacheKey: "c",
-		Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64, NetAllowlist: []string{"example.org"}, Provenance: jsontext.Value(`{"by":"me"}`),
+		Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64, NetAllowlist: []string{"example.org"},
+		Provenance: jsontext.Value(`{"by":"me"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +128,9 @@ func TestRequestSaysWhatTheCallDoes(t *testing.T) {
 		CallID: got.CallID, ToolID: "echo", ToolVersion: "^1", Fn: "run", Input: jsontext.Value(`{"n":1}`), DryRun: true,
 		Context: got.Context, Provenance: jsontext.Value(`{"by":"me"}`),
 		Constraints: envelope.Constraints{
-			TimeoutMS: 3000, DeadlineUnixMS: got.Constraints.DeadlineUnixMS, IdempotencyKey: "0123456789abcdef", IdempotencyScope: envelope.ScopeGlobal,
-			Priority: envelope.PriorityHigh, CacheKey: "c", Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64,
+			TimeoutMS: 3000, DeadlineUnixMS: got.Constraints.DeadlineUnixMS, IdempotencyKey: "0123456789abcdef",
+			IdempotencyScope: envelope.ScopeGlobal,
+			Priority:         envelope.PriorityHigh, CacheKey: "c", Budget: jsontext.Value(`{"eur":1}`), MemoryMBLimit: 64,
 			NetAllowlist: []string{"example.org"}, RetryPolicy: retry,
 		},
 	}

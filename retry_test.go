@@ -21,15 +21,20 @@ func TestBackoff(t *testing.T) {
 		"default":         {nil, 1, 0, 0, 200 * time.Millisecond},
 		"default, capped": {nil, 9, 0, 0, 2 * time.Second},
 		"none":            {&envelope.RetryPolicy{Jitter: "none"}, 3, 0, 800 * time.Millisecond, 800 * time.Millisecond},
-		"multiplier":      {&envelope.RetryPolicy{Jitter: "none", BackoffMultiplier: 1.5}, 3, 0, 450 * time.Millisecond, 450 * time.Millisecond},
-		"percent":         {&envelope.RetryPolicy{BaseMS: 100, CapMS: 5000, JitterPercent: 20}, 2, 0, 200 * time.Millisecond, 240 * time.Millisecond},
-		"percent, capped": {&envelope.RetryPolicy{BaseMS: 100, CapMS: 150, JitterPercent: 20}, 2, 0, 150 * time.Millisecond, 150 * time.Millisecond},
-		"many attempts":   {&envelope.RetryPolicy{Jitter: "none", BackoffMultiplier: 100}, 1000, 0, 2 * time.Second, 2 * time.Second},
-		"hint":            {nil, 1, 3000, 3 * time.Second, 3 * time.Second},
-		"absurd hint":     {nil, 1, 1 << 53, time.Hour, 1<<63 - 1},
+		"multiplier": {&envelope.RetryPolicy{Jitter: "none", BackoffMultiplier: 1.5}, 3, 0, 450 * time.Millisecond,
+			450 * time.Millisecond},
+		"percent": {&envelope.RetryPolicy{BaseMS: 100, CapMS: 5000, JitterPercent: 20}, 2, 0, 200 * time.Millisecond,
+			240 * time.Millisecond},
+		"percent, capped": {&envelope.RetryPolicy{BaseMS: 100, CapMS: 150, JitterPercent: 20}, 2, 0, 150 * time.Millisecond,
+			150 * time.Millisecond},
+		"many attempts": {&envelope.RetryPolicy{Jitter: "none", BackoffMultiplier: 100}, 1000, 0, 2 * time.Second,
+			2 * time.Second},
+		"hint":        {nil, 1, 3000, 3 * time.Second, 3 * time.Second},
+		"absurd hint": {nil, 1, 1 << 53, time.Hour, 1<<63 - 1},
 	} {
 		for range 100 {
-			if pause := backoff(policyOf(Call{Retry: test.policy}), test.n, failed(test.hint)); pause < test.least || pause > test.most {
+			if pause := backoff(policyOf(Call{Retry: test.policy}), test.n, failed(test.hint)); pause < test.least ||
+				pause > test.most {
 				t.Errorf("%s: %s, want %s to %s", name, pause, test.least, test.most)
 			}
 		}

@@ -51,13 +51,14 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *toolbus.Client {
 func (f *fixture) listening(handle func(in *question.Incoming, req envelope.Request, replies *bus.Replies)) {
 	f.T.Helper()
 	replies := bus.NewReplies(f.NC, slog.New(slog.DiscardHandler))
-	intake, err := bus.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler), func(_ context.Context, in *question.Incoming) {
-		var req envelope.Request
-		if err := json.Unmarshal(in.Body, &req); err != nil {
-			f.T.Error(err)
-		}
-		handle(in, req, replies)
-	})
+	intake, err := bus.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler),
+		func(_ context.Context, in *question.Incoming) {
+			var req envelope.Request
+			if err := json.Unmarshal(in.Body, &req); err != nil {
+				f.T.Error(err)
+			}
+			handle(in, req, replies)
+		})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -127,13 +128,18 @@ func TestCopyRefused(t *testing.T) {
 	c := f.serve(bustest.Describing("count"))
 	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
-		replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
-		replies.Outcome(in.Reply, in.ContentType, envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p, envelope.Metrics{}))
+		replies.Accepted(in.Reply, in.ContentType,
+			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+		replies.Outcome(in.Reply, in.ContentType,
+			envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p,
+				envelope.Metrics{}))
 		p.Attempt = 1
-		replies.Outcome(in.Reply, in.ContentType, &envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
+		replies.Outcome(in.Reply, in.ContentType,
+			&envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
 	})
 	for range 50 {
-		if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil || r.Status != envelope.Success {
+		if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil ||
+			r.Status != envelope.Success {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
@@ -143,18 +149,22 @@ func TestCopyRefused(t *testing.T) {
 // than the one described, and is no less a success.
 func TestOutputOfAnotherBuild(t *testing.T) {
 	f := setup(t)
-	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-		return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
-			ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
-			Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{"required":["n"]}`)}},
-		}}}, nil
-	}})
-	for digest, want := range map[string]envelope.Status{"sha256:new": envelope.TerminalError, "sha256:old": envelope.Success} {
+	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+				ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
+				Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`),
+					Response: jsontext.Value(`{"required":["n"]}`)}},
+			}}}, nil
+		}})
+	for digest, want := range map[string]envelope.Status{"sha256:new": envelope.TerminalError,
+		"sha256:old": envelope.Success} {
 		t.Run(digest, func(t *testing.T) {
 			f := &fixture{&bustest.Bus{T: t, Srv: f.Srv, NC: f.NC, JS: f.JS}}
-			f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
-				ToolID: "count", ToolVersion: "1.0.0", Digest: digest, Attempt: 1, Final: true,
-			}})
+			f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`),
+				Provenance: envelope.Provenance{
+					ToolID: "count", ToolVersion: "1.0.0", Digest: digest, Attempt: 1, Final: true,
+				}})
 			r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", CallID: uuid.NewString()})
 			if err != nil || r.Status != want {
 				t.Fatalf("%+v, %v", r, err)
@@ -170,16 +180,17 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 func TestRefusedByAnOldBuild(t *testing.T) {
 	f := setup(t)
 	var upgraded atomic.Bool
-	f.serve(bus.Endpoint{Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-		digest, fn, request := "sha256:old", "run", `{"properties":{"n":{"type":"string"}}}`
-		if upgraded.Load() {
-			digest, fn, request = "sha256:new", "go", `{"properties":{"n":{"type":"number"}}}`
-		}
-		return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
-			ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 30_000,
-			Functions: map[string]question.Function{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
-		}}}, nil
-	}})
+	f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			digest, fn, request := "sha256:old", "run", `{"properties":{"n":{"type":"string"}}}`
+			if upgraded.Load() {
+				digest, fn, request = "sha256:new", "go", `{"properties":{"n":{"type":"number"}}}`
+			}
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+				ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 30_000,
+				Functions: map[string]question.Function{fn: {Request: jsontext.Value(request), Response: jsontext.Value(`{}`)}},
+			}}}, nil
+		}})
 	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
 		ToolID: "count", ToolVersion: "1.0.0", Digest: "sha256:new", Attempt: 1, Final: true,
 	}})
@@ -201,11 +212,12 @@ func TestRefusedByAnOldBuild(t *testing.T) {
 func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
-	c := f.serve(bus.Endpoint{Op: subjects.OpCancel, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-		arrived <- struct{}{}
-		<-release
-		return question.CancelAnswer{Told: "queued"}, nil
-	}})
+	c := f.serve(bus.Endpoint{Op: subjects.OpCancel,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			arrived <- struct{}{}
+			<-release
+			return question.CancelAnswer{Told: "queued"}, nil
+		}})
 	told := make(chan error, 10)
 	for range 10 {
 		go func() {
@@ -245,7 +257,8 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
 			}
-			return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+			return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"},
+				streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 		}},
 	)
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 1), '7'))
@@ -269,19 +282,23 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 	expired := func() (any, *envelope.Error) { return question.ChunksAnswer{Expired: true}, nil }
 	lacking := func() (any, *envelope.Error) { return question.ChunksAnswer{}, nil }
 	refused := func() (any, *envelope.Error) { return nil, envelope.NewError(envelope.CodeNotFound, "") }
-	for name, chunks := range map[string]func() (any, *envelope.Error){"expired": expired, "lacking": lacking, "refused": refused} {
+	for name, chunks := range map[string]func() (any, *envelope.Error){"expired": expired, "lacking": lacking,
+		"refused": refused} {
 		for _, replayed := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, replayed %t", name, replayed), func(t *testing.T) {
 				t.Parallel()
 				f := setup(t)
-				c := f.serve(bustest.Describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-					return chunks()
-				}})
-				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`), Provenance: envelope.Provenance{
-					ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Replayed: replayed,
-					Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
-				}})
-				r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Timeout: time.Minute, Chunk: func(envelope.Chunk) error { return nil }})
+				c := f.serve(bustest.Describing("count"),
+					bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+						return chunks()
+					}})
+				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`),
+					Provenance: envelope.Provenance{
+						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Replayed: replayed,
+						Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
+					}})
+				r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Timeout: time.Minute,
+					Chunk: func(envelope.Chunk) error { return nil }})
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -316,18 +333,22 @@ func TestPanicOfCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
-			c := f.serve(bustest.Describing("count"), bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-				return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"}, streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
-			}})
+			c := f.serve(bustest.Describing("count"),
+				bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+					return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"},
+						streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
+				}})
 			called := make(chan struct{})
 			f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 				if !in.Patient { // who has its outcome first is not told that it was accepted
-					replies.Accepted(in.Reply, in.ContentType, &envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
+					replies.Accepted(in.Reply, in.ContentType,
+						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 					<-called
 				}
 				replies.Outcome(in.Reply, in.ContentType, &envelope.Response{
 					CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
-						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true, Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
+						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
+						Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
 					},
 				})
 			})

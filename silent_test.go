@@ -22,7 +22,8 @@ import (
 func (f *fixture) freshClient() *toolbus.Client {
 	f.T.Helper()
 	c, err := toolbus.NewClient(f.Srv.Connect(f.T, nats.MaxReconnects(-1)), toolbus.ClientOptions{
-		Payloads: streaming.NewPayloads(streaming.NewStore(f.JS, subjects.PayloadsStream), subjects.PayloadsPrefix, envelope.MaxPayload),
+		Payloads: streaming.NewPayloads(streaming.NewStore(f.JS, subjects.PayloadsStream), subjects.PayloadsPrefix,
+			envelope.MaxPayload),
 	})
 	if err != nil {
 		f.T.Fatal(err)
@@ -43,10 +44,12 @@ func unsent(t *testing.T, c *toolbus.Client, call toolbus.Call, after time.Durat
 		t.Errorf("after %s: %v", took, err)
 		return
 	}
-	if r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
+	if r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone ||
+		r.Provenance.Final {
 		t.Errorf("%s %+v %+v", r.Status, r.Error, r.Provenance)
 	}
-	if took < after-50*time.Millisecond || took > after+2*time.Second+watch.Late() { // a busy machine is late; what hangs takes longer
+	// a busy machine is late; what hangs takes longer
+	if took < after-50*time.Millisecond || took > after+2*time.Second+watch.Late() {
 		t.Errorf("answered after %s, due after %s", took, after)
 	}
 }
@@ -145,7 +148,8 @@ func TestMuteServer(t *testing.T) {
 			connected <- conn
 		}
 	}()
-	nc, err := nats.Connect(f.Srv.URL+",nats://"+mute.Addr().String(), nats.DontRandomize(), nats.MaxReconnects(-1), nats.Timeout(30*time.Second))
+	nc, err := nats.Connect(f.Srv.URL+",nats://"+mute.Addr().String(), nats.DontRandomize(), nats.MaxReconnects(-1),
+		nats.Timeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,9 @@ func TestForeignStreams(t *testing.T) {
 			c.AllowMsgCounter, c.AllowMsgTTL, c.Discard = true, false, jetstream.DiscardOld
 		},
 		"discard_new_per_subject is true": func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true },
-		"sources is 1":                    func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: subjects.AuditStream}} },
+		"sources is 1": func(c *jetstream.StreamConfig) {
+			c.Sources = []*jetstream.StreamSource{{Name: subjects.AuditStream}}
+		},
 		"mirror is true": func(c *jetstream.StreamConfig) {
 			*c = jetstream.StreamConfig{Name: c.Name, Mirror: &jetstream.StreamSource{Name: subjects.AuditStream}}
 		},

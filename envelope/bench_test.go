@@ -6,10 +6,17 @@ import (
 	"testing"
 )
 
-const sampleFormat = `{"call_id":"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d","tool_id":"search.web","tool_version":"1.x","fn":"query","input":%s,` +
-	`"context":{"actor_id":"agent://uicp/primary","scopes":["read:web"],"trace_id":"6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11","parent_span_id":"a2fb4a1d1a96d312","locale":"en-US","timezone":"UTC","clock":"monotonic","env":"prod"},` +
-	`"constraints":{"timeout_ms":15000,"deadline_unix_ms":1734378895123,"idempotency_key":"sha256-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","memory_mb_limit":512,"net_allowlist":["https://*.wikipedia.org"],"retry_policy":{"max_attempts":3,"base_ms":200,"cap_ms":2000,"jitter":"full"}},` +
-	`"provenance":{"agent_version":"uicp-agent@2.7.0","commit":"git:abc123","container":"sha256:agentimage..."},"dry_run":false}`
+const sampleFormat = `{"call_id":"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d","tool_id":"search.web","tool_version":"1.x",` +
+	`"fn":"query","input":%s,` +
+	`"context":{"actor_id":"agent://uicp/primary","scopes":["read:web"],` +
+	`"trace_id":"6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11","parent_span_id":"a2fb4a1d1a96d312","locale":"en-US",` +
+	`"timezone":"UTC","clock":"monotonic","env":"prod"},` +
+	`"constraints":{"timeout_ms":15000,"deadline_unix_ms":1734378895123,` +
+	`"idempotency_key":"sha256-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","memory_mb_limit":512,` +
+	`"net_allowlist":["https://*.wikipedia.org"],"retry_policy":{"max_attempts":3,"base_ms":200,"cap_ms":2000,` +
+	`"jitter":"full"}},` +
+	`"provenance":{"agent_version":"uicp-agent@2.7.0","commit":"git:abc123","container":"sha256:agentimage..."},` +
+	`"dry_run":false}`
 
 func inputOf(size int, spaced bool) string {
 	sep := `,`

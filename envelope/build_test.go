@@ -18,7 +18,8 @@ func unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
 func TestNewErrorFillsFromTheRow(t *testing.T) {
 	for _, r := range Codes() {
 		e := NewError(r.Code, "")
-		if e.Message != r.Message || e.Fix != r.Fix || e.Category != r.Category || e.Retryable != (r.Status == RetryableError) ||
+		if e.Message != r.Message || e.Fix != r.Fix || e.Category != r.Category ||
+			e.Retryable != (r.Status == RetryableError) ||
 			e.Details.Effect != r.Effect || e.Details.RetryAfterMS != r.RetryAfterMS {
 			t.Errorf("%s: %+v", r.Code, e)
 		}
@@ -59,14 +60,17 @@ func TestErrorTextsAreCleanAndBounded(t *testing.T) {
 }
 
 func TestWith(t *testing.T) {
-	e := NewError(CodeUpstream, "").WithEffect(EffectNone).WithRetryAfter(1500 * time.Millisecond).WithFix("wait").WithHTTPStatus(502)
-	if e.Details.Effect != EffectNone || e.Details.RetryAfterMS != 1500 || e.Fix != "wait" || e.Diagnostic.SuggestedFix != "wait" || e.Details.HTTPStatus != 502 {
+	e := NewError(CodeUpstream, "").WithEffect(EffectNone).WithRetryAfter(1500 * time.Millisecond).
+		WithFix("wait").WithHTTPStatus(502)
+	if e.Details.Effect != EffectNone || e.Details.RetryAfterMS != 1500 || e.Fix != "wait" ||
+		e.Diagnostic.SuggestedFix != "wait" || e.Details.HTTPStatus != 502 {
 		t.Errorf("%+v", e)
 	}
 	if got := NewError(CodeUpstream, "").WithRetryAfter(-time.Second).Details.RetryAfterMS; got != 0 {
 		t.Errorf("negative back-off became %d", got)
 	}
-	if got := NewError(CodeUpstream, "").WithRetryAfter(1<<63 - 1).Details.RetryAfterMS; got != MaxRetryAfter.Milliseconds() {
+	got := NewError(CodeUpstream, "").WithRetryAfter(1<<63 - 1).Details.RetryAfterMS
+	if got != MaxRetryAfter.Milliseconds() {
 		t.Errorf("a back-off of 292 years became %d ms", got)
 	}
 	if got := NewError(CodeTimeoutUnknown, "").WithRetryAfter(time.Second).Details.RetryAfterMS; got != 0 {
@@ -75,26 +79,31 @@ func TestWith(t *testing.T) {
 	if got := NewError(CodeToolFault, "").WithHTTPStatus(7).Details.HTTPStatus; got != 0 {
 		t.Errorf("HTTP status %d", got)
 	}
-	if got := NewError(CodeSchema, "").WithViolations(make([]schema.Violation, 500)...).Details.Violations; len(got) != ijson.MaxViolations {
+	if got := NewError(CodeSchema, "").WithViolations(make([]schema.Violation,
+		500)...).Details.Violations; len(got) != ijson.MaxViolations {
 		t.Errorf("%d violations", len(got))
 	}
 }
 
 func TestWithDetails(t *testing.T) {
 	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth) }
-	e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(`{"status":429,"effect":"applied","stderr":"x","retry_after_ms":1}`))
+	e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(`{"status":429,"effect":"applied","stderr":"x",` +
+		`"retry_after_ms":1}`))
 	if len(e.Details.Extra) != 1 || string(e.Details.Extra["status"]) != "429" {
 		t.Errorf("%v", e.Details.Extra)
 	}
-	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`, `{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`, nested(ijson.MaxDepth - 1)} {
+	for _, bad := range []string{`{"a":1,"a":2}`, `[1]`, `nonsense`,
+		`{"a":"` + strings.Repeat("x", MaxErrorDetails) + `"}`, nested(ijson.MaxDepth - 1)} {
 		e := NewError(CodeUpstream, "").WithDetails(jsontext.Value(bad))
 		if string(e.Details.Extra["details_dropped"]) != "true" {
 			t.Errorf("%.40s: %v", bad, e.Details.Extra)
 		}
 	}
-	deepest := Failure(NoCallID, NewError(CodeUpstream, "").WithDetails(jsontext.Value(nested(ijson.MaxDepth-2))), Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
+	deepest := Failure(NoCallID, NewError(CodeUpstream, "").WithDetails(jsontext.Value(nested(ijson.MaxDepth-2))),
+		Provenance{ToolID: "t", ToolVersion: "1.0.0"}, Metrics{})
 	body, err := EncodeResponse(ContentJSON, deepest)
-	if _, fault := DecodeResponse(ContentJSON, body); err != nil || fault != nil || deepest.Error.Details.Extra["a"] == nil {
+	if _, fault := DecodeResponse(ContentJSON, body); err != nil || fault != nil ||
+		deepest.Error.Details.Extra["a"] == nil {
 		t.Errorf("the deepest details: %v, %v, %v", err, fault, deepest.Error.Details.Extra)
 	}
 	for _, none := range []string{``, `null`, `{}`} {

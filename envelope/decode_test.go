@@ -14,7 +14,8 @@ func TestDecodeRequestListsAllViolations(t *testing.T) {
 	body := `{
 		"call_id": "no", "tool_id": "Search Web", "tool_version": "", "fn": 7,
 		"context": {"actor_id": "a", "trace_id": null, "timezone": "UTC", "env": "test", "mood": 1, "confidence": 2},
-		"constraints": {"timeout_ms": 0, "idempotency_key": "short", "priority": "urgent", "retry_policy": {"tries": 3}, "memory_mb_limit": 1.5},
+		"constraints": {"timeout_ms": 0, "idempotency_key": "short", "priority": "urgent", "retry_policy": {"tries": 3},
+			"memory_mb_limit": 1.5},
 		"dry_run": "no", "extra": {}
 	}`
 	_, e := DecodeRequest("", []byte(body))
@@ -63,16 +64,22 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"number in input", swap(`"tea"`, `1e999`), CodeSchema, "/input/query number"},
 		{"deep input", swap(`"tea"`, deep), CodeLimit, "/input/query" + strings.Repeat("/0", ijson.MaxDepth-2) + " depth"},
 		{"long name in input", swap(`{"query"`, `{"`+strings.Repeat("q", ijson.MaxName+1)+`"`), CodeLimit, ""},
-		{"session scope without session", swap(`"timeout_ms"`, `"idempotency_scope":"session","timeout_ms"`), CodeSchema, "/context/session_id required"},
-		{"large head", swap(`"input":`, `"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"},"input":`), CodeLimit, " size"},
-		{"large head without input", swap(`"input":{"query":"tea"}`, `"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"}`), CodeLimit, " size"},
-		{"crowded head", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues)+`1]},"input":`), CodeLimit, " size"},
-		{"crowded and odd", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues)+`1]},"odd":1.0,"input":`), CodeLimit, " size"},
+		{"session scope without session", swap(`"timeout_ms"`, `"idempotency_scope":"session","timeout_ms"`), CodeSchema,
+			"/context/session_id required"},
+		{"large head", swap(`"input":`, `"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"},"input":`), CodeLimit,
+			" size"},
+		{"large head without input", swap(`"input":{"query":"tea"}`,
+			`"provenance":{"x":"`+strings.Repeat("x", MaxHead)+`"}`), CodeLimit, " size"},
+		{"crowded head", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues)+`1]},"input":`),
+			CodeLimit, " size"},
+		{"crowded and odd", swap(`"input":`, `"provenance":{"x":[`+strings.Repeat("1,",
+			MaxHeadValues)+`1]},"odd":1.0,"input":`), CodeLimit, " size"},
 		{"crowded list", swap(`"env":`, `"scopes":[`+strings.Repeat("1,", MaxHeadValues)+`1],"env":`), CodeLimit, " size"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q, e := DecodeRequest("", []byte(c.body))
-			if e == nil || q != nil && (q.CallID != sampleCall || q.Input != nil || q.Constraints.TimeoutMS != 0) || e.Code != c.code || len(e.Details.Violations) == 0 {
+			if e == nil || q != nil && (q.CallID != sampleCall || q.Input != nil || q.Constraints.TimeoutMS != 0) ||
+				e.Code != c.code || len(e.Details.Violations) == 0 {
 				t.Fatalf("got %.300v, %v", q, e)
 			}
 			if got := rules(e.Details.Violations)[0]; c.want != "" && got != c.want {
@@ -95,8 +102,10 @@ func TestManyValues(t *testing.T) {
 	}
 	for name, body := range map[string]string{
 		"large input": string(good),
-		"full head":   strings.Replace(string(good), `"input":`, `"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues-100)+`1.0]},"input":`, 1),
-		"long texts":  strings.Replace(string(good), `"input":`, `"provenance":{"x":"`+strings.Repeat("[,", MaxHeadValues)+`"},"input":`, 1),
+		"full head": strings.Replace(string(good), `"input":`,
+			`"provenance":{"x":[`+strings.Repeat("1,", MaxHeadValues-100)+`1.0]},"input":`, 1),
+		"long texts": strings.Replace(string(good), `"input":`,
+			`"provenance":{"x":"`+strings.Repeat("[,", MaxHeadValues)+`"},"input":`, 1),
 	} {
 		if _, e := DecodeRequest("", []byte(body)); e != nil {
 			t.Errorf("%s: %v %v", name, e, e.Details.Violations)

@@ -14,7 +14,8 @@ func ExampleDecodeRequest() {
 	_, e := envelope.DecodeRequest(envelope.ContentJSON, []byte(`{
 		"call_id": "0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d", "tool_id": "web.fetch", "tool_version": "1.x", "fn": "fetch",
 		"input": {"url": "https://example.com"},
-		"context": {"actor_id": "agent://a", "trace_id": "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11", "timezone": "UTC", "env": "test"},
+		"context": {"actor_id": "agent://a", "trace_id": "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11", "timezone": "UTC",
+			"env": "test"},
 		"constraints": {"timeout_ms": 0, "deadline_unix_ms": 0}
 	}`))
 	fmt.Println(e.Code, e.Code.Status())

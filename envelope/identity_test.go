@@ -15,7 +15,8 @@ func TestFingerprint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	canonical := `{"env":"prod","input":{"deep":{"a":{"b":[]}},"n":[1,-2.5,1e-7,true,null],"title":"Größe 😀"},"scope":{"case_id":"C-1","tenant":"acme"}}`
+	canonical := `{"env":"prod","input":{"deep":{"a":{"b":[]}},"n":[1,-2.5,1e-7,true,null],"title":"Größe 😀"},` +
+		`"scope":{"case_id":"C-1","tenant":"acme"}}`
 	sum := sha256.Sum256([]byte(canonical))
 	if want := "sha256:" + hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -103,7 +104,8 @@ func TestCallKeyIDScopes(t *testing.T) {
 		q.Constraints.IdempotencyScope, q.Context.ActorID, q.Context.SessionID = scope, actor, session
 		return CallKeyID("acme", q)
 	}
-	if ask(ScopeSession, "a", "s") != ask(ScopeSession, "b", "s") || ask(ScopeSession, "a", "s") == ask(ScopeSession, "a", "t") {
+	if ask(ScopeSession, "a", "s") != ask(ScopeSession, "b", "s") ||
+		ask(ScopeSession, "a", "s") == ask(ScopeSession, "a", "t") {
 		t.Error("session scope must depend on the session only")
 	}
 	if ask(ScopeGlobal, "a", "s") != ask(ScopeGlobal, "b", "t") {

@@ -20,10 +20,13 @@ func TestLargeEnvelopes(t *testing.T) {
 		input string
 		valid bool
 	}{
-		"text": {`"` + text + `"`, true}, "spaced": {`{ "a" : "` + text + `" }`, true}, "escape": {`"\u0041` + text + `"`, true},
+		"text": {`"` + text + `"`, true}, "spaced": {`{ "a" : "` + text + `" }`, true},
+		"escape":         {`"\u0041` + text + `"`, true},
 		"lone surrogate": {`"\ud800` + text + `"`, false}, "two members": {`"` + text + `","input":1`, false},
-		"member smuggled": {`"` + text + `","dry_run":true`, true}, "big integer": {`["` + text + `",9007199254740993]`, false},
-		"duplicate": {`{"a":"` + text + `","a":1}`, false}, "too deep": {strings.Repeat("[", 64) + `"` + text + `"` + strings.Repeat("]", 64), false},
+		"member smuggled": {`"` + text + `","dry_run":true`, true},
+		"big integer":     {`["` + text + `",9007199254740993]`, false},
+		"duplicate":       {`{"a":"` + text + `","a":1}`, false},
+		"too deep":        {strings.Repeat("[", 64) + `"` + text + `"` + strings.Repeat("]", 64), false},
 	} {
 		q, e := DecodeRequest("", fmt.Appendf(nil, sampleFormat, row.input))
 		if row.valid != (e == nil) {
@@ -78,7 +81,8 @@ func TestAppend(t *testing.T) {
 		q.Provenance = jsontext.Value(`{"tool":"x","input":null}`)
 		got, err := AppendRequest([]byte("before"), q)
 		same(t, name, got, err, q)
-		r := &Response{CallID: q.CallID, Status: Success, Output: q.Input, Provenance: Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
+		r := &Response{CallID: q.CallID, Status: Success, Output: q.Input,
+			Provenance: Provenance{ToolID: "t", ToolVersion: "1.0.0"}}
 		r.SideEffects = []jsontext.Value{[]byte(`{"kind":"x","output":null}`)}
 		got, err = AppendResponse([]byte("before"), r)
 		same(t, name, got, err, r)

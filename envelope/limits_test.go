@@ -47,7 +47,8 @@ func TestLimitsMatchSchemas(t *testing.T) {
 	}
 	for path, want := range map[string]int64{
 		"code/maxLength": MaxCode, "message/maxLength": MaxMessage, "fix/maxLength": MaxMessage, "cause/maxLength": MaxCause,
-		"details/violations/maxItems": ijson.MaxViolations, "details/stderr/maxLength": MaxStderr, "details/tool_code/maxLength": MaxCode,
+		"details/violations/maxItems": ijson.MaxViolations, "details/stderr/maxLength": MaxStderr,
+		"details/tool_code/maxLength": MaxCode,
 	} {
 		if got := schemaNumber(t, ErrorSchema(), path); got != want {
 			t.Errorf("error.json %s is %d, the constant %d", path, got, want)
@@ -86,7 +87,8 @@ func TestPayloadRef(t *testing.T) {
 	}
 	sum := strings.Repeat("a", 64)
 	for _, bad := range []string{
-		"", "sha256:", sum + ";1", "sha256:" + sum, "sha256:" + sum + ";", "sha256:" + sum + ";-1", "sha256:" + sum + ";+1", "sha256:" + sum + ";01",
+		"", "sha256:", sum + ";1", "sha256:" + sum, "sha256:" + sum + ";", "sha256:" + sum + ";-1", "sha256:" + sum + ";+1",
+		"sha256:" + sum + ";01",
 		"sha256:" + sum + ";1;1", "sha256:" + sum[1:] + ";1", "sha256:" + strings.ToUpper(sum) + ";1", "sha512:" + sum + ";1",
 	} {
 		if got := ParsePayloadRef(bad); got != nil {

@@ -51,9 +51,9 @@ const errorsIntro = `# Errors
 Generated from the table in ` + "`envelope/table.go`" + `; do not edit.
 
 Every answer that is no success carries one of these codes. The prefix is the class and never changes its meaning. Each
-code has exactly one status. *Effect* is what the code alone says; ` + "`details.effect`" + ` of an error may say more. *Retried* says
-whether a client asks again on its own, with the same idempotency key, and after how long unless the error names another
-` + "`details.retry_after_ms`" + `.
+code has exactly one status. *Effect* is what the code alone says; ` + "`details.effect`" + ` of an error may say more.
+*Retried* says whether a client asks again on its own, with the same idempotency key, and after how long
+unless the error names another ` + "`details.retry_after_ms`" + `.
 
 ## Codes
 
@@ -64,8 +64,9 @@ whether a client asks again on its own, with the same idempotency key, and after
 const errorsElsewhere = `
 ## The same codes elsewhere
 
-*HTTP* is the status at the HTTP door. *MCP* is the JSON-RPC error code, or ` + "`isError`" + ` for a tool result that a model can react
-to. *Gateway* is the error code of Tool Gateway v1.
+*HTTP* is the status at the HTTP door. *MCP* is the JSON-RPC error code, or ` + "`isError`" + ` for a tool result
+that a model
+can react to. *Gateway* is the error code of Tool Gateway v1.
 
 | Code | HTTP | MCP | Gateway | Category | Severity |
 |---|---|---|---|---|---|
@@ -74,9 +75,10 @@ to. *Gateway* is the error code of Tool Gateway v1.
 const errorsOfTools = `
 ## Codes of tools
 
-A tool names its own errors in its manifest. ` + "`fetch_failed`" + ` of class ` + "`R-UPSTREAM`" + ` is ` + "`R-UPSTREAM-FETCH_FAILED`" + ` on the wire, with
-` + "`details.tool_code`" + ` ` + "`fetch_failed`" + `. What holds for such a code is what holds for its class; a code of an unknown class
-counts as ` + "`S-TOOL-*`" + `. A tool fault is retried once; if it repeats, the next answer is ` + "`S-TOOL-002`" + `.
+A tool names its own errors in its manifest. ` + "`fetch_failed`" + ` of class ` + "`R-UPSTREAM`" + ` is
+` + "`R-UPSTREAM-FETCH_FAILED`" + ` on the wire, with ` + "`details.tool_code`" + ` ` + "`fetch_failed`" + `. What
+holds for such a code is what holds for its class; a code of an unknown class counts as
+` + "`S-TOOL-*`" + `. A tool fault is retried once; if it repeats, the next answer is ` + "`S-TOOL-002`" + `.
 
 | Code | Status | Retried | HTTP | Gateway | Category | Meaning |
 |---|---|---|---|---|---|---|

@@ -62,7 +62,8 @@ func TestMsgpackRefuses(t *testing.T) {
 
 func TestMsgpackDuplicateNames(t *testing.T) {
 	body := []byte{0x82, 0xa1, 'a', 0x01, 0xa1, 'a', 0x02}
-	if _, e := DecodeRequest(ContentMsgpack, body); e == nil || e.Code != CodeMalformed || e.Details.Violations[0].Rule != ijson.RuleDuplicate {
+	if _, e := DecodeRequest(ContentMsgpack, body); e == nil || e.Code != CodeMalformed ||
+		e.Details.Violations[0].Rule != ijson.RuleDuplicate {
 		t.Errorf("got %v", e)
 	}
 }
@@ -78,7 +79,8 @@ func TestMsgpackIsBounded(t *testing.T) {
 func TestMsgpackNumbers(t *testing.T) {
 	for in, want := range map[string]string{
 		"1.0": "1", "-0.0": "0", "1e3": "1000", "2.5": "2.5", "1e300": "1e+300", "1e-7": "1e-7",
-		"9007199254740991": "9007199254740991", "-9007199254740991": "-9007199254740991", "0": "0", "127": "127", "-33": "-33",
+		"9007199254740991": "9007199254740991", "-9007199254740991": "-9007199254740991", "0": "0", "127": "127",
+		"-33": "-33",
 	} {
 		packed, err := jsonToMsgpack(jsontext.Value(in))
 		if err != nil {
@@ -129,7 +131,8 @@ func randomJSON(rng *rand.Rand, depth int) string {
 	case n < 2 && depth > 0:
 		return "[" + strings.Join(randomItems(rng, depth, func(int) string { return "" }), ",") + "]"
 	case n < 4 && depth > 0:
-		return "{" + strings.Join(randomItems(rng, depth, func(i int) string { return fmt.Sprintf(`"k%d\u00e9":`, i) }), ",") + "}"
+		return "{" + strings.Join(randomItems(rng, depth, func(i int) string { return fmt.Sprintf(`"k%d\u00e9":`, i) }),
+			",") + "}"
 	case n == 4:
 		return strconv.FormatFloat(rng.NormFloat64(), 'g', -1, 64)
 	case n == 5:

@@ -30,13 +30,17 @@ func TestFastPathAgreesWithSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	odd := []string{
-		`null`, `true`, `""`, `"x"`, `"session"`, `"wall"`, `"` + strings.Repeat("é", 128) + `"`, `"` + strings.Repeat("é", 129) + `"`,
+		`null`, `true`, `""`, `"x"`, `"session"`, `"wall"`, `"` + strings.Repeat("é", 128) + `"`,
+		`"` + strings.Repeat("é", 129) + `"`,
 		`"` + strings.Repeat("x", 256) + `"`, `"` + strings.Repeat("x", 257) + `"`, `"` + strings.Repeat("y", 2049) + `"`,
-		`"0B8F5B0E-5c1d-4f0e-9f5e-0d5a3c1b2a4D"`, `"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4g"`, `"0b8f5b0e05c1d-4f0e-9f5e-0d5a3c1b2a4d"`,
+		`"0B8F5B0E-5c1d-4f0e-9f5e-0d5a3c1b2a4D"`, `"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4g"`,
+		`"0b8f5b0e05c1d-4f0e-9f5e-0d5a3c1b2a4d"`,
 		`"a::b"`, `"a:b"`, `"a::"`, `"::a"`, `"A"`, `"a\n"`, `"\u0061b"`,
-		`0`, `-0`, `1`, `1.0`, `0.5`, `1.5`, `15`, `16`, `2`, `-1`, `100`, `101`, `1e2`, `600000`, `600001`, `6e5`, `9007199254740991`, `1e300`,
+		`0`, `-0`, `1`, `1.0`, `0.5`, `1.5`, `15`, `16`, `2`, `-1`, `100`, `101`, `1e2`, `600000`, `600001`, `6e5`,
+		`9007199254740991`, `1e300`,
 		`[]`, `[""]`, `["` + strings.Repeat("x", 65) + `"]`, `["` + strings.Repeat("x", 257) + `"]`, `[null]`, `[1]`, `[[]]`,
-		"[" + strings.Repeat(`"x",`, 128) + `"x"]`, `{}`, `{"x":1}`, `{"x":"y"}`, `{"":"y"}`, `{"` + strings.Repeat("x", 129) + `":"y"}`, manyMembers(33),
+		"[" + strings.Repeat(`"x",`, 128) + `"x"]`, `{}`, `{"x":1}`, `{"x":"y"}`, `{"":"y"}`,
+		`{"` + strings.Repeat("x", 129) + `":"y"}`, manyMembers(33),
 	}
 	tried := 0
 	mutate(t, body, odd, func(path []string, body []byte) {

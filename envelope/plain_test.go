@@ -32,13 +32,16 @@ func trials(kind reflect.Type) []any {
 	switch kind.Kind() {
 	case reflect.String:
 		return []any{
-			"", "a", "*", "A b", "Größe", "a\x00", "a\n", "a\x7f", "\xff", `"\`, "dev", "prod", "low", "high", "urgent", "actor", "session",
-			"wall", sampleCall, strings.ToUpper(sampleCall), sampleCall[1:], "mcp::github::issues", "::", strings.Repeat("k", 15),
+			"", "a", "*", "A b", "Größe", "a\x00", "a\n", "a\x7f", "\xff", `"\`, "dev", "prod", "low", "high", "urgent",
+			"actor", "session",
+			"wall", sampleCall, strings.ToUpper(sampleCall), sampleCall[1:], "mcp::github::issues", "::",
+			strings.Repeat("k", 15),
 			strings.Repeat("k", 16), strings.Repeat("k", 128), strings.Repeat("k", 129), strings.Repeat("k", 256),
 			strings.Repeat("k", 257), strings.Repeat("k", 3000),
 		}
 	case reflect.Int64:
-		return []any{int64(-1), int64(0), int64(1), int64(MinMemoryMB), int64(MaxTimeoutMS), int64(MaxTimeoutMS + 1), int64(ijson.MaxInteger), int64(ijson.MaxInteger + 1), int64(math.MinInt64)}
+		return []any{int64(-1), int64(0), int64(1), int64(MinMemoryMB), int64(MaxTimeoutMS), int64(MaxTimeoutMS + 1),
+			int64(ijson.MaxInteger), int64(ijson.MaxInteger + 1), int64(math.MinInt64)}
 	case reflect.Bool:
 		return []any{false, true}
 	case reflect.Map:
@@ -52,7 +55,8 @@ func trials(kind reflect.Type) []any {
 	}
 	return []any{
 		jsontext.Value(nil), jsontext.Value{}, jsontext.Value(`{}`), jsontext.Value(`7`), jsontext.Value(`{`),
-		[]string{}, []string{"a"}, []string{"\xff"}, []string{strings.Repeat("s", 257)}, make([]string, 128), make([]string, 129), make([]string, 300),
+		[]string{}, []string{"a"}, []string{"\xff"}, []string{strings.Repeat("s", 257)}, make([]string, 128),
+		make([]string, 129), make([]string, 300),
 	}
 }
 
@@ -89,7 +93,8 @@ func TestPlain(t *testing.T) {
 // The requests that this is for are plain.
 func TestUsualIsPlain(t *testing.T) {
 	q := minimalRequest()
-	q.Context.Scopes, q.Constraints.Priority, q.Constraints.PreferStreaming, q.DryRun = []string{"read:web"}, PriorityHigh, true, true
+	q.Context.Scopes, q.Constraints.Priority, q.Constraints.PreferStreaming, q.DryRun = []string{"read:web"},
+		PriorityHigh, true, true
 	if !q.Plain() {
 		t.Error("a usual request is not plain")
 	}

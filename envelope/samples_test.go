@@ -17,7 +17,8 @@ const sampleCall = "0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d"
 func minimalRequest() *Request {
 	return &Request{
 		CallID: sampleCall, ToolID: "search.web", ToolVersion: "1.x", Fn: "query", Input: jsontext.Value(`{"query":"tea"}`),
-		Context:     Context{ActorID: "agent://uicp/primary", TraceID: "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11", Timezone: "UTC", Env: "prod"},
+		Context: Context{ActorID: "agent://uicp/primary", TraceID: "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11",
+			Timezone: "UTC", Env: "prod"},
 		Constraints: Constraints{TimeoutMS: 15000, DeadlineUnixMS: 1734378895123, IdempotencyKey: "sha256-9f86d081884c7d65"},
 	}
 }
@@ -31,7 +32,8 @@ func fullRequest() *Request {
 		ActorID: "agent://uicp/primary", Scopes: []string{"read:web", "write:issues"}, TraceID: q.Context.TraceID,
 		ParentSpanID: "a2fb4a1d1a96d312", Locale: "en-US", Timezone: "UTC", Clock: "monotonic", Env: "prod",
 		SessionID: "s-1", RoleID: "researcher", RunID: "run-7", LaneID: "lane-a",
-		Scope: map[string]string{"case_id": "C-1", "tenant": "acme"}, Confidence: &confidence, Evidence: []string{"https://example.com/a"},
+		Scope: map[string]string{"case_id": "C-1", "tenant": "acme"}, Confidence: &confidence,
+		Evidence: []string{"https://example.com/a"},
 	}
 	q.Constraints = Constraints{
 		TimeoutMS: 15000, DeadlineUnixMS: 1734378895123, IdempotencyKey: "sha256-9f86d081884c7d65",
@@ -55,18 +57,22 @@ func openRequest() *Request {
 }
 
 func sampleProvenance() Provenance {
-	return Provenance{ToolID: "search.web", ToolVersion: "1.4.2", Digest: "sha256:abcdef", Attempt: 1, Fence: 42, Final: true}
+	return Provenance{ToolID: "search.web", ToolVersion: "1.4.2", Digest: "sha256:abcdef", Attempt: 1, Fence: 42,
+		Final: true}
 }
 
 func minimalResponse() *Response {
-	return &Response{CallID: sampleCall, Status: Success, Output: jsontext.Value(`{"results":[]}`), Provenance: sampleProvenance()}
+	return &Response{CallID: sampleCall, Status: Success, Output: jsontext.Value(`{"results":[]}`),
+		Provenance: sampleProvenance()}
 }
 
 func fullResponse() *Response {
 	p := sampleProvenance()
 	p.Replayed, p.AuditEventID, p.PolicyApplied = true, "log:17", []string{"rate", "breaker"}
 	p.Chunks = &Chunks{Count: 3, Digest: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
-	r := &Response{CallID: sampleCall, Status: Success, Output: jsontext.Value(`{"results":[{"title":"Tea","score":0.5}]}`), Metrics: Metrics{DurationMS: 612, CPUMS: 211, MemoryPeakMB: 74, QueueMS: 3, Attempts: 1}, Provenance: p}
+	r := &Response{CallID: sampleCall, Status: Success,
+		Output: jsontext.Value(`{"results":[{"title":"Tea","score":0.5}]}`), Metrics: Metrics{DurationMS: 612, CPUMS: 211,
+			MemoryPeakMB: 74, QueueMS: 3, Attempts: 1}, Provenance: p}
 	token := "ct-1"
 	r.SideEffects = []jsontext.Value{jsontext.Value(`{"kind":"write","target":"file:///cache/index","bytes":4096}`)}
 	r.Warnings, r.CommitToken = []string{"upstream returned partial content"}, &token
@@ -95,12 +101,14 @@ func openResponse() *Response {
 }
 
 func invalidResponse() *Response {
-	e := NewError(CodeSchema, "").WithViolations(schema.Violation{Pointer: "/context/env", Rule: "required", Message: "is missing"})
+	e := NewError(CodeSchema, "").WithViolations(schema.Violation{Pointer: "/context/env", Rule: "required",
+		Message: "is missing"})
 	return Failure("not a uuid", e, Provenance{ToolID: "search.web", Final: true}, Metrics{})
 }
 
 func sampleChunk() *Chunk {
-	return &Chunk{CallID: sampleCall, Index: 2, Kind: ChunkProgress, Data: jsontext.Value(`{"percent":40}`), Final: false, Fence: 42}
+	return &Chunk{CallID: sampleCall, Index: 2, Kind: ChunkProgress, Data: jsontext.Value(`{"percent":40}`), Final: false,
+		Fence: 42}
 }
 
 func sampleAccepted() *Accepted {

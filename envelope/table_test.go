@@ -103,12 +103,14 @@ func TestStatuses(t *testing.T) {
 	want := map[Status][]Code{
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners, CodeToolFault,
-			CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429", "S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
+			CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429", "S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X",
+			"nonsense", "",
 		},
 		TerminalError: {
 			CodeIdentity, CodeForbidden, CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled,
 			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeOutput,
-			CodeOutputLimit, CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X", "D-DATA-X",
+			CodeOutputLimit, CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X",
+			"D-DATA-X",
 		},
 		InvalidRequest: {
 			CodeMalformed, CodeSchema, CodeLimit, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, "I-REQ-X",
@@ -188,7 +190,8 @@ func golden(t *testing.T, path string, got []byte) {
 
 func TestErrorsFitTheirSchema(t *testing.T) {
 	for _, r := range Codes() {
-		e := NewError(r.Code, "").WithViolations(schema.Violation{Pointer: "/a", Rule: "type", Message: "must be null"}).WithCause("x").WithStderr("y")
+		e := NewError(r.Code, "").WithViolations(schema.Violation{Pointer: "/a", Rule: "type",
+			Message: "must be null"}).WithCause("x").WithStderr("y")
 		s := Failure(sampleCall, e, sampleProvenance(), Metrics{})
 		if err := s.Check(); err != nil {
 			t.Errorf("%s: %v", r.Code, err)

@@ -16,11 +16,14 @@ func TestUnknownNames(t *testing.T) {
 		code         Code
 		message, fix string
 	}{
-		{NoTool("web.fech", []string{"fs.write", "web.fetch"}), CodeToolUnknown, `there is no tool "web.fech"; did you mean "web.fetch"?`, "toolbus tools list"},
+		{NoTool("web.fech", []string{"fs.write", "web.fetch"}), CodeToolUnknown,
+			`there is no tool "web.fech"; did you mean "web.fetch"?`, "toolbus tools list"},
 		{NoTool("nosuch", []string{"fs.write"}), CodeToolUnknown, `there is no tool "nosuch"`, "toolbus tools list"},
 		{NoTool("nosuch", nil), CodeToolUnknown, `there is no tool "nosuch"`, "toolbus tools list"},
-		{NoFunction("t", "", []string{"b", "a"}), CodeFnUnknown, `the request names no function, and tool "t" has 2`, "functions of the tool: a, b"},
-		{NoFunction("t", "serach", []string{"list", "search"}), CodeFnUnknown, `tool "t" has no function "serach"; did you mean "search"?`, ": list, search"},
+		{NoFunction("t", "", []string{"b", "a"}), CodeFnUnknown, `the request names no function, and tool "t" has 2`,
+			"functions of the tool: a, b"},
+		{NoFunction("t", "serach", []string{"list", "search"}), CodeFnUnknown,
+			`tool "t" has no function "serach"; did you mean "search"?`, ": list, search"},
 		{NoFunction("t", "x", []string{"list", "search"}), CodeFnUnknown, `tool "t" has no function "x"`, ": list, search"},
 		{NoFunction("t", "nothing", many), CodeFnUnknown, `tool "t" has no function "nothing"`, "function_00019, …"},
 	} {

@@ -22,7 +22,8 @@ type wireCase struct {
 	decode func(contentType string, body []byte) (any, *Error)
 }
 
-func caseOf[T any](name string, v *T, schema *schema.Schema, enc func(string, *T) ([]byte, error), dec func(string, []byte) (*T, *Error)) wireCase {
+func caseOf[T any](name string, v *T, schema *schema.Schema, enc func(string, *T) ([]byte, error),
+	dec func(string, []byte) (*T, *Error)) wireCase {
 	return wireCase{name, v, schema,
 		func(ct string, v any) ([]byte, error) { return enc(ct, v.(*T)) },
 		func(ct string, body []byte) (any, *Error) { v, e := dec(ct, body); return v, e },
@@ -92,7 +93,8 @@ func TestContentTypes(t *testing.T) {
 			t.Errorf("%q: %s", ct, e)
 		}
 	}
-	if _, e := DecodeRequest("text/html", body); e == nil || e.Code != CodeMalformed || e.Details.Violations[0].Rule != "content_type" {
+	if _, e := DecodeRequest("text/html", body); e == nil || e.Code != CodeMalformed ||
+		e.Details.Violations[0].Rule != "content_type" {
 		t.Errorf("text/html: %v", e)
 	}
 	if _, err := EncodeRequest("text/html", minimalRequest()); err == nil {

@@ -35,7 +35,8 @@ func TestWritesMost(t *testing.T) {
 	streamed := fullResponse()
 	streamed.SideEffects, streamed.CommitToken = nil, nil
 	for name, write := range map[string]func(*members.Writer, []byte){
-		"request": minimalRequest().write, "response": minimalResponse().write, "streamed": streamed.write, "large": refResponse().write,
+		"request": minimalRequest().write, "response": minimalResponse().write, "streamed": streamed.write,
+		"large": refResponse().write,
 	} {
 		w := members.Writer{}
 		if write(&w, nil); w.Odd {

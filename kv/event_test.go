@@ -108,8 +108,10 @@ func longEvent(kind call.Kind) call.Event {
 func TestEventForm(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[call.Kind]string{
-		call.Requested: "2;f|default|echo||||1|86400|:LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|:LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|.LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww;" +
-			"a|e1a7bd37-ad10-4d7e-b28e-2830c7fa493b|agent://local|ou0yk9I3Hv5IpC8eIQyOV1.1|1|5d415971-e1b7-430a-8b5c-87d7bb21d42b|||||d-1448a8c3.1||1795187658234|59999;",
+		call.Requested: "2;f|default|echo||||1|86400|:LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|:" +
+			"LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|.LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww;" +
+			"a|e1a7bd37-ad10-4d7e-b28e-2830c7fa493b|agent://local|ou0yk9I3Hv5IpC8eIQyOV1.1|1|5d415971-e1b7-430a-8b5c-" +
+			"87d7bb21d42b|||||d-1448a8c3.1||1795187658234|59999;",
 	} {
 		e := typicalEvent(kind)
 		if got := kv.EncodeEvent(e); got != want {

@@ -77,12 +77,12 @@ func TestRun(t *testing.T) {
 			`{"type":"log","data":"for Ada"}
 {"type":"progress","data":"for Ada"}
 {"type":"chunk","data":"for Ada"}
-{"type":"output","output":{"text":"hello Ada"},"side_effects":[{"kind":"say","target":"air://room","bytes":5}],"warnings":["cold"]}
-`},
+{"type":"output","output":{"text":"hello Ada"},"side_effects":[{"kind":"say","target":"air://room","bytes":5}],` +
+				`"warnings":["cold"]}` + "\n"},
 		"error": {
 			`{"op":"execute","fn":"greet","input":{"name":"nobody"}}`,
-			`{"type":"error","error":{"code":"unknown_name","message":"nobody of that name","details":{"a":1,"b":2},"effect":"none","retry_after_ms":1500}}
-`},
+			`{"type":"error","error":{"code":"unknown_name","message":"nobody of that name","details":{"a":1,"b":2},` +
+				`"effect":"none","retry_after_ms":1500}}` + "\n"},
 		"an effect that was not said is unknown": {
 			`{"op":"execute","fn":"greet","input":{"name":"vague"}}`,
 			`{"type":"error","error":{"code":"unknown_name","message":"who?","effect":"unknown"}}
@@ -186,7 +186,8 @@ func TestContextEndsBeforeDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				deadline := time.Now().Add(test.left)
 				var got time.Time
-				tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result, error) {
+				tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result,
+					error) {
 					got, _ = ctx.Deadline()
 					return program.Result{}, nil
 				}}}
@@ -204,7 +205,8 @@ func TestContextEndsBeforeDeadline(t *testing.T) {
 
 func TestContextWithoutDeadline(t *testing.T) {
 	t.Parallel()
-	tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result, error) {
+	tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result,
+		error) {
 		_, limited := ctx.Deadline()
 		return program.Result{Output: limited}, nil
 	}}}

@@ -45,8 +45,10 @@ func TestAccepter(t *testing.T) {
 		{`{"type":"array","items":{"type":"boolean"},"minItems":1}`, `[]`, false},
 		{`{"type":"array","items":{"type":"boolean"},"maxItems":2}`, `[true,true,true]`, false},
 		{`{"type":"array"}`, `[1,"]",[[]]]`, true},
-		{`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}},"additionalProperties":false}`, `{"a":1}`, true},
-		{`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}},"additionalProperties":false}`, `{}`, false},
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}},"additionalProperties":false}`, `{"a":1}`,
+			true},
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}},"additionalProperties":false}`, `{}`,
+			false},
 		{`{"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":false}`, `{"b":1}`, false},
 		{`{"type":"object","properties":{"a":{"type":"integer"}}}`, `{"a":1,"b":{"c":[]}}`, true},
 		{`{"type":"object","additionalProperties":{"type":"string"}}`, `{"x":"y","z":"}"}`, true},
@@ -91,9 +93,12 @@ func TestAccepter(t *testing.T) {
 func TestNoAccepterForOtherKeywords(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{
-		`false`, `{"format":"uri"}`, `{"enum":[1]}`, `{"const":1}`, `{"if":{"format":"uri"}}`, `{"else":{}}`, `{"allOf":[true]}`, `{"not":{}}`,
-		`{"uniqueItems":true}`, `{"items":{"format":"uri"}}`, `{"properties":{"a":{"multipleOf":2}}}`, `{"$ref":"#/$defs/a","$defs":{"a":{}}}`,
-		`{"prefixItems":[{}]}`, `{"patternProperties":{"a":{}}}`, `{"exclusiveMinimum":1}`, `{"minProperties":1}`, `{"dependentRequired":{}}`,
+		`false`, `{"format":"uri"}`, `{"enum":[1]}`, `{"const":1}`, `{"if":{"format":"uri"}}`, `{"else":{}}`,
+		`{"allOf":[true]}`, `{"not":{}}`,
+		`{"uniqueItems":true}`, `{"items":{"format":"uri"}}`, `{"properties":{"a":{"multipleOf":2}}}`,
+		`{"$ref":"#/$defs/a","$defs":{"a":{}}}`,
+		`{"prefixItems":[{}]}`, `{"patternProperties":{"a":{}}}`, `{"exclusiveMinimum":1}`, `{"minProperties":1}`,
+		`{"dependentRequired":{}}`,
 		`{"additionalProperties":{"format":"uri"}}`, `{"$schema":"http://json-schema.org/draft-07/schema#"}`,
 	} {
 		if compiled(t, schema).accepter != nil {
@@ -104,10 +109,12 @@ func TestNoAccepterForOtherKeywords(t *testing.T) {
 
 // Whatever the accepter takes is valid, and what it refuses is not, for every schema that has one.
 func FuzzAccepter(f *testing.F) {
-	f.Add(`{"type":"object","required":["a"],"properties":{"a":{"type":"integer","minimum":3}},"additionalProperties":false}`, `{"a":3}`)
+	f.Add(`{"type":"object","required":["a"],"properties":{"a":{"type":"integer","minimum":3}},`+
+		`"additionalProperties":false}`, `{"a":3}`)
 	f.Add(`{"type":"array","items":{"type":["string","null"],"maxLength":2},"minItems":1}`, `["ab",null]`)
 	f.Add(`{"enum":["a"],"additionalProperties":{"type":"number","maximum":1e3}}`, `{"b":1e3}`)
-	f.Add(`{"if":{"properties":{"a":{"const":"b"}}},"then":{"required":["c"]},"propertyNames":{"pattern":"^[a-z]$"},"maxProperties":2}`, `{"a":"b","c":1.0}`)
+	f.Add(`{"if":{"properties":{"a":{"const":"b"}}},"then":{"required":["c"]},"propertyNames":{"pattern":"^[a-z]$"},`+
+		`"maxProperties":2}`, `{"a":"b","c":1.0}`)
 	f.Add(`{"format":"uuid"}`, `"0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d"`)
 	f.Fuzz(func(t *testing.T, schema, value string) {
 		s, err := Compile("fuzz", []byte(schema), nil)
@@ -126,12 +133,15 @@ func FuzzAccepter(f *testing.F) {
 }
 
 func BenchmarkAccept(b *testing.B) {
-	s := compiled(b, `{"type":"object","required":["a","items"],"properties":{"a":{"type":"array","items":{"type":"integer"}},
-		"items":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"text":{"type":"string"}}}},"query":{"type":"string"}},
+	s := compiled(b, `{"type":"object","required":["a","items"],"properties":{"a":{"type":"array",
+		"items":{"type":"integer"}},
+		"items":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"text":{"type":"string"}}}},
+		"query":{"type":"string"}},
 		"additionalProperties":false}`)
 	for _, size := range []int{256, 64 << 10} {
 		in := inputOf(size)
-		for name, validate := range map[string]func(jsontext.Value) []Violation{"checked": s.ValidateChecked, "any": s.Validate, "full": s.judge} {
+		for name, validate := range map[string]func(jsontext.Value) []Violation{"checked": s.ValidateChecked,
+			"any": s.Validate, "full": s.judge} {
 			b.Run(fmt.Sprintf("%dB/%s", size, name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

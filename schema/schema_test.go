@@ -24,7 +24,8 @@ func rules(found []Violation) (s []string) {
 // inputOf is an input of about so many bytes.
 func inputOf(size int) jsontext.Value {
 	const item = `{"id":17,"text":"some words that go into the index 17"}`
-	return jsontext.Value(`{"a":[1,2,3],"items":[` + strings.Repeat(item+",", size/len(item)-2) + item + `],"query":"what is the answer"}`)
+	return jsontext.Value(`{"a":[1,2,3],"items":[` + strings.Repeat(item+",",
+		size/len(item)-2) + item + `],"query":"what is the answer"}`)
 }
 
 func compile(t *testing.T, raw string) *Schema {
@@ -63,8 +64,10 @@ func TestValidateSaysEveryRule(t *testing.T) {
 		{`{"dependentRequired":{"a":["b","c"]}}`, `{"a":1}`, ` dependentRequired must have b, c because it has a`},
 		{`{"propertyNames":{"maxLength":1}}`, `{"a/b":1}`, `/a~1b propertyNames the name is not allowed`},
 		{`{"required":["a","~/"]}`, `{}`, `/a required is missing|/~0~1 required is missing`},
-		{`{"additionalProperties":false}`, `{"x":1,"y":2}`, `/x additionalProperties is not allowed here|/y additionalProperties is not allowed here`},
-		{`{"anyOf":[{"type":"string"},{"minimum":5}]}`, `1`, ` anyOf matches none of the alternatives| minimum must be at least 5| type must be string, not number`},
+		{`{"additionalProperties":false}`, `{"x":1,"y":2}`,
+			`/x additionalProperties is not allowed here|/y additionalProperties is not allowed here`},
+		{`{"anyOf":[{"type":"string"},{"minimum":5}]}`, `1`,
+			` anyOf matches none of the alternatives| minimum must be at least 5| type must be string, not number`},
 		{`{"oneOf":[{"type":"string"}]}`, `1`, ` oneOf matches none of the alternatives| type must be string, not number`},
 		{`{"oneOf":[true,true]}`, `1`, ` oneOf matches more than one of the alternatives`},
 		{`{"allOf":[{"minimum":5},{"minimum":6}]}`, `1`, ` minimum must be at least 5| minimum must be at least 6`},
@@ -140,7 +143,8 @@ func TestValidateCountsSteps(t *testing.T) {
 		}
 	}
 	long := "[" + strings.Repeat(`{"a":null},`, MaxSteps/4) + "1]"
-	list := compile(t, `{"items":{"$ref":"#/$defs/item"},"$defs":{"item":{"anyOf":[{"type":"number"},{"properties":{"a":{"type":"null"}}}]}}}`)
+	list := compile(t, `{"items":{"$ref":"#/$defs/item"},"$defs":{"item":{"anyOf":[{"type":"number"},`+
+		`{"properties":{"a":{"type":"null"}}}]}}}`)
 	if got := list.Validate(jsontext.Value(long)); got != nil {
 		t.Errorf("a long list: %v", got)
 	}
@@ -200,7 +204,8 @@ func TestCompileSchemaLoads(t *testing.T) {
 func TestCompileSchemaRefusesParts(t *testing.T) {
 	for _, c := range []struct{ raw, other, want string }{
 		{`{"$ref":"x.json"}`, `{"$id":"https://example.com/x"}`, "leave it out"},
-		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"$ref":"x.json"}}}`, `{}`, "no other documents"},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"$ref":"x.json"}}}`, `{}`,
+			"no other documents"},
 	} {
 		_, err := Compile("request.json", []byte(c.raw), func(string) ([]byte, error) { return []byte(c.other), nil })
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -223,14 +228,16 @@ func TestWholeSchemaOfBooleans(t *testing.T) {
 
 // A schema keeps its own definitions beside those of others.
 func TestWholeSchemaKeepsDefinitions(t *testing.T) {
-	raw := `{"$defs":{"n":{"type":"null"}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"x.json"},"c":{"$ref":"x.json#/$defs/s"}}}`
+	raw := `{"$defs":{"n":{"type":"null"}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"x.json"},` +
+		`"c":{"$ref":"x.json#/$defs/s"}}}`
 	s, err := Compile("request.json", []byte(raw), func(string) ([]byte, error) {
 		return []byte(`{"$ref":"#/$defs/s","$defs":{"s":{"type":"string"}}}`), nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := rules(s.Validate(jsontext.Value(`{"a":1,"b":1,"c":1}`))); !cmp.Equal(got, []string{"/a type", "/b type", "/c type"}) {
+	if got := rules(s.Validate(jsontext.Value(`{"a":1,"b":1,"c":1}`))); !cmp.Equal(got,
+		[]string{"/a type", "/b type", "/c type"}) {
 		t.Errorf("violations %v of %s", got, s.Whole())
 	}
 }
@@ -269,8 +276,8 @@ func TestCompileSchemaRefuses(t *testing.T) {
 func BenchmarkValidate(b *testing.B) {
 	for _, size := range []int{256, 64 << 10} {
 		s, err := Compile("s", []byte(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"},
-			"items":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"text":{"type":"string"}},"additionalProperties":false}},
-			"a":{"type":"array"}},"additionalProperties":false}`), nil)
+			"items":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"text":{"type":"string"}},
+			"additionalProperties":false}},"a":{"type":"array"}},"additionalProperties":false}`), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func TestTail(t *testing.T) {
 					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
 				}
 				if _, end, _ = strings.Cut(end, "]\n"); cut &&
-					(!strings.HasPrefix(string(text), head) || !strings.HasSuffix(string(text), end) || len(head)+len(end) != int(limit)) {
+					(!strings.HasPrefix(string(text), head) || !strings.HasSuffix(string(text), end) ||
+						len(head)+len(end) != int(limit)) {
 					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
 				}
 			}

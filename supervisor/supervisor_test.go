@@ -79,7 +79,8 @@ func (s *session) report(t *testing.T) Report {
 
 func shell(t *testing.T, script string, args ...string) *Config {
 	t.Helper()
-	return &Config{Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...), Dir: t.TempDir(), GraceMS: 30_000}
+	return &Config{Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...), Dir: t.TempDir(),
+		GraceMS: 30_000}
 }
 
 // ready says so by a line in the named pipe that the script is given.
@@ -174,8 +175,9 @@ func TestLimit(t *testing.T) {
 		want   Report
 	}{
 		"polite": {"trap 'exit 7' TERM; " + wait, 30_000, Report{ExitCode: 7, Stopped: true, Expired: true}},
-		"deaf":   {"trap '' TERM; " + wait, 50, Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true, Expired: true}},
-		"over":   {"exit 3", 30_000, Report{ExitCode: 3}},
+		"deaf": {"trap '' TERM; " + wait, 50, Report{ExitCode: -1, Signal: "killed", Stopped: true, Ours: true,
+			Expired: true}},
+		"over": {"exit 3", 30_000, Report{ExitCode: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := shell(t, test.script)
@@ -285,7 +287,8 @@ func TestFrames(t *testing.T) {
 	if err := ReadFrame(iotest.OneByteReader(bytes.NewReader(raw)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Path != want.Path || !slices.Equal(got.Args, want.Args) || !slices.Equal(got.Env, want.Env) || got.GraceMS != 7 {
+	if got.Path != want.Path || !slices.Equal(got.Args, want.Args) || !slices.Equal(got.Env, want.Env) ||
+		got.GraceMS != 7 {
 		t.Errorf("got %+v", got)
 	}
 	for i := range raw {

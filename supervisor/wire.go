@@ -47,14 +47,15 @@ const (
 type Report struct {
 	// Failure says why the program could not be started; nothing has run then.
 	Failure  string `json:"failure,omitzero"`
-	ExitCode int    `json:"exit_code"`         // -1 when a signal ended the program
-	Signal   string `json:"signal,omitzero"`   // that signal
-	Stopped  bool   `json:"stopped,omitzero"`  // the supervisor had signalled before the program ended
-	Ours     bool   `json:"ours,omitzero"`     // what ended the program was a signal that the executor asked for, or its limit
-	Expired  bool   `json:"expired,omitzero"`  // nobody asked: the run was over its limit
-	Leftover int    `json:"leftover,omitzero"` // processes killed after the program ended
-	CPUMS    int64  `json:"cpu_ms"`            // user and system time of the whole tree
-	PeakRSS  int64  `json:"peak_rss"`          // bytes, of the largest process
+	ExitCode int    `json:"exit_code"`        // -1 when a signal ended the program
+	Signal   string `json:"signal,omitzero"`  // that signal
+	Stopped  bool   `json:"stopped,omitzero"` // the supervisor had signalled before the program ended
+	// what ended the program was a signal that the executor asked for, or its limit
+	Ours     bool  `json:"ours,omitzero"`
+	Expired  bool  `json:"expired,omitzero"`  // nobody asked: the run was over its limit
+	Leftover int   `json:"leftover,omitzero"` // processes killed after the program ended
+	CPUMS    int64 `json:"cpu_ms"`            // user and system time of the whole tree
+	PeakRSS  int64 `json:"peak_rss"`          // bytes, of the largest process
 }
 
 // WriteFrame writes v as JSON with its length before it.

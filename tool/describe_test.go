@@ -18,7 +18,8 @@ func TestDescribeLimits(t *testing.T) {
 		Capability: Capabilities{Lookup: true}, Retention: time.Hour,
 	}).describe(false)
 	got, err := json.Marshal(info.Limits)
-	const want = `{"timeout_ms_default":1000,"timeout_ms_max":60000,"memory_mb_max":256,"concurrency_max":3,"output_bytes_max":1048576,"stderr_bytes_max":4096}`
+	const want = `{"timeout_ms_default":1000,"timeout_ms_max":60000,"memory_mb_max":256,"concurrency_max":3,` +
+		`"output_bytes_max":1048576,"stderr_bytes_max":4096}`
 	if err != nil || string(got) != want || info.RetentionS != 3600 || !info.Lookup {
 		t.Errorf("%s, kept for %d s, lookup %t, %v", got, info.RetentionS, info.Lookup, err)
 	}

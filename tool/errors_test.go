@@ -36,23 +36,28 @@ func TestClassify(t *testing.T) {
 		},
 		{
 			"crash", &tool.CrashError{How: "exit status 1"},
-			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
 		},
 		{
 			"protocol", &tool.ProtocolError{Reason: "garbage"},
-			place{envelope.CodeToolProtocol, none}, place{envelope.CodeToolProtocol, unknown}, place{envelope.CodeToolProtocol, unknown},
+			place{envelope.CodeToolProtocol, none}, place{envelope.CodeToolProtocol, unknown},
+			place{envelope.CodeToolProtocol, unknown},
 		},
 		{
 			"limit", &tool.LimitError{Limit: 7},
-			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, unknown},
 		},
 		{
 			"sink", &tool.SinkError{Err: cause},
-			place{envelope.CodeUpstream, none}, place{envelope.CodeUpstream, unknown}, place{envelope.CodeToolUnknownState, unknown},
+			place{envelope.CodeUpstream, none}, place{envelope.CodeUpstream, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
 		},
 		{
 			"cancelled", &tool.StoppedError{Cause: cause},
-			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, unknown}, place{envelope.CodeCancelledUnknown, unknown},
+			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, unknown},
+			place{envelope.CodeCancelledUnknown, unknown},
 		},
 		{
 			"cancelled, and nothing done", &tool.StoppedError{Cause: cause, Effect: none},
@@ -64,19 +69,23 @@ func TestClassify(t *testing.T) {
 		},
 		{
 			"deadline, and all done", &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: applied},
-			place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeoutUnknown, applied},
+			place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeout, applied},
+			place{envelope.CodeTimeoutUnknown, applied},
 		},
 		{
 			"survivors", &tool.SurvivorError{Waited: time.Second},
-			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
 		},
 		{
 			"anything", cause,
-			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown}, place{envelope.CodeToolUnknownState, unknown},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
 		},
 		{
 			"wrapped", fmt.Errorf("run: %w", &tool.LimitError{Limit: 7}),
-			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, unknown},
 		},
 		{
 			"the tool's own", &tool.Error{Code: "busy", Message: "later"},
@@ -105,7 +114,8 @@ func TestClassify(t *testing.T) {
 			}}
 			got := tool.Classify(m, test.err)
 			if (place{got.Code, got.Details.Effect}) != want {
-				t.Errorf("%s, %s: %s with effect %s, want %s with %s", test.name, determinism, got.Code, got.Details.Effect, want.code, want.effect)
+				t.Errorf("%s, %s: %s with effect %s, want %s with %s", test.name, determinism, got.Code, got.Details.Effect,
+					want.code, want.effect)
 			}
 			if got.Retryable && determinism == call.SideEffectful && got.Details.Effect != none {
 				t.Errorf("%s: a call that may have had its effect may run again", test.name)
@@ -119,7 +129,8 @@ func TestClassify(t *testing.T) {
 
 func TestUnwrap(t *testing.T) {
 	cause := errors.New("cause")
-	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause}, &tool.StoppedError{Cause: cause}} {
+	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},
+		&tool.StoppedError{Cause: cause}} {
 		if !errors.Is(err, cause) {
 			t.Errorf("%T hides its cause", err)
 		}
@@ -177,15 +188,18 @@ func TestCheckedResultsCanBeRead(t *testing.T) {
 		result tool.Result
 		taken  bool
 	}{
-		"deep output":          {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth - 1))}, true},
-		"too deep output":      {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth))}, false},
-		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, ijson.MaxDepth) + `"`)}, true},
-		"deep effect":          {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-3) + `}`)}, true},
-		"too deep effect":      {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-2) + `}`)}, false},
-		"inexact effect":       {tool.Result{Output: one, SideEffects: effects(`{"bytes":9007199254740993}`)}, false},
-		"large effect":         {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxAside-8) + `"}`)}, true},
-		"too large effect":     {tool.Result{Output: one, SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxHead) + `"}`)}, false},
-		"loud warnings":        {tool.Result{Output: one, Warnings: loud}, false},
+		"deep output":     {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth - 1))}, true},
+		"too deep output": {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth))}, false},
+		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, ijson.MaxDepth) + `"`)},
+			true},
+		"deep effect":     {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-3) + `}`)}, true},
+		"too deep effect": {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-2) + `}`)}, false},
+		"inexact effect":  {tool.Result{Output: one, SideEffects: effects(`{"bytes":9007199254740993}`)}, false},
+		"large effect": {tool.Result{Output: one,
+			SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxAside-8) + `"}`)}, true},
+		"too large effect": {tool.Result{Output: one,
+			SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxHead) + `"}`)}, false},
+		"loud warnings": {tool.Result{Output: one, Warnings: loud}, false},
 	} {
 		err := c.result.Check()
 		if (err == nil) != c.taken {

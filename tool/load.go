@@ -29,8 +29,8 @@ const (
 
 // Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
 // the programs of tools share; only folders are tools. It reports everything that is wrong with all of them at
-// once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of one of
-// the transports, whether or not an adapter for it is at work here.
+// once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of
+// one of the transports, whether or not an adapter for it is at work here.
 func Load(dir string, transports ...Transport) (*Registry, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
-const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{"url":{"type":"string","minLength":3}}}`
+const schema = `{"type":"object","additionalProperties":false,"required":["url"],` +
+	`"properties":{"url":{"type":"string","minLength":3}}}`
 
 // minimal is the shortest manifest of a callable tool.
 const minimal = `tool_id: web.fetch
@@ -130,7 +131,8 @@ func TestLoadMinimal(t *testing.T) {
 			OutputBytes: 8 << 20, StderrBytes: 64 << 10,
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
 	f, ok := got.OnlyFunction()
@@ -160,8 +162,9 @@ func TestLoadFull(t *testing.T) {
 		},
 		Retention: time.Hour, AcceptRerun: true,
 		Errors: map[string]tool.ErrorSpec{
-			"fetch_failed": {Name: "fetch_failed", Class: envelope.ClassUpstream, HTTPStatus: 502, Message: "no luck", Fix: "try later"},
-			"gone":         {Name: "gone", Class: envelope.ClassPrecondition, Message: "gone", Fix: "look elsewhere"},
+			"fetch_failed": {Name: "fetch_failed", Class: envelope.ClassUpstream, HTTPStatus: 502, Message: "no luck",
+				Fix: "try later"},
+			"gone": {Name: "gone", Class: envelope.ClassPrecondition, Message: "gone", Fix: "look elsewhere"},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
@@ -191,21 +194,29 @@ func TestProblems(t *testing.T) {
 		{"not YAML", "a: [1", nil, []string{at + ":1:"}},
 		{"empty", "", map[string]string{"tool.yaml": "\n"}, []string{at + ":1:1: the manifest is empty (start from"}},
 		{"only a comment", "# nothing\n", nil, []string{at + ":1:1: the manifest is empty"}},
-		{"two documents", minimal + "---\na: 1\n", nil, []string{at + ":11:1: a second YAML document begins (a file holds one manifest"}},
+		{"two documents", minimal + "---\na: 1\n", nil,
+			[]string{at + ":11:1: a second YAML document begins (a file holds one manifest"}},
 		{"a document after an end", minimal + "...\na: 1\n", nil, []string{at + ":12:"}},
-		{"a tab", minimal + "endpoint:\n\tnative: x\n", nil, []string{at + ":12:1: the line is indented with a tab (indent with spaces)"}},
+		{"a tab", minimal + "endpoint:\n\tnative: x\n", nil,
+			[]string{at + ":12:1: the line is indented with a tab (indent with spaces)"}},
 		{"a tab in a text", minimal + "pool: |\n\tx\n", nil, []string{at + ":12:1: the line is indented with a tab"}},
-		{"a tab elsewhere", minimal + "pool: [x\t\n", nil, []string{at + ":11:7: sequence end token ']' not found (look for a bracket"}},
+		{"a tab elsewhere", minimal + "pool: [x\t\n", nil,
+			[]string{at + ":11:7: sequence end token ']' not found (look for a bracket"}},
 		{"a list", "- 1\n", nil, []string{
 			at + ":1:1: the manifest must be a mapping, not a list",
 		}},
 		{"not UTF-8", minimal + "# \xff", nil, []string{at + ":11:3: the file is not UTF-8 (save it as UTF-8)"}},
 		{"UTF-16", "\ufefft\x00o\xff", nil, []string{at + ":1:4: the file is not UTF-8"}},
-		{"too large", minimal + "#" + strings.Repeat("x", 1<<20), nil, []string{at + ": tool.yaml: larger than allowed (1048576 bytes)"}},
-		{"too many tokens", minimal + "tags: [" + strings.Repeat("a,", 20_000) + "]", nil, []string{at + ": the file has more than 20000 YAML tokens"}},
-		{"too deep", minimal + "tags: " + strings.Repeat("[", 70) + strings.Repeat("]", 70), nil, []string{at + ":11:71: values are nested too deeply"}},
-		{"too deep on one line", minimal + "tags:\n" + strings.Repeat("- ", 200) + "a", nil, []string{at + ":12:257: values are nested too deeply"}},
-		{"anchor", "tool_id: &a x\n", nil, []string{at + `:1:10: "&" is not allowed in a manifest (manifests are plain data`}},
+		{"too large", minimal + "#" + strings.Repeat("x", 1<<20), nil,
+			[]string{at + ": tool.yaml: larger than allowed (1048576 bytes)"}},
+		{"too many tokens", minimal + "tags: [" + strings.Repeat("a,", 20_000) + "]", nil,
+			[]string{at + ": the file has more than 20000 YAML tokens"}},
+		{"too deep", minimal + "tags: " + strings.Repeat("[", 70) + strings.Repeat("]", 70), nil,
+			[]string{at + ":11:71: values are nested too deeply"}},
+		{"too deep on one line", minimal + "tags:\n" + strings.Repeat("- ", 200) + "a", nil,
+			[]string{at + ":12:257: values are nested too deeply"}},
+		{"anchor", "tool_id: &a x\n", nil, []string{at +
+			`:1:10: "&" is not allowed in a manifest (manifests are plain data`}},
 		{"alias", "tool_id: *a\n", nil, []string{at + `:1:10: "*" is not allowed`}},
 		{"tag", "tool_id: !!str x\n", nil, []string{at + `:1:10: "!!str" is not allowed`}},
 		{"merge", "<<: {tool_id: x}\n", nil, []string{at + `:1:1: "<<" is not allowed`}},
@@ -216,10 +227,13 @@ func TestProblems(t *testing.T) {
 		{"unknown field within", replace("streaming: true", "streamin: true"), nil, []string{
 			at + `:29:3: unknown field "streamin" (did you mean "streaming"?)`,
 		}},
-		{"given twice", minimal + "semver: 2.0.0\n", nil, []string{at + `:11:1: "semver" is given twice (it stands in line 2 already)`}},
-		{"given twice within", replace("LANG: C.UTF-8", "LANG: a, LANG: b"), nil, []string{at + `:14:18: "endpoint.env.LANG" is given twice`}},
+		{"given twice", minimal + "semver: 2.0.0\n", nil,
+			[]string{at + `:11:1: "semver" is given twice (it stands in line 2 already)`}},
+		{"given twice within", replace("LANG: C.UTF-8", "LANG: a, LANG: b"), nil,
+			[]string{at + `:14:18: "endpoint.env.LANG" is given twice`}},
 		{"wrong types", strings.NewReplacer(
-			`"@team-web"`, "7", "1.0.0", "1.0", "Fetches a page.", "[]", "functions:\n  fetch:\n", "retention_s: a day\ntags: {}\nlimits:\nfunctions:\n  fetch:\n",
+			`"@team-web"`, "7", "1.0.0", "1.0", "Fetches a page.", "[]", "functions:\n  fetch:\n",
+			"retention_s: a day\ntags: {}\nlimits:\nfunctions:\n  fetch:\n",
 		).Replace(minimal) + "accept_rerun_after_power_loss: yes\n", nil, []string{
 			at + ":2:9: semver must be a string, not a number (write it in quotes)",
 			at + ":3:8: owner must be a string, not a number (write it in quotes)",
@@ -233,8 +247,10 @@ func TestProblems(t *testing.T) {
 		{"a bare command", replace("[./bin/web-fetch, --quiet, ./data.txt]", "./bin/web-fetch"), nil, []string{
 			at + ":13:12: endpoint.command must be a list, not a string (write it in brackets: [a, b])",
 		}},
-		{"a key of another kind", minimal + "1: 2\n", nil, []string{at + ":11:1: a key must be a string (write it in quotes)"}},
-		{"too large a number", minimal + "retention_s: 99999999999999999999\n", nil, []string{at + ":11:14: retention_s must be a whole number"}},
+		{"a key of another kind", minimal + "1: 2\n", nil,
+			[]string{at + ":11:1: a key must be a string (write it in quotes)"}},
+		{"too large a number", minimal + "retention_s: 99999999999999999999\n", nil,
+			[]string{at + ":11:14: retention_s must be a whole number"}},
 		{"nothing given", "title: x\n", nil, []string{
 			at + ":1:1: description is required", at + ":1:1: determinism is required",
 			at + ":1:1: functions is required (a tool has at least one function)", at + ":1:1: owner is required",
@@ -247,8 +263,10 @@ func TestProblems(t *testing.T) {
 		{"another folder", replace("web.fetch", "web.search"), nil, []string{
 			at + ":1:10: the folder of web.search is web_2efetch (rename it to web_2esearch)",
 		}},
-		{"bad version", replace("2.3.4", "v2.3"), nil, []string{at + `:2:9: "v2.3" is not a semantic version (write it as 1.2.3)`}},
-		{"bad words", replace("status: deprecated", "status: activ", "ExternalSideEffects", "Idempotent", "transport: process", "transport: proces"), nil, []string{
+		{"bad version", replace("2.3.4", "v2.3"), nil,
+			[]string{at + `:2:9: "v2.3" is not a semantic version (write it as 1.2.3)`}},
+		{"bad words", replace("status: deprecated", "status: activ", "ExternalSideEffects", "Idempotent",
+			"transport: process", "transport: proces"), nil, []string{
 			at + `:8:9: "activ" is not a value of status (did you mean "active"?)`,
 			at + `:9:14: "Idempotent" is not a value of determinism (did you mean "idempotent"?)`,
 			at + `:11:12: "proces" is not a value of transport (did you mean "process"?)`,
@@ -257,25 +275,35 @@ func TestProblems(t *testing.T) {
 		{"native with a command", strings.Replace(full, "transport: process", "transport: native", 1), nil, []string{
 			at + `:13:3: unknown field "command" (allowed: native)`, at + `:14:3: unknown field "env" (allowed: native)`,
 		}},
-		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil, []string{at + `:14:3: unknown field "native" (allowed: command, env)`}},
-		{"process without a command", strings.Replace(minimal, "native", "process", 1), nil, []string{at + ":1:1: a process tool needs a command"}},
-		{"commands that cannot be", replace("[./bin/web-fetch, --quiet, ./data.txt]", `["", "a\0b"]`, "C.UTF-8", `"a\0b"`), nil, []string{
-			at + ":13:13: the program has no name", at + `:13:17: "a\x00b" is not something that a program can be given (no argument has a NUL byte)`,
-			at + `:14:15: "a\x00b" is not something that a program can be given (no value has a NUL byte)`,
-		}},
-		{"variables that make programs run foreign code", replace("{LANG: C.UTF-8}", "{LD_PRELOAD: x, A-B: y}", "env: [HTTP_PROXY]", "env: [NODE_OPTIONS, BASH_FUNC_x]"), nil, []string{
-			at + `:14:9: "LD_PRELOAD" makes programs run foreign code (leave it out)`,
-			at + `:14:24: "A-B" is not a variable name`,
-			at + `:28:9: "NODE_OPTIONS" makes programs run foreign code`,
-			at + `:28:23: "BASH_FUNC_x" makes programs run foreign code`,
-		}},
-		{"a variable twice", replace("HTTP_PROXY", "LANG"), nil, []string{at + `:28:9: "LANG" is also set in endpoint.env (keep one of the two)`}},
-		{"bad scopes", replace("[/data]", `["", ../x]`, "https://api.example.com", "https://api.example.com/v1"), nil, []string{
-			at + `:26:8: "" is not a folder name`, at + `:26:12: "../x" is not a folder name`,
-			at + `:27:19: "https://api.example.com/v1" is not scheme://host[:port] (for example`,
-		}},
-		{"limits out of range", replace("timeout_ms_max: 2000", "timeout_ms_max: 600001", "memory_mb_max: 64", "memory_mb_max: 1",
-			"concurrency_max: 3", "concurrency_max: 0", "output_bytes_max: 4096", "output_bytes_max: -1", "stderr_bytes_max: 1024", "stderr_bytes_max: 1",
+		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil,
+			[]string{at + `:14:3: unknown field "native" (allowed: command, env)`}},
+		{"process without a command", strings.Replace(minimal, "native", "process", 1), nil,
+			[]string{at + ":1:1: a process tool needs a command"}},
+		{"commands that cannot be", replace("[./bin/web-fetch, --quiet, ./data.txt]", `["", "a\0b"]`, "C.UTF-8", `"a\0b"`),
+			nil, []string{
+				at + ":13:13: the program has no name", at +
+					`:13:17: "a\x00b" is not something that a program can be given (no argument has a NUL byte)`,
+				at + `:14:15: "a\x00b" is not something that a program can be given (no value has a NUL byte)`,
+			}},
+		{"variables that make programs run foreign code",
+			replace("{LANG: C.UTF-8}", "{LD_PRELOAD: x, A-B: y}", "env: [HTTP_PROXY]",
+				"env: [NODE_OPTIONS, BASH_FUNC_x]"), nil, []string{
+				at + `:14:9: "LD_PRELOAD" makes programs run foreign code (leave it out)`,
+				at + `:14:24: "A-B" is not a variable name`,
+				at + `:28:9: "NODE_OPTIONS" makes programs run foreign code`,
+				at + `:28:23: "BASH_FUNC_x" makes programs run foreign code`,
+			}},
+		{"a variable twice", replace("HTTP_PROXY", "LANG"), nil,
+			[]string{at + `:28:9: "LANG" is also set in endpoint.env (keep one of the two)`}},
+		{"bad scopes", replace("[/data]", `["", ../x]`, "https://api.example.com", "https://api.example.com/v1"), nil,
+			[]string{
+				at + `:26:8: "" is not a folder name`, at + `:26:12: "../x" is not a folder name`,
+				at + `:27:19: "https://api.example.com/v1" is not scheme://host[:port] (for example`,
+			}},
+		{"limits out of range", replace("timeout_ms_max: 2000", "timeout_ms_max: 600001", "memory_mb_max: 64",
+			"memory_mb_max: 1",
+			"concurrency_max: 3", "concurrency_max: 0", "output_bytes_max: 4096", "output_bytes_max: -1",
+			"stderr_bytes_max: 1024", "stderr_bytes_max: 1",
 			"retention_s: 3600", "retention_s: 0"), nil, []string{
 			at + ":34:19: limits.timeout_ms_max is 600001 (allowed: 1 to 600000)",
 			at + ":35:18: limits.memory_mb_max is 1 (allowed: 16 to",
@@ -287,8 +315,10 @@ func TestProblems(t *testing.T) {
 		{"default above maximum", replace("timeout_ms_default: 1000", "timeout_ms_default: 3000"), nil, []string{
 			at + ":33:23: the default timeout is longer than the maximum (at most 2000)",
 		}},
-		{"bad errors", replace("fetch_failed", "Fetch-Failed", "class: P-PRECOND", "class: P-PRECONDITION", "http_status: 502", "http_status: 200",
-			"code: gone", "code: gone\n    class2: x", "fix: look elsewhere", "fix: ''\n  - {code: gone, class: S-TOOL, message: x, fix: y}"), nil, []string{
+		{"bad errors", replace("fetch_failed", "Fetch-Failed", "class: P-PRECOND", "class: P-PRECONDITION",
+			"http_status: 502", "http_status: 200",
+			"code: gone", "code: gone\n    class2: x", "fix: look elsewhere", "fix: ''\n  - {code: gone, class: S-TOOL, "+
+				"message: x, fix: y}"), nil, []string{
 			at + `:42:12: "Fetch-Failed" is not an error name`,
 			at + `:42:58: errors[0].http_status is 200 (allowed: 400 to 599)`,
 			at + `:44:5: unknown field "class2" (did you mean "class"?)`,
@@ -297,25 +327,32 @@ func TestProblems(t *testing.T) {
 			at + `:48:12: the error "gone" is declared twice`,
 		}},
 		{"bad function", replace("  fetch:\n", "  Fetch:\n"), nil, []string{at + `:16:3: "Fetch" is not a function name`}},
-		{"schemas that are not there", replace("request: schema/request.json", "request: schema/missing.json", "response: schema/response.json", "response: ../x/schema.json"), nil, []string{
+		{"schemas that are not there", replace("request: schema/request.json", "request: schema/missing.json",
+			"response: schema/response.json", "response: ../x/schema.json"), nil, []string{
 			at + ":18:14: schema/missing.json: file does not exist (a schema lies in the tool's own folder)",
 			at + ":19:15: ../x/schema.json: invalid argument (a schema lies in",
 		}},
-		{"no schema", replace("    request: schema/request.json\n", ""), nil, []string{at + ":17:5: functions.fetch.request is required"}},
+		{"no schema", replace("    request: schema/request.json\n", ""), nil,
+			[]string{at + ":17:5: functions.fetch.request is required"}},
 		{"schema that does not compile", full, map[string]string{"schema/request.json": `{"type":"objekt"}`}, []string{
 			at + ":18:14: schema schema/request.json: ",
 		}},
 		{"more than callers can be told", full, map[string]string{
 			"schema/request.json": `{"description":"` + strings.Repeat("x", tool.MaxDescribed) + `"}`,
 		}, []string{at + ":16:3: "}},
-		{"schema that refers elsewhere", full, map[string]string{"schema/request.json": `{"$ref":"../../other/x.json"}`}, []string{at + ":18:14: "}},
-		{"schema that is a folder", replace("request: schema/request.json", "request: schema"), nil, []string{at + ":18:14: schema: not a regular file"}},
-		{"examples that break their schema", replace(`{url: "http://x"}, output: {url: "http://x"}`, `{url: "x"}, output: {uri: 7}`), nil, []string{
+		{"schema that refers elsewhere", full, map[string]string{"schema/request.json": `{"$ref":"../../other/x.json"}`},
+			[]string{at + ":18:14: "}},
+		{"schema that is a folder", replace("request: schema/request.json", "request: schema"), nil,
+			[]string{at + ":18:14: schema: not a regular file"}},
+		{"examples that break their schema", replace(`{url: "http://x"}, output: {url: "http://x"}`,
+			`{url: "x"}, output: {uri: 7}`), nil, []string{
 			at + `:21:29: the example breaks its schema at "/url": `,
 			at + `:21:49: the example breaks its schema at `, at + `:21:49: the example breaks its schema at `,
 		}},
-		{"examples without name and input", replace("      - name: no output\n        input:\n          url: http://y\n", "      - output: {url: abc}\n"), nil, []string{
-			at + ":22:9: functions.fetch.examples[1].input is required", at + ":22:9: functions.fetch.examples[1].name is required",
+		{"examples without name and input", replace("      - name: no output\n        input:\n          url: http://y\n",
+			"      - output: {url: abc}\n"), nil, []string{
+			at + ":22:9: functions.fetch.examples[1].input is required",
+			at + ":22:9: functions.fetch.examples[1].name is required",
 		}},
 		{"example that is no JSON", replace(`url: "http://x"}, output`, `url: .inf, x: .nan}, output`), nil, []string{
 			at + ":21:35: a number has no JSON form", at + ":21:44: a number has no JSON form",
@@ -324,7 +361,8 @@ func TestProblems(t *testing.T) {
 		{"no program", full, map[string]string{"bin/web-fetch": ""}, []string{
 			at + ":13:13: bin/web-fetch: file does not exist (the program lies in the tool's own folder; build it first)",
 		}},
-		{"program elsewhere", replace("./bin/web-fetch", "../other/program"), nil, []string{at + ":13:13: ../other/program: invalid argument"}},
+		{"program elsewhere", replace("./bin/web-fetch", "../other/program"), nil,
+			[]string{at + ":13:13: ../other/program: invalid argument"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -362,7 +400,8 @@ func TestSchemaHints(t *testing.T) {
 		`{`:                                     "(a schema is one JSON document",
 	} {
 		_, err := tool.LoadFS(folder("web.fetch", full, map[string]string{"schema/request.json": schema}), transports()...)
-		if err == nil || !strings.HasPrefix(err.Error(), "web_2efetch/tool.yaml:18:14: ") || !strings.Contains(err.Error(), hint) {
+		if err == nil || !strings.HasPrefix(err.Error(), "web_2efetch/tool.yaml:18:14: ") ||
+			!strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %v", schema, err)
 		}
 	}
@@ -378,7 +417,8 @@ func TestProblemsOfMany(t *testing.T) {
 	fsys[".git/config"] = &fstest.MapFile{Data: []byte("not a tool")}
 	fsys["empty/x"] = &fstest.MapFile{}
 	_, err := tool.LoadFS(fsys, transports()...)
-	for _, file := range []string{"a_2eb/tool.yaml:", "web_2efetch/tool.yaml:", "empty/tool.yaml: tool.yaml: file does not exist"} {
+	for _, file := range []string{"a_2eb/tool.yaml:", "web_2efetch/tool.yaml:",
+		"empty/tool.yaml: tool.yaml: file does not exist"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("nothing of %s in:\n%v", file, err)
 		}
@@ -387,7 +427,8 @@ func TestProblemsOfMany(t *testing.T) {
 
 func TestNotCallable(t *testing.T) {
 	for _, status := range []string{"planned", "disabled"} {
-		m := mustLoad(t, folder("web.fetch", strings.Replace(full, "deprecated", status, 1), map[string]string{"bin/web-fetch": ""}))
+		m := mustLoad(t, folder("web.fetch", strings.Replace(full, "deprecated", status, 1),
+			map[string]string{"bin/web-fetch": ""}))
 		if m.Callable() {
 			t.Errorf("a %s tool is callable", status)
 		}
@@ -405,12 +446,15 @@ func TestNames(t *testing.T) {
 			t.Errorf("got %q, want %q", m.ToolID, id)
 		}
 	}
-	for _, effect := range []string{"Pure", "IdempotentWrite", "NonIdempotentWrite", "ExternalSideEffects", "pure", "idempotent", "side_effectful"} {
+	for _, effect := range []string{"Pure", "IdempotentWrite", "NonIdempotentWrite", "ExternalSideEffects", "pure",
+		"idempotent", "side_effectful"} {
 		m := mustLoad(t, folder("web.fetch", strings.Replace(minimal, ": pure", ": "+effect, 1), nil))
 		want := map[string]call.Class{
-			"Pure": call.Pure, "IdempotentWrite": call.Idempotent, "NonIdempotentWrite": call.SideEffectful, "ExternalSideEffects": call.SideEffectful,
+			"Pure": call.Pure, "IdempotentWrite": call.Idempotent, "NonIdempotentWrite": call.SideEffectful,
+			"ExternalSideEffects": call.SideEffectful,
 		}
-		if m.Effect != effect || (want[effect] != "" && m.Class != want[effect]) || (want[effect] == "" && string(m.Class) != effect) {
+		if m.Effect != effect || (want[effect] != "" && m.Class != want[effect]) ||
+			(want[effect] == "" && string(m.Class) != effect) {
 			t.Errorf("%s: class %s, effect %s", effect, m.Class, m.Effect)
 		}
 	}
@@ -423,9 +467,10 @@ func TestDigest(t *testing.T) {
 		t.Fatalf("digest %q", base)
 	}
 	same := map[string]fstest.MapFS{
-		"comments and layout": folder("web.fetch", "# a comment\n"+strings.Replace(full, "tags: [read, web]", "tags:\n  - read\n  - \"web\"", 1), nil),
-		"order":               folder("web.fetch", strings.TrimPrefix(full, "tool_id: web.fetch\n")+"tool_id: web.fetch\n", nil),
-		"another file":        folder("web.fetch", full, map[string]string{"README.md": "hello"}),
+		"comments and layout": folder("web.fetch",
+			"# a comment\n"+strings.Replace(full, "tags: [read, web]", "tags:\n  - read\n  - \"web\"", 1), nil),
+		"order":        folder("web.fetch", strings.TrimPrefix(full, "tool_id: web.fetch\n")+"tool_id: web.fetch\n", nil),
+		"another file": folder("web.fetch", full, map[string]string{"README.md": "hello"}),
 	}
 	for name, fsys := range same {
 		if got := mustLoad(t, fsys).Digest; got != base {
@@ -489,7 +534,8 @@ func TestLoadFolder(t *testing.T) {
 	if err := os.Chmod(program, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tool.Load(dir, transports()...); err == nil || !strings.Contains(err.Error(), ":13:13: bin/web-fetch is not executable (chmod +x") {
+	if _, err := tool.Load(dir, transports()...); err == nil ||
+		!strings.Contains(err.Error(), ":13:13: bin/web-fetch is not executable (chmod +x") {
 		t.Errorf("a program that cannot be started: %v", err)
 	}
 	if _, err := tool.Load(filepath.Join(dir, "missing"), transports()...); err == nil {

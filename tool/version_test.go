@@ -63,7 +63,8 @@ func TestResolveVersion(t *testing.T) {
 func TestVersionsOfOneTool(t *testing.T) {
 	var all []*tool.Manifest
 	for semver, status := range map[string]tool.Status{
-		"1.4.2": tool.StatusActive, "1.10.0": tool.StatusDeprecated, "2.0.0-rc.1": tool.StatusActive, "3.0.0": tool.StatusPlanned,
+		"1.4.2": tool.StatusActive, "1.10.0": tool.StatusDeprecated, "2.0.0-rc.1": tool.StatusActive,
+		"3.0.0": tool.StatusPlanned,
 	} {
 		all = append(all, &tool.Manifest{ToolID: "a.b", Semver: semver, Status: status})
 	}

@@ -25,8 +25,8 @@ func auditCmd(g *global) *cobra.Command {
 	replay := &cobra.Command{
 		Use: "replay", Short: "Replay the audit record, filtered", Args: noArgs,
 		Long: `Prints the records that fit, oldest first; with --follow those that were there and then all that come, in
-the order in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which --call takes;
---json shows all of a record, with the reference of its call. Nothing is printed where no record fits. The
+the order in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which
+--call takes; --json shows all of a record, with the reference of its call. Nothing is printed where no record fits. The
 exit code is 1 when the record was behind the calls, so that some may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write
   toolbus audit replay --call <reference or call id> --json

@@ -25,8 +25,8 @@ func deadCmd(g *global) *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: noArgs,
-		Long: `Lists the dead letters, and when each was asked for again, if it was: that is the newest request on record for the
-same tool and input, in the same trace, as "dead replay" makes one.`,
+		Long: `Lists the dead letters, and when each was asked for again, if it was: that is the newest request on
+record for the same tool and input, in the same trace, as "dead replay" makes one.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
 	}, &cobra.Command{

@@ -82,7 +82,8 @@ errors:
 `
 
 const (
-	playRequest  = `{"type":"object","properties":{"say":{"type":"string"},"fail":{"type":"string"},"work_ms":{"type":"integer"}},"additionalProperties":false}`
+	playRequest = `{"type":"object","properties":{"say":{"type":"string"},"fail":{"type":"string"},` +
+		`"work_ms":{"type":"integer"}},"additionalProperties":false}`
 	playResponse = `{"type":"object","properties":{"said":{"type":"string"}},"required":["said"]}`
 )
 

@@ -77,7 +77,8 @@ func showTool(g *global, t question.Tool) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest, t.TimeoutDefaultMS, t.TimeoutMaxMS)
+		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
+		t.TimeoutDefaultMS, t.TimeoutMaxMS)
 	if l := t.Limits; l != (question.Limits{}) {
 		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
 			"bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",

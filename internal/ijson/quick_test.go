@@ -14,11 +14,16 @@ func TestQuick(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{
 		`{"a":[1,-0.5e+3,"\n\"",true,false,null,{}],"b":[]}`: true, ` "äöü" `: true, `"0123456789abcdef"`: true,
-		`-0`: true, `1E9`: true, `"\u0041"`: true, `{"a":1,"a":2}`: false, `{"\n":1}`: true, `"` + "\xff" + `"`: false, `"` + "\t" + `"`: false,
-		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false, `[1 2]`: false, `{"a"}`: false,
-		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false, `{`: false, `-`: false,
-		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): true, strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1): false,
-		strings.Repeat(`{"":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth): false, `{"` + strings.Repeat("n", MaxName+1) + `":1}`: false,
+		`-0`: true, `1E9`: true, `"\u0041"`: true, `{"a":1,"a":2}`: false, `{"\n":1}`: true, `"` + "\xff" + `"`: false,
+		`"` + "\t" + `"`:   false,
+		"\"01234567\x1f\"": false, `01`: false, `1.`: false, `.5`: false, `1e`: false, `tru`: false, `[1,]`: false,
+		`[1 2]`: false, `{"a"}`: false,
+		`{"a":1,}`: false, `{1:2}`: false, ``: false, `1 1`: false, `"a`: false, `"\`: false, `"\"`: false, `[`: false,
+		`{`: false, `-`: false,
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth):           true,
+		strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1):       false,
+		strings.Repeat(`{"":`, MaxDepth) + "{}" + strings.Repeat("}", MaxDepth): false,
+		`{"` + strings.Repeat("n", MaxName+1) + `":1}`:                          false,
 		`9007199254740991`: true, `[9007199254740992]`: false, `1e400`: false, `1e17`: false,
 	} {
 		if got := Valid([]byte(value)); got != want {
@@ -76,7 +81,8 @@ func TestStringsOfEscapes(t *testing.T) {
 // Names are compared in the objects that are open, whatever lies between them.
 func TestQuickNames(t *testing.T) {
 	t.Parallel()
-	deep := strings.Repeat(`{"a":1,"b":2,"c":3,"d":`, 31) + `{"a":{"b":1,"c":2},"b":[{"a":1},{"a":2}]` + strings.Repeat(`}`, 32)
+	deep := strings.Repeat(`{"a":1,"b":2,"c":3,"d":`,
+		31) + `{"a":{"b":1,"c":2},"b":[{"a":1},{"a":2}]` + strings.Repeat(`}`, 32)
 	for v, want := range map[string]bool{
 		`{"a":{"a":1,"b":{"a":2}},"b":[{"a":1},{"a":1}],"c":0}`: true,
 		`{"a":{"b":1},"c":2,"a":3}`:                             false,
@@ -96,7 +102,9 @@ func TestQuickNames(t *testing.T) {
 }
 
 func BenchmarkQuick(b *testing.B) {
-	for _, v := range []string{`{"text":"some words to say"}`, `{"a":[1,2,3],"items":[` + strings.Repeat(`{"id":17,"text":"some words that go into the index 17"},`, 3) + `null],"query":"what is the answer"}`} {
+	for _, v := range []string{`{"text":"some words to say"}`,
+		`{"a":[1,2,3],"items":[` + strings.Repeat(`{"id":17,"text":"some words that go into the index 17"},`,
+			3) + `null],"query":"what is the answer"}`} {
 		b.Run(fmt.Sprintf("%dB", len(v)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -125,7 +133,8 @@ func TestSplit(t *testing.T) {
 		if text.Values != row.values || (text.End != 0) != (row.rest != "") {
 			t.Errorf("%s: %+v", row.doc, text)
 		}
-		if rest, member := text.Split([]byte(row.doc)); text.End != 0 && (string(rest) != row.rest || string(member) != row.member) {
+		if rest, member := text.Split([]byte(row.doc)); text.End != 0 &&
+			(string(rest) != row.rest || string(member) != row.member) {
 			t.Errorf("of %s is left %s, without %s", row.doc, rest, member)
 		}
 	}

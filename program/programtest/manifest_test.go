@@ -22,7 +22,8 @@ func TestCheckError(t *testing.T) {
 		{"known", "http_status", "Toolbus's own"},
 	} {
 		err := m.checkError(&Failure{
-			Code: test.code, Message: "m", Effect: program.EffectNone, Details: map[string]jsontext.Value{test.detail: jsontext.Value("1")},
+			Code: test.code, Message: "m", Effect: program.EffectNone,
+			Details: map[string]jsontext.Value{test.detail: jsontext.Value("1")},
 		})
 		if (err == nil) != (test.say == "") || err != nil && !strings.Contains(err.Error(), test.say) {
 			t.Errorf("%+v: %v", test, err)

@@ -25,9 +25,10 @@ import (
 // written is a request as a library of another language may write it; edit changes it.
 func written(key string, edit ...string) (callID string, body []byte) {
 	callID = uuid.NewString()
-	return callID, []byte(strings.NewReplacer(edit...).Replace(fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"*","fn":"run",
-		"input":{"a":1},"context":{"actor_id":"agent://local","scopes":[],"trace_id":%q,"timezone":"UTC","env":"dev"},
-		"constraints":{"timeout_ms":30000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)))
+	text := fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"*","fn":"run","input":{"a":1},
+		"context":{"actor_id":"agent://local","scopes":[],"trace_id":%q,"timezone":"UTC","env":"dev"},
+		"constraints":{"timeout_ms":30000,"deadline_unix_ms":0,"idempotency_key":%q}}`, callID, uuid.NewString(), key)
+	return callID, []byte(strings.NewReplacer(edit...).Replace(text))
 }
 
 // replyTo returns a subject on which the sender of a request on subject may be answered, also where its tokens are

@@ -254,13 +254,19 @@ func packages(t *testing.T) (list []pkg) {
 
 func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...)
+	return command(t, "go", args...)
+}
+
+// command runs a program at the root of the module, and returns what it says.
+func command(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = "../.."
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
 	}
 	return string(out)
 }

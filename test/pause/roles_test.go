@@ -67,7 +67,8 @@ func play(role string, args []string) error {
 		return execute(args[0], args[1])
 	case "loose": // ledger: as an executor that lets go of its tools would
 		cmd := exec.Command(os.Args[0], "role", "tool", args[0])
-		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,"input":` + work + `}`)
+		cmd.Stdin = strings.NewReader(`{"op":"execute","tool_id":"chaos.put","idempotency_key":"key","attempt":1,"fence":1,` +
+			`"input":` + work + `}`)
 		return cmd.Run()
 	}
 	return fmt.Errorf("no role %q", role)

@@ -75,12 +75,14 @@ func TestStray(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-started; cancel() }()
 		_, err := a.Execute(ctx, m, tool.Invocation{}, sink)
-		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectUnknown {
+		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled ||
+			got.Details.Effect != envelope.EffectUnknown {
 			t.Errorf("got %v from %v", got, err)
 		}
 	}
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, sink)
-	if got := a.ClassifyError(m, err); got.Code != envelope.CodeUnavailable || !strings.Contains(got.Cause, "ignored the end") {
+	if got := a.ClassifyError(m, err); got.Code != envelope.CodeUnavailable ||
+		!strings.Contains(got.Cause, "ignored the end") {
 		t.Errorf("with strays everywhere: %v, cause %q", got, got.Cause)
 	}
 	close(release)
@@ -166,7 +168,8 @@ func TestJudge(t *testing.T) {
 		},
 		"chunk that other languages read differently": {
 			func(ctx context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
-				return tool.Result{Output: jsontext.Value(`1`)}, sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`[9007199254740993]`))
+				return tool.Result{Output: jsontext.Value(`1`)},
+					sink.Emit(ctx, envelope.ChunkData, jsontext.Value(`[9007199254740993]`))
 			},
 			envelope.CodeToolProtocol, "",
 		},
@@ -221,7 +224,8 @@ func TestStack(t *testing.T) {
 	a, m := one(func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("here") }), manifest()
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
 	stderr := a.ClassifyError(m, err).Details.Stderr
-	if !strings.Contains(stderr, "TestStack") || !strings.Contains(stderr, "native_test.go:") || strings.Contains(stderr, "/native/native_test.go") {
+	if !strings.Contains(stderr, "TestStack") || !strings.Contains(stderr, "native_test.go:") ||
+		strings.Contains(stderr, "/native/native_test.go") {
 		t.Errorf("stderr %q", stderr)
 	}
 }

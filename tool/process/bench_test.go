@@ -48,7 +48,8 @@ func BenchmarkRun(b *testing.B) {
 func smallSupervisor(tb testing.TB) string {
 	tb.Helper()
 	program := filepath.Join(tb.TempDir(), "toolbus-supervisor")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "github.com/seed-018f16cc/toolbus/cmd/toolbus-supervisor")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program,
+		"github.com/seed-018f16cc/toolbus/cmd/toolbus-supervisor")
 	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}

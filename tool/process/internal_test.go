@@ -32,10 +32,12 @@ func TestReader(t *testing.T) {
 		say  string // in the error
 	}{
 		{"output", protocol.OpExecute, goodOutput, protocol.LineOutput, ""},
-		{"chunks before", protocol.OpExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" + goodOutput, protocol.LineOutput, ""},
+		{"chunks before", protocol.OpExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" +
+			goodOutput, protocol.LineOutput, ""},
 		{"null output", protocol.OpExecute, `{"type":"output","output":null}`, protocol.LineOutput, ""},
 		{"carriage return", protocol.OpExecute, "{\"type\":\"output\",\"output\":1}\r\n", protocol.LineOutput, ""},
-		{"error", protocol.OpExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied","retry_after_ms":5,"details":{}}}`, protocol.LineError, ""},
+		{"error", protocol.OpExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied",` +
+			`"retry_after_ms":5,"details":{}}}`, protocol.LineError, ""},
 		{"absent", protocol.OpLookup, `{"type":"absent"}`, protocol.LineAbsent, ""},
 		{"output of a lookup", protocol.OpLookup, goodOutput, protocol.LineOutput, ""},
 
@@ -53,21 +55,34 @@ func TestReader(t *testing.T) {
 		{"chunk with more", protocol.OpExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
 		{"output without output", protocol.OpExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
 		{"output with an error", protocol.OpExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
-		{"side effect of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "", "side effect"},
-		{"side effects of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "", "/side_effects"},
-		{"many side effects", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
-		{"many warnings", protocol.OpExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`, 100) + `""]}` + "\n", "", "more than 100"},
-		{"long warning", protocol.OpExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`, 2000) + `"]}` + "\n", "", "longer than"},
+		{"side effect of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "",
+			"side effect"},
+		{"side effects of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "",
+			"/side_effects"},
+		{"many side effects", protocol.OpExecute,
+			`{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
+		{"many warnings", protocol.OpExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`,
+			100) + `""]}` + "\n", "", "more than 100"},
+		{"long warning", protocol.OpExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`,
+			2000) + `"]}` + "\n", "", "longer than"},
 		{"error without error", protocol.OpExecute, `{"type":"error"}` + "\n", "", "error code"},
-		{"error with a bad code", protocol.OpExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "", "error code"},
-		{"error with a bad effect", protocol.OpExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "", "effect"},
-		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "", "negative"},
-		{"error with bad details", protocol.OpExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "", "details"},
+		{"error with a bad code", protocol.OpExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "",
+			"error code"},
+		{"error with a bad effect", protocol.OpExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "",
+			"effect"},
+		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "",
+			"negative"},
+		{"error with bad details", protocol.OpExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "",
+			"details"},
 		{"error with more", protocol.OpExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
-		{"two terminal lines", protocol.OpExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n", protocol.LineOutput, "after the output line"},
-		{"chunk after the end", protocol.OpExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", protocol.LineOutput, "after the output line"},
-		{"long line", protocol.OpExecute, `{"type":"log","data":"` + strings.Repeat("x", protocol.MaxLine) + `"}` + "\n", "", "longer than"},
-		{"too much", protocol.OpExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9), "", "larger than"},
+		{"two terminal lines", protocol.OpExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n",
+			protocol.LineOutput, "after the output line"},
+		{"chunk after the end", protocol.OpExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", protocol.LineOutput,
+			"after the output line"},
+		{"long line", protocol.OpExecute, `{"type":"log","data":"` + strings.Repeat("x", protocol.MaxLine) + `"}` + "\n", "",
+			"longer than"},
+		{"too much", protocol.OpExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9),
+			"", "larger than"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,10 +103,12 @@ func TestReader(t *testing.T) {
 
 // A tool that asks for a pause of tens of thousands of years gets a day.
 func TestAbsurdHint(t *testing.T) {
-	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour, 1<<63 - 1: 24 * time.Hour} {
+	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour,
+		1<<63 - 1: 24 * time.Hour} {
 		text := fmt.Sprintf(`{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":%d}}`+"\n", n)
 		r := newReader(strings.NewReader(text), protocol.OpExecute, 1<<20)
-		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil || r.said.fault.RetryAfter != want {
+		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil ||
+			r.said.fault.RetryAfter != want {
 			t.Errorf("%d ms: %+v, %v", n, r.said.fault, err)
 		}
 	}

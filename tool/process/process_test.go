@@ -59,7 +59,8 @@ func newAdapter(t *testing.T, opts process.Options) *process.Adapter {
 // callOf is an invocation of fn.
 func callOf(fn, input string) tool.Invocation {
 	return tool.Invocation{
-		CallID: "c", ToolID: "t", ToolVersion: "1.2.3", Fn: fn, Input: jsontext.Value(input), Attempt: 1, Deadline: time.Now(),
+		CallID: "c", ToolID: "t", ToolVersion: "1.2.3", Fn: fn, Input: jsontext.Value(input), Attempt: 1,
+		Deadline: time.Now(),
 	}
 }
 
@@ -96,15 +97,18 @@ func TestEnds(t *testing.T) {
 		{"output", good, "", "0", "", ""},
 		{"output without line end", strings.TrimSpace(good), "", "0", "", ""},
 		{"nothing", "", "", "0", envelope.CodeToolProtocol, "without an output or error line"},
-		{"only a log", `{"type":"log","data":1}` + "\n", "", "0", envelope.CodeToolProtocol, "without an output or error line"},
+		{"only a log", `{"type":"log","data":1}` + "\n", "", "0", envelope.CodeToolProtocol,
+			"without an output or error line"},
 		{"half a line", good[:10], "", "0", envelope.CodeToolProtocol, "within a line"},
 		{"half a line and a crash", good[:10], "trace", "3", envelope.CodeToolFault, "exit status 3"},
 		{"garbage", "Hello World\n", "", "0", envelope.CodeToolProtocol, "Hello World"},
 		{"two outputs", good + good, "", "0", envelope.CodeToolProtocol, "after the output line"},
 		{"crash", "", "the reason", "3", envelope.CodeToolFault, "the reason"},
 		{"signal", "", "", "kill", envelope.CodeToolFault, "signal: killed"},
-		{"output and then a crash", good, "", "3", envelope.CodeToolFault, "the tool wrote its answer and then failed; exit status 3"},
-		{"output and then a signal", good, "", "kill", envelope.CodeToolFault, "the tool wrote its answer and then failed; signal: killed"},
+		{"output and then a crash", good, "", "3", envelope.CodeToolFault,
+			"the tool wrote its answer and then failed; exit status 3"},
+		{"output and then a signal", good, "", "kill", envelope.CodeToolFault,
+			"the tool wrote its answer and then failed; signal: killed"},
 		{"no output and a crash", "", "", "3", envelope.CodeToolFault, "the tool ended without an answer; exit status 3"},
 		{"error", luck, "", "0", "S-TOOL-NO_LUCK", "none"},
 		{"error and a status", luck, "", "1", "S-TOOL-NO_LUCK", "none"},
@@ -133,7 +137,8 @@ func TestBounds(t *testing.T) {
 	if _, err := execute(t, "flood"); tool.Classify(manifest(""), err).Code != envelope.CodeOutputLimit {
 		t.Errorf("flooded output: %v", err)
 	}
-	if _, err := execute(t, "flood-line"); tool.Classify(manifest(""), err).Code != envelope.CodeToolProtocol || !strings.Contains(err.Error(), "longer than") {
+	if _, err := execute(t, "flood-line"); tool.Classify(manifest(""), err).Code != envelope.CodeToolProtocol ||
+		!strings.Contains(err.Error(), "longer than") {
 		t.Errorf("an endless line: %v", err)
 	}
 	_, err := execute(t, "flood-stderr")
@@ -194,7 +199,8 @@ func TestGrace(t *testing.T) {
 		"ends with an output": {time.Minute, "say-on-term", []string{`{"type":"output","output":1}`}, "", 0},
 		"ends with an error": {
 			time.Minute, "say-on-term",
-			[]string{`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"none"}}`}, envelope.EffectNone, 0,
+			[]string{`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"none"}}`},
+			envelope.EffectNone, 0,
 		},
 		"ends with garbage": {time.Minute, "say-on-term", []string{`bye`}, envelope.EffectUnknown, 0},
 		"does not end":      {300 * time.Millisecond, "stubborn", nil, envelope.EffectUnknown, 300 * time.Millisecond},
@@ -226,7 +232,8 @@ func TestGrace(t *testing.T) {
 // TestLastWord shows that what a tool says last is heard although nobody takes its chunks any more, and that
 // an output whose chunks were lost is not taken for the whole result.
 func TestLastWord(t *testing.T) {
-	chunks := strings.Repeat(`{"type":"chunk","data":"`+strings.Repeat("x", 1000)+`"}`+"\n", 100) // more than the pipe holds
+	// more than the pipe holds
+	chunks := strings.Repeat(`{"type":"chunk","data":"`+strings.Repeat("x", 1000)+`"}`+"\n", 100)
 	for word, effect := range map[string]envelope.Effect{
 		`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"none"}}`:    envelope.EffectNone,
 		`{"type":"error","error":{"code":"interrupted","message":"as asked","effect":"applied"}}`: envelope.EffectApplied,
@@ -274,7 +281,8 @@ func TestSurroundings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(leaked)
-	a := newAdapter(t, process.Options{Environ: []string{"TOKEN=t", "SECRET=s", "LD_PRELOAD=/evil.so", "PATH=/opt/bin", "odd"}})
+	a := newAdapter(t, process.Options{Environ: []string{"TOKEN=t", "SECRET=s", "LD_PRELOAD=/evil.so", "PATH=/opt/bin",
+		"odd"}})
 	m := manifest("status", "a b", "$HOME;*")
 	m.Dir = t.TempDir()
 	m.Capability.Env = []string{"TOKEN", "LD_PRELOAD", "MISSING"}
@@ -425,7 +433,8 @@ func TestKillSupervisor(t *testing.T) {
 // may be run again, and no breach of its protocol.
 func TestForeignSignal(t *testing.T) {
 	for name, kill := range map[string]string{
-		"to the tool": "kill -TERM $$; sleep 30", "to the supervisor": "kill -TERM $PPID; sleep 30", "to both": "kill -TERM $PPID $$; sleep 30",
+		"to the tool": "kill -TERM $$; sleep 30", "to the supervisor": "kill -TERM $PPID; sleep 30",
+		"to both": "kill -TERM $PPID $$; sleep 30",
 	} {
 		for range 20 {
 			m := manifest("f")
@@ -494,7 +503,8 @@ func TestNotStarted(t *testing.T) {
 			}
 			_, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
 			got := a.ClassifyError(m, err)
-			if got.Code != envelope.CodeUnavailable || got.Details.Effect != envelope.EffectNone || !strings.Contains(got.Cause, test.say) {
+			if got.Code != envelope.CodeUnavailable || got.Details.Effect != envelope.EffectNone ||
+				!strings.Contains(got.Cause, test.say) {
 				t.Errorf("got %v, effect %s, cause %q", got, got.Details.Effect, got.Cause)
 			}
 		})
@@ -517,8 +527,9 @@ func TestChanged(t *testing.T) {
 	const script = "echo '{\"type\":\"output\",\"output\":1}'\n"
 	write("main.sh", script)
 	write("any.json", "{}")
-	write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active, determinism: pure,
-  transport: process, endpoint: {command: [sh, ./main.sh]}, functions: {f: {description: d, request: any.json, response: any.json}},
+	write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active, 
+  determinism: pure, transport: process, endpoint: {command: [sh, ./main.sh]}, 
+  functions: {f: {description: d, request: any.json, response: any.json}}, 
   limits: {timeout_ms_default: 20000, timeout_ms_max: 20000}}`)
 	tools, err := tool.Load(dir, process.Describe())
 	if err != nil {
@@ -552,7 +563,8 @@ func TestSupervisors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for program, say := range map[string]string{truth: "without a report", filepath.Join(t.TempDir(), "none"): "no such file"} {
+	for program, say := range map[string]string{truth: "without a report",
+		filepath.Join(t.TempDir(), "none"): "no such file"} {
 		if _, err := process.New(process.Options{Supervisor: program}); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%s: %v", program, err)
 		}
@@ -590,7 +602,8 @@ func ExampleNew() {
 		Endpoint: process.Endpoint{Command: []string{"echo", `{"type":"output","output":"hello"}`}},
 		Limits:   question.Limits{TimeoutMaxMS: 60_000, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
 	}
-	result, err := adapter.Execute(context.Background(), m, tool.Invocation{Input: jsontext.Value(`{}`)}, &tooltest.Recorder{})
+	result, err := adapter.Execute(context.Background(), m, tool.Invocation{Input: jsontext.Value(`{}`)},
+		&tooltest.Recorder{})
 	fmt.Println(string(result.Output), err)
 	// Output: "hello" <nil>
 }

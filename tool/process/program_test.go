@@ -122,7 +122,8 @@ func readRequest() (tool.Invocation, protocol.Op, error) {
 
 func answer(result tool.Result, err error) int {
 	var fault *tool.Error
-	line := map[string]any{"type": "output", "output": result.Output, "side_effects": result.SideEffects, "warnings": result.Warnings}
+	line := map[string]any{"type": "output", "output": result.Output, "side_effects": result.SideEffects,
+		"warnings": result.Warnings}
 	if errors.As(err, &fault) {
 		f := map[string]any{"code": fault.Code, "message": fault.Message, "retry_after_ms": fault.RetryAfter.Milliseconds()}
 		if fault.Effect != "" {
@@ -285,7 +286,8 @@ func printStatus(args []string) int {
 	var open []string
 	for _, fd := range fds {
 		target, err := os.Readlink("/proc/self/fd/" + fd.Name())
-		ours := strings.HasSuffix(target, "/fd") || strings.HasPrefix(target, "anon_inode") || strings.HasPrefix(target, "/sys/fs/cgroup")
+		ours := strings.HasSuffix(target, "/fd") || strings.HasPrefix(target, "anon_inode") ||
+			strings.HasPrefix(target, "/sys/fs/cgroup")
 		if err == nil && !ours { // the runtime opens some of its own
 			open = append(open, fd.Name())
 		}

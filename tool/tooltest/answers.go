@@ -74,7 +74,8 @@ func testChunks(t *testing.T, s *suite) {
 	var want []Emitted
 	for i := range n {
 		data := fmt.Sprintf(`{"i":%d}`, i)
-		want = append(want, Emitted{envelope.ChunkData, data}, Emitted{envelope.ChunkProgress, data}, Emitted{envelope.ChunkLog, data})
+		want = append(want, Emitted{envelope.ChunkData, data}, Emitted{envelope.ChunkProgress, data},
+			Emitted{envelope.ChunkLog, data})
 	}
 	if diff := cmp.Diff(want, sink.All()); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
@@ -111,7 +112,8 @@ func testErrors(t *testing.T, s *suite) {
 		want        envelope.Error // the fields that are compared
 	}{
 		{
-			"declared", call.Idempotent, Fault{Code: "busy", Message: "come back", Details: details, Effect: envelope.EffectNone, RetryAfterMS: 1234},
+			"declared", call.Idempotent, Fault{Code: "busy", Message: "come back", Details: details,
+				Effect: envelope.EffectNone, RetryAfterMS: 1234},
 			envelope.Error{Code: "R-CAP-BUSY", Message: "come back", Fix: "wait", Details: envelope.Details{
 				ToolCode: "busy", HTTPStatus: 429, Effect: envelope.EffectNone, RetryAfterMS: 1234,
 				Extra: map[string]jsontext.Value{"url": jsontext.Value(`"https://example.com"`)},
@@ -184,7 +186,8 @@ func testUnsafe(t *testing.T, s *suite) {
 }
 
 func testBadOutput(t *testing.T, s *suite) {
-	if got := s.fails(t, FnBadOutput, Input{}); got.Code != envelope.CodeToolProtocol || got.Details.Effect != envelope.EffectUnknown {
+	if got := s.fails(t, FnBadOutput, Input{}); got.Code != envelope.CodeToolProtocol ||
+		got.Details.Effect != envelope.EffectUnknown {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
 }
@@ -227,7 +230,8 @@ func testLookup(t *testing.T, s *suite) {
 }
 
 func testClassify(t *testing.T, s *suite) {
-	for _, err := range []error{nil, errors.New("anything"), context.Canceled, fmt.Errorf("wrapped: %w", &tool.LimitError{Limit: 1})} {
+	for _, err := range []error{nil, errors.New("anything"), context.Canceled,
+		fmt.Errorf("wrapped: %w", &tool.LimitError{Limit: 1})} {
 		got := s.Adapter.ClassifyError(s.manifest, err)
 		if got == nil || got.Code.Class() == "" || got.Details.Effect == "" {
 			t.Errorf("%v: %+v", err, got)

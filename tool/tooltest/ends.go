@@ -36,7 +36,8 @@ func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 
 func testDeadline(t *testing.T, s *suite) {
 	for determinism, want := range map[call.Class]envelope.Code{
-		call.Pure: envelope.CodeTimeout, call.Idempotent: envelope.CodeTimeout, call.SideEffectful: envelope.CodeTimeoutUnknown,
+		call.Pure: envelope.CodeTimeout, call.Idempotent: envelope.CodeTimeout,
+		call.SideEffectful: envelope.CodeTimeoutUnknown,
 	} {
 		s.manifest.Class = determinism
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it has to run by then
@@ -54,7 +55,8 @@ func testDeadline(t *testing.T, s *suite) {
 func testCancel(t *testing.T, s *suite) {
 	cause := errors.New("the owner wants no answer")
 	for determinism, want := range map[call.Class]envelope.Code{
-		call.Pure: envelope.CodeCancelled, call.Idempotent: envelope.CodeCancelled, call.SideEffectful: envelope.CodeCancelledUnknown,
+		call.Pure: envelope.CodeCancelled, call.Idempotent: envelope.CodeCancelled,
+		call.SideEffectful: envelope.CodeCancelledUnknown,
 	} {
 		s.manifest.Class = determinism
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -74,7 +76,8 @@ func testOver(t *testing.T, s *suite) {
 	cancel()
 	sink := &Recorder{}
 	_, err := s.Adapter.Execute(ctx, s.manifest, s.invocation(t, FnChunks, Input{N: 1}), sink)
-	if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
+	if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != envelope.CodeCancelled ||
+		got.Details.Effect != envelope.EffectNone {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
 	if n := len(sink.All()); n > 0 {

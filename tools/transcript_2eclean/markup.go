@@ -9,7 +9,8 @@ import (
 var (
 	// knownTag is what WebVTT and SubRip files contain between angle brackets. Anything else,
 	// such as "<3", is text.
-	knownTag = regexp.MustCompile(`(?i)^/?(?:(?:c|i|b|u|s|v|ruby|rt|lang|font|em|strong|span|br|p)(?:[.\s/].*)?|\d[\d:.,]*)$`)
+	knownTag = regexp.MustCompile(`(?i)^/?(?:(?:c|i|b|u|s|v|ruby|rt|lang|font|em|strong|span|br|p)(?:[.\s/].*)?|\d[\d:.,` +
+		`]*)$`)
 	rubyText = regexp.MustCompile(`(?is)<rt(?:\.[^>]*)?>.*?</rt>`)
 	override = regexp.MustCompile(`\{\\[^{}]*\}`) // {\an8}, {\pos(1,2)}
 	// escaped is an ampersand that was escaped again and again, as in "&amp;amp;#39;".

@@ -18,7 +18,8 @@ var sounds = set(`music musik musique música musica muziek музыка 音楽 
 	silence pause noise noises static beep beeps beeping bleep buzzer buzzing ringing rings ringtone chimes
 	chime bell bells thud bang click clicks clicking typing footsteps knocking knocks knock siren sirens
 	wailing thunder rumbling rustling barking barks meows chirping engine revving honking horn horns gunshot
-	gunshots explosion explosions crash crashes slam slams slamming creaks shatters splash sfx jingle chatter murmurs murmuring booing boos stille pausa`)
+	gunshots explosion explosions crash crashes slam slams slamming creaks shatters splash sfx jingle chatter murmurs
+	murmuring booing boos stille pausa`)
 
 // manners are words that may stand beside a sound.
 var manners = set(`a an and the in of to on with from by then more some no loudly softly quietly briefly

@@ -108,7 +108,8 @@ var notNames = set(`note notes nb ps example remember warning caution summary ag
 	chapter section topic title update url link http https source sources duration location re fyi`)
 
 // particles may stand small inside a name.
-var particles = set(`von van vom zu zur der den de del della di da do dos du la le el al bin ibn ben ter ten y e of the and`)
+var particles = set(`von van vom zu zur der den de del della di da do dos du la le el al bin ibn ben ter ten y e of ` +
+	`the and`)
 
 // isName says whether s is shaped like the label of a speaker: "Anna", "SPEAKER 1", "Dr. Eva
 // van den Berg", "Moderator (off mic)", "speaker_02", "主持人".

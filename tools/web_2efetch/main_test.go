@@ -46,8 +46,9 @@ func TestSchemasAreThoseOfTheSource(t *testing.T) {
 		"schema/response.json": `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 			"required":["final_url","clean_text"],"additionalProperties":false,"properties":{
 			"final_url":{"type":"string","format":"uri"},"title":{"type":["string","null"]},"byline":{"type":["string","null"]},
-			"published_at":{"type":["string","null"]},"lang":{"type":["string","null"]},"clean_text":{"type":"string","minLength":1},
-			"raw_html":{"type":"string"}},"allOf":[{"if":{"properties":{"raw_html":{"type":"string"}}},"then":{"required":["raw_html"]}}]}`,
+			"published_at":{"type":["string","null"]},"lang":{"type":["string","null"]},
+			"clean_text":{"type":"string","minLength":1},"raw_html":{"type":"string"}},
+			"allOf":[{"if":{"properties":{"raw_html":{"type":"string"}}},"then":{"required":["raw_html"]}}]}`,
 	} {
 		var got, wanted any
 		if err := errors.Join(

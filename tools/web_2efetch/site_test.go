@@ -29,7 +29,8 @@ func site(t testing.TB) *httptest.Server {
 	mux.HandleFunc("/bom", text("text/html; charset=windows-1252", "\ufeff<title>a</title><p>Grüße"))
 	mux.HandleFunc("/plain", text("text/plain; charset=utf-8", "line one  \r\n\r\n\r\n\r\nline <two>\r\n"))
 	mux.HandleFunc("/xhtml", text("application/xhtml+xml",
-		`<html xmlns="http://www.w3.org/1999/xhtml" xml:lang="nl"><head><title>a</title></head><body><p>hallo</p></body></html>`))
+		`<html xmlns="http://www.w3.org/1999/xhtml" `+
+			`xml:lang="nl"><head><title>a</title></head><body><p>hallo</p></body></html>`))
 	mux.HandleFunc("/untyped", text("application/octet-stream", "<!DOCTYPE html><title>a</title><p>hello"))
 	mux.HandleFunc("/pdf", text("application/pdf", "%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"))
 	mux.HandleFunc("/pdf-as-html", text("text/html", "%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"))

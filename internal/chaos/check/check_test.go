@@ -283,7 +283,9 @@ func TestBrokenPromises(t *testing.T) {
 		{"accepted and lost", "P5 kept", paid, func(h *History) { h.Log, h.Audit = nil, nil }},
 		{"accepted for another attempt", "P5 kept", paid, func(h *History) { h.Asks[1].Accepted[0].Attempt = 2 }},
 		{"no outcome", "P5 kept", put, func(h *History) { h.Log = h.Log[:2] }},
-		{"given up unburied", "P5 dead", put, func(h *History) { h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost }},
+		{"given up unburied", "P5 dead", put, func(h *History) {
+			h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost
+		}},
 		{"refused with effect none after an effect", "P7 honest", paid,
 			func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
 		{"unrecorded refusal that is not for good", "P4 denied", paid,

@@ -82,7 +82,8 @@ func TestRun(t *testing.T) {
 
 func TestOnlyTheFirstMoodyRunFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
-	in := `{"op":"execute","call_id":"c","tool_id":"chaos.put","idempotency_key":"k1","attempt":1,"fence":9,"input":{"n":3,"fail":"moody","times":9}}`
+	in := `{"op":"execute","call_id":"c","tool_id":"chaos.put","idempotency_key":"k1","attempt":1,"fence":9,` +
+		`"input":{"n":3,"fail":"moody","times":9}}`
 	for _, want := range []string{`"code":"flaky"`, `"output":{`, `"output":{`} {
 		var out bytes.Buffer
 		if err := Run(strings.NewReader(in), &out, path); err != nil {
@@ -107,7 +108,8 @@ func TestLookupFindsTheCommittedRun(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	in := `{"op":"lookup","call_id":"c","tool_id":"chaos.pay","idempotency_key":"k1","attempt":1,"fence":9,"input":{"n":3}}`
+	in := `{"op":"lookup","call_id":"c","tool_id":"chaos.pay","idempotency_key":"k1","attempt":1,"fence":9,` +
+		`"input":{"n":3}}`
 	if err := Run(strings.NewReader(in), &out, path); err != nil {
 		t.Fatal(err)
 	}

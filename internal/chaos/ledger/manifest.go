@@ -54,13 +54,16 @@ errors:
   - {code: late, class: R-UPSTREAM, message: It failed after its effect., fix: Try again.}
 `
 
-const requestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,
-"required":["n"],"properties":{"n":{"type":"integer"},"work_ms":{"type":"integer"},"tail_ms":{"type":"integer"},
-"chunks":{"type":"integer"},"fail":{"type":"string"},"times":{"type":"integer"},"pad":{"type":"string"},"out":{"type":"integer"}}}
+const requestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
+"additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"work_ms":{"type":"integer"},
+"tail_ms":{"type":"integer"},
+"chunks":{"type":"integer"},"fail":{"type":"string"},"times":{"type":"integer"},"pad":{"type":"string"},
+"out":{"type":"integer"}}}
 `
 
-const responseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,
-"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"},"pad":{"type":"string"}}}
+const responseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
+"additionalProperties":false,"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"},
+"pad":{"type":"string"}}}
 `
 
 // WriteTools writes the tools' folders into dir; command is what runs them.
