@@ -209,21 +209,21 @@ func ExampleInvoke() {
 func ExampleAdd() {
 	tools := toolbus.NewTools()
 	about := toolbus.Tool{
-		ID: "arithmetic", Version: "1.2.0", Class: toolbus.Pure, Description: "Reckons with whole numbers.",
+		ID: "arithmetic", Version: "1.2.0", Class: toolbus.Pure, Description: "Reckons.",
 		Timeout: time.Second, Concurrency: 4,
 	}
 	type pair struct {
-		A int `json:"a"`
-		B int `json:"b,omitzero" jsonschema:"not 0"`
+		A float64 `json:"a"`
+		B float64 `json:"b,omitzero" jsonschema:"not 0"`
 	}
-	add := func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A + in.B, nil }
-	divide := func(_ context.Context, _ *toolbus.Run, in pair) (int, error) { return in.A / in.B, nil }
+	add := func(_ context.Context, _ *toolbus.Run, in pair) (float64, error) { return in.A + in.B, nil }
+	divide := func(_ context.Context, _ *toolbus.Run, in pair) (float64, error) { return in.A / in.B, nil }
 	about.Fn, about.FnDescription = "add", "a + b"
 	err := toolbus.Add(tools, about, add)
 	if err != nil {
 		log.Fatal(err)
 	}
-	about.Fn, about.FnDescription = "divide", "a / b" // it panics if b is 0: that is a fault of the tool
+	about.Fn, about.FnDescription = "divide", "a / b" // 1 / 0 has no JSON: that is a fault of the tool
 	err = toolbus.Add(tools, about, divide)
 	if err != nil {
 		log.Fatal(err)
@@ -236,12 +236,13 @@ func ExampleAdd() {
 		log.Fatal(err)
 	}
 	fmt.Println(strings.ReplaceAll(string(info.Functions["divide"].Request), `,"`, ",\n\""))
-	five, err := toolbus.Invoke[int](context.Background(), client, toolbus.Call{Tool: "arithmetic", Fn: "add"}, pair{2, 3})
+	call := toolbus.Call{Tool: "arithmetic", Fn: "add"}
+	five, err := toolbus.Invoke[float64](context.Background(), client, call, pair{2, 3})
 	fmt.Println(five, err)
 	// Output:
 	// {"type":"object",
-	// "properties":{"a":{"type":"integer"},
-	// "b":{"type":"integer",
+	// "properties":{"a":{"type":"number"},
+	// "b":{"type":"number",
 	// "description":"not 0"}},
 	// "required":["a"],
 	// "additionalProperties":false}

@@ -2,6 +2,7 @@ package toolbus
 
 import (
 	"encoding"
+	"math"
 	"reflect"
 	"time"
 
@@ -28,7 +29,8 @@ func schemaOf(t reflect.Type) (jsontext.Value, error) {
 	return json.Marshal(s)
 }
 
-// encodings finds the types in t that do not encode by their kind, which is all that the generator looks at.
+// encodings finds the types in t that do not encode by their kind, which is all that the generator looks at, or do not
+// hold all that it would let through.
 func encodings(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
@@ -59,11 +61,22 @@ func ownEncoding(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Types: []string{"null", "boolean", "number", "string", "array", "object"}}
 	case implements[encoding.TextMarshaler](t):
 		return &jsonschema.Schema{Type: "string"}
+	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
+		return &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(-maxExact), Maximum: jsonschema.Ptr(maxExact)}
+	case t.Kind() == reflect.Uint || t.Kind() == reflect.Uint64 || t.Kind() == reflect.Uintptr:
+		return &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(0.0), Maximum: jsonschema.Ptr(maxExact)}
+	case t.Kind() == reflect.Float32:
+		return &jsonschema.Schema{
+			Type: "number", Minimum: jsonschema.Ptr(-math.MaxFloat32), Maximum: jsonschema.Ptr(math.MaxFloat32),
+		}
 	case (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8:
 		return &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}
 	}
 	return nil
 }
+
+// maxExact is the largest whole number that JSON carries exactly. The generator would let 1e300 through.
+const maxExact = 1<<53 - 1.0
 
 func implements[Method any](t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[Method]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[Method]())

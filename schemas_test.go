@@ -35,21 +35,22 @@ type tagged struct {
 // What a type encodes to is what its schema says, in the words of JSON Schema that our engine reads.
 func TestSchemaOf(t *testing.T) {
 	const (
+		whole       = `{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991}`
 		end         = `"required":["id"],"additionalProperties":false}`
 		thingSchema = `"properties":{"id":{"type":"string","description":"of the thing"}},` + end
 	)
 	for want, value := range map[string]any{
-		`{"type":"string"}`:                                                     "x",
-		`{"type":"integer"}`:                                                    7,
-		`{"type":"integer","minimum":0,"maximum":255}`:                          uint8(255),
-		`{"type":"number"}`:                                                     0.5,
-		`{"type":"boolean"}`:                                                    true,
-		`{"type":["null","boolean"]}`:                                           new(bool),
-		`{"type":"string","format":"date-time"}`:                                time.Unix(1, 5).UTC(),
-		`{"type":["null","string"],"format":"date-time"}`:                       (*time.Time)(nil),
-		`{"type":["null","array"],"items":{"type":"string"}}`:                   []string{"a"},
-		`{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":2}`: [2]int{1, 2},
-		`{"type":"string","contentEncoding":"base64"}`:                          []byte{1, 2, 3},
+		`{"type":"string"}`: "x",
+		whole:               7,
+		`{"type":"integer","minimum":0,"maximum":255}`:                     uint8(255),
+		`{"type":"number"}`:                                                0.5,
+		`{"type":"boolean"}`:                                               true,
+		`{"type":["null","boolean"]}`:                                      new(bool),
+		`{"type":"string","format":"date-time"}`:                           time.Unix(1, 5).UTC(),
+		`{"type":["null","string"],"format":"date-time"}`:                  (*time.Time)(nil),
+		`{"type":["null","array"],"items":{"type":"string"}}`:              []string{"a"},
+		`{"type":"array","items":` + whole + `,"minItems":2,"maxItems":2}`: [2]int{1, 2},
+		`{"type":"string","contentEncoding":"base64"}`:                     []byte{1, 2, 3},
 		`{"type":"object","additionalProperties":{"type":["null","array"],"items":{"type":"number"}}}`: map[string][]float64{
 			"a": {1},
 		},
@@ -59,9 +60,9 @@ func TestSchemaOf(t *testing.T) {
 		`{"type":"object","properties":{"id":{"type":"string","description":"of the thing"},` +
 			`"name":{"type":"string"}},` + end: embedding{thing{"1"}, ""},
 		`{"type":"object","properties":{"color":{"type":"string","description":"one of red, green and blue"},` +
-			`"opt":{"type":"integer"}},"required":["color"],"additionalProperties":false}`: tagged{Color: "red", hidden: 1},
+			`"opt":` + whole + `},"required":["color"],"additionalProperties":false}`: tagged{Color: "red", hidden: 1},
 		`{"type":["null","boolean","number","string","array","object"]}`: jsontext.Value(`{"any":[1]}`),
-		`{"type":"object","properties":{"at":{"type":"string"},"took":{"type":"integer"}},` +
+		`{"type":"object","properties":{"at":{"type":"string"},"took":` + whole + `},` +
 			`"required":["at","took"],"additionalProperties":false}`: struct {
 			At   netip.Addr    `json:"at"`
 			Took time.Duration `json:"took"`

@@ -94,10 +94,10 @@ type part struct {
 
 // Add adds a function to the tool that about names, and makes the schemas of its input and output from In and Out.
 //
-// The JSON of a type is that of package encoding/json: names by json tags, times as RFC 3339, durations in
-// nanoseconds, []byte in base64. Members are required unless they are omitempty or omitzero, and members that a
-// struct does not have are refused. A jsonschema tag describes a member. Pointers, slices and maps may be null. What
-// a Go type cannot say, such as an enumeration or a bound, Request and Response of about can.
+// The JSON of a type is what package encoding/json makes of it: names by json tags, which are told apart by case, times
+// as RFC 3339, durations in nanoseconds, []byte in base64. Members are required unless they are omitempty or omitzero,
+// and members that a struct does not have are refused. A jsonschema tag describes a member. Pointers and slices may be
+// null. What a Go type cannot say, such as an enumeration or a bound, Request and Response of about can.
 //
 // The function gets a context that ends at the deadline of the call, and when the call is cancelled; it must return
 // then. A [ToolError] that it returns is an outcome that the tool declares; any other error, and a panic, is a fault of
