@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -19,17 +21,25 @@ func about(g *global, cmd *cobra.Command, callID string,
 	ask func(ctx context.Context, c *toolbus.Client, q question.Call) error) *cobra.Command {
 	q := question.Call{}
 	cmd.GroupID = "use"
-	cmd.Args = func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one call reference") }
+	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
+	return asking(g, cmd, "one call reference", func(ctx context.Context, c *toolbus.Client, ref string) error {
+		q.Ref = ref
+		return ask(ctx, c, q)
+	})
+}
+
+// asking completes a command that asks the service about what its one argument names.
+func asking(g *global, cmd *cobra.Command, want string,
+	ask func(ctx context.Context, c *toolbus.Client, arg string) error) *cobra.Command {
+	cmd.Args = cli.Args(1, 1, want)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, done, err := g.client(cmd.Context())
 		if err != nil {
 			return err
 		}
 		defer done()
-		q.Ref = args[0]
-		return refused(g, ask(cmd.Context(), c, q))
+		return refused(g, ask(cmd.Context(), c, args[0]))
 	}
-	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
 	return cmd
 }
 
@@ -61,12 +71,12 @@ to be open, and the exit code is 13.`,
 				return err
 			case a.Response != nil:
 				return printOutcome(g, a.Response, q.Ref)
-			case g.json:
-				err = printJSON(g.env.stdout, a)
-			default:
-				_, err = fmt.Fprintf(g.env.stdout, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
-					time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
 			}
+			err = g.print(a, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "still open: attempt %d, deadline %s\n", a.Accepted.Attempt,
+					time.UnixMilli(a.Accepted.DeadlineUnixMS).Format(time.RFC3339))
+				return err
+			})
 			return cmp.Or(err, error(exitError(exitOpen)))
 		})
 }
@@ -111,15 +121,7 @@ is 14 when it was too late: the call had its outcome already.`,
 			if err != nil {
 				return err
 			}
-			if g.json {
-				err = printJSON(g.env.stdout, a)
-			} else {
-				_, err = fmt.Fprintln(g.env.stdout, told(a))
-			}
-			if err == nil && tooLate(a) {
-				return exitError(exitTooLate)
-			}
-			return err
+			return cmp.Or(g.say(a, told(a)), exitIf(tooLate(a), exitTooLate))
 		})
 }
 
@@ -134,10 +136,6 @@ func whyCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if g.json {
-				return printJSON(g.env.stdout, question.WhyAnswer{Sentence: sentence})
-			}
-			_, err = fmt.Fprintln(g.env.stdout, plain(sentence))
-			return err
+			return g.say(question.WhyAnswer{Sentence: sentence}, plain(sentence))
 		})
 }

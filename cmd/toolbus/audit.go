@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
 )
 
@@ -23,7 +24,7 @@ func auditCmd(g *global) *cobra.Command {
 	cmd := family(&cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"})
 	f := &auditFlags{}
 	replay := &cobra.Command{
-		Use: "replay", Short: "Replay the audit record, filtered", Args: noArgs,
+		Use: "replay", Short: "Replay the audit record, filtered", Args: cli.NoArgs,
 		Long: `Prints the records that fit, oldest first; with --follow those that were there and then all that come, in
 the order in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which
 --call takes; --json shows all of a record, with the reference of its call. Nothing is printed where no record fits. The
@@ -38,7 +39,7 @@ exit code is 1 when the record was behind the calls, so that some may be missing
 	replay.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new records")
 	t := &auditFlags{fromNow: true, follow: true}
 	tail := &cobra.Command{
-		Use: "tail", Short: "Follow the audit record from now on", Args: noArgs,
+		Use: "tail", Short: "Follow the audit record from now on", Args: cli.NoArgs,
 		Example: `  toolbus audit tail --tool fs.write
   toolbus audit tail --tenant acme --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.replay(cmd.Context(), g) },

@@ -19,7 +19,7 @@ func benchCmd(g *global) *cobra.Command {
 	var o bench.Options
 	var cpu, mem string
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure Toolbus beside the leanest hand-rolled pipeline", GroupID: "operate", Args: noArgs,
+		Use: "bench", Short: "Measure Toolbus beside the leanest hand-rolled pipeline", GroupID: "operate", Args: cli.NoArgs,
 		Long: `Runs the full path of a call and the leanest hand-rolled pipeline for the same durability on the same
 server, in alternating rounds, and prints throughput, latency, CPU, allocations, durable writes and
 messages per call with their ratios, and whether the targets are met: the exit code is 1 when one is
@@ -47,12 +47,7 @@ missed. Needs no running bus.`,
 				if err != nil {
 					return err
 				}
-				if g.json {
-					err = printJSON(g.env.stdout, report)
-				} else {
-					err = report.Write(g.env.stdout)
-				}
-				return cmp.Or(err, met(report))
+				return cmp.Or(g.print(report, report.Write), met(report))
 			})
 		},
 	}
@@ -123,10 +118,8 @@ func benchNodeCmd(g *global) *cobra.Command {
 	var slots int
 	cmd := &cobra.Command{
 		Use: "node dispatcher|executor", Short: "Run one half of the product with the benchmark's tools", Hidden: true,
+		Args: cli.Args(1, 1, "a role"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := argCount(args, 1, 1, "a role"); err != nil {
-				return err
-			}
 			var failed error
 			err := bench.Node(cmd.Context(), args[0], g.url(), tools, slots,
 				func() { failed = cli.WriteReady(readyFile, g.url()) })

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -72,7 +73,7 @@ What asks about the call later takes its reference, which is printed to standard
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
   toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 2, "TOOL and perhaps FN") },
+		Args: cli.Args(1, 2, "TOOL and perhaps FN"),
 		RunE: func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return completeTools(cmd.Context(), g, args)

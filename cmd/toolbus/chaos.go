@@ -3,26 +3,21 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 func chaosCmd(g *global) *cobra.Command {
 	var o chaos.Options
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Try to break a bus of its own, and check every promise", GroupID: "operate", Args: noArgs,
+		Use: "chaos", Short: "Try to break a bus of its own, and check every promise", GroupID: "operate", Args: cli.NoArgs,
 		Long: `Starts a NATS server (or three that replicate each other's streams), two dispatchers and three executors as
 processes of their own, with wrong clocks, behind proxies that lose, delay and double messages. Makes calls of every
 kind while it kills, freezes and restarts the processes, then checks what callers, tools, the call log and AUDIT
@@ -36,14 +31,8 @@ violation may need several runs of its seed to come again. Keep what was recorde
 			if err := g.isServer(cmd); err != nil {
 				return err
 			}
-			if o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 {
-				return usagef("--duration and --rate are more than 0, --calls is 0 or more")
-			}
-			if o.Partitions < 0 || o.Partitions > 2 {
-				return usagef("--partitions is 1 or 2")
-			}
-			if err := checkServers(o); err != nil {
-				return err
+			if err := o.Check(); err != nil {
+				return usagef("%v", err)
 			}
 			return runChaos(cmd, g, o)
 		},
@@ -66,18 +55,6 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	return cmd
 }
 
-func checkServers(o chaos.Options) error {
-	switch {
-	case o.Servers != 1 && o.Servers != 3:
-		return usagef("--servers is 1 or 3")
-	case o.Only != "" && o.Servers == 1:
-		return usagef("--only is for --servers 3")
-	case o.Only != "" && !slices.Contains(chaos.Pieces(), o.Only):
-		return usagef("--only is one of %s", strings.Join(chaos.Pieces(), ", "))
-	}
-	return nil
-}
-
 func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -94,98 +71,14 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 	if err != nil {
 		return err
 	}
-	if g.json {
-		err = printJSON(g.env.stdout, report)
-	} else {
-		err = printChaos(g.env.stdout, report)
-	}
-	if err == nil && !report.OK() {
-		err = exitError(1)
-	}
-	return err
-}
-
-// printChaos prints what was done, what was checked, and every violation with its story.
-func printChaos(out io.Writer, r chaos.Report) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond,
-		r.Servers, r.SyncAlways)
-	fmt.Fprintf(w, "asked\t%d requests for %d keys: %s; %d local answers, %d unsent\n", r.Asks, r.Keys,
-		counted(r.Answers), r.Local, r.Unsent)
-	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders),
-		r.Joined, r.Takeovers)
-	fmt.Fprintf(w, "tools\t%d runs, %d effects\n", r.Runs, r.Effects)
-	fmt.Fprintf(w, "audit\t%d records\n", r.Records)
-	fmt.Fprintf(w, "faults\t%s\n", counted(r.Faults))
-	for _, kind := range proxy.Kinds() {
-		if c := r.Messages[kind]; c.Dropped+c.Delayed+c.Doubled > 0 {
-			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed,
-				c.Doubled)
-		}
-	}
-	for _, o := range r.Outages {
-		fmt.Fprintf(w, "%.1fs\t%s: no writes to the call log for %.1fs; of %d open calls due then %d had only the local "+
-			"answer\n",
-			seconds(o.AtMS), o.What, seconds(o.SilentMS), o.Due, o.Local)
-	}
-	if r.Unjudged > 0 {
-		fmt.Fprintf(w, "late\t%d answers that are not judged: control timers were late too\n", r.Unjudged)
-	}
-	fmt.Fprintln(w)
-	byRule := map[string]int{}
-	for _, v := range r.Violations {
-		byRule[v.Rule]++
-	}
-	for _, rule := range append(check.Rules(), check.Rule{Name: "process", Says: "no process ends by itself"}) {
-		result := "ok"
-		if n := byRule[rule.Name]; n > 0 {
-			result = fmt.Sprintf("BROKEN %d times", n)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", rule.Name, result, rule.Says)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return printViolations(out, r)
-}
-
-func seconds(ms int64) float64 { return float64(ms) / 1000 }
-
-func printViolations(out io.Writer, r chaos.Report) error {
-	for _, v := range r.Violations {
-		fmt.Fprintf(out, "\n%s\n", v)
-	}
-	for _, ref := range slices.Sorted(maps.Keys(r.Stories)) {
-		fmt.Fprintf(out, "\nthe story of %s:\n%s", ref, r.Stories[ref])
-	}
-	verdict := "no promise was broken"
-	if n := len(r.Violations); n > 0 {
-		verdict = fmt.Sprintf("%d violations", n)
-	}
-	if r.Dir != "" {
-		verdict += "; logs and history are in " + r.Dir
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", verdict)
-	return err
-}
-
-// counted prints counts by name.
-func counted[K cmp.Ordered](counts map[K]int) string {
-	text := ""
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d %v", counts[name], name)
-	}
-	return text
+	return cmp.Or(g.print(report, report.Write), exitIf(!report.OK(), 1))
 }
 
 // chaosToolCmd is what the tools of a chaos run are.
 func chaosToolCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: chaos.ToolCommand, Hidden: true,
-		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "the ledger") },
+		Args: cli.Args(1, 1, "the ledger"),
 		RunE: func(_ *cobra.Command, args []string) error { return ledger.Run(g.env.stdin, g.env.stdout, args[0]) },
 	}
 }

@@ -12,19 +12,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
 )
 
 func deadCmd(g *global) *cobra.Command {
 	cmd := family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
-	seqArg := func(_ *cobra.Command, args []string) error {
-		return argCount(args, 1, 1, "the number of a dead letter")
-	}
+	seqArg := cli.Args(1, 1, "the number of a dead letter")
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: noArgs,
+		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: cli.NoArgs,
 		Long: `Lists the dead letters, and when each was asked for again, if it was: that is the newest request on
 record for the same tool and input, in the same trace, as "dead replay" makes one.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
@@ -89,10 +87,7 @@ func showDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.Dead
 	if err != nil {
 		return err
 	}
-	if g.json {
-		return printJSON(g.env.stdout, all[0])
-	}
-	return printLetter(g, all[0])
+	return g.print(all[0], all[0].write)
 }
 
 func withDead(ctx context.Context, g *global, n string, do func(*toolbus.Conn, record.DeadLetter) error) error {
@@ -139,13 +134,9 @@ const fetchTime = 30 * time.Second
 
 // buried returns the request of a dead letter, with its input, wherever that lies.
 func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*envelope.Request, error) {
-	body, err := call.DecodeRequestBody(d.Body)
+	body, req, err := asked(d)
 	if err != nil {
 		return nil, err
-	}
-	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
-	if refusal != nil {
-		return nil, fmt.Errorf("%s", refusal)
 	}
 	if body.InputRef == "" {
 		return req, nil

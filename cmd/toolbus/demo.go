@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/demo"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
@@ -16,7 +19,7 @@ func demoCmd(g *global) *cobra.Command {
 	o := demo.Options{Environ: g.env.environ}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run",
-		Args: noArgs,
+		Args: cli.NoArgs,
 		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small
 web site, makes eight calls that go well and badly, and prints what became of each, with the audit
 record of one. Exits with 0 only if everything came out as it should. Needs neither a running bus
@@ -48,15 +51,11 @@ func runDemo(ctx context.Context, g *global, o demo.Options) error {
 	if err != nil {
 		return err
 	}
-	if g.json {
-		err = printJSON(g.env.stdout, report)
-	} else {
+	err = g.print(report, func(io.Writer) error {
 		table.Summary(report)
-	}
-	if err == nil && !report.OK {
-		err = exitError(1)
-	}
-	return err
+		return nil
+	})
+	return cmp.Or(err, exitIf(!report.OK, 1))
 }
 
 // demoToolCmd is the program of the demo's own tool.

@@ -19,7 +19,7 @@ func devCmd(g *global) *cobra.Command {
 	var port int
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a whole bus in this process: NATS, a dispatcher, an executor, your tools", GroupID: "run",
-		Args: noArgs,
+		Args: cli.NoArgs,
 		Long: `Runs an embedded NATS server with file storage (synced before every acknowledgement), one dispatcher
 and one executor. All state lives under --state and survives a restart. Stop it with Ctrl-C: calls in
 hand have ten seconds to end, and it says so; a second one ends it at once.`,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,8 +61,8 @@ func (d shownLetter) when() string {
 	return d.AskedAgain.Time.UTC().Format(time.RFC3339)
 }
 
-// printLetter prints a dead letter for a person.
-func printLetter(g *global, d shownLetter) error {
+// write prints a dead letter for a person.
+func (d shownLetter) write(out io.Writer) error {
 	a, _ := d.State.Attempt(d.Attempt)
 	var text strings.Builder
 	fmt.Fprintf(&text, "dead letter %d of %s\n", d.Seq, d.Time.UTC().Format(time.RFC3339))
@@ -79,7 +80,7 @@ func printLetter(g *global, d shownLetter) error {
 	if again := d.AskedAgain; again != nil {
 		line("asked again", "%s as %s in tenant %s", d.when(), again.Ref, again.Tenant)
 	}
-	req, err := asked(d)
+	body, req, err := asked(d.DeadLetter)
 	if err == nil {
 		line("actor", "%s", req.Context.ActorID)
 		line("call id", "%s", req.CallID)
@@ -88,8 +89,12 @@ func printLetter(g *global, d shownLetter) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&text, "\n%s\n", input(d, req, err))
-	_, err = fmt.Fprint(g.env.stdout, plain(text.String()))
+	if err != nil {
+		fmt.Fprintf(&text, "\nwhat it asked for cannot be read: %v\n", err)
+	} else {
+		fmt.Fprintf(&text, "\n%s\n", input(body.InputRef, req.Input))
+	}
+	_, err = fmt.Fprint(out, plain(text.String()))
 	return err
 }
 
@@ -102,31 +107,27 @@ func handed(d shownLetter, a call.Attempt) string {
 	return says
 }
 
-// asked is the request of a dead letter.
-func asked(d shownLetter) (*envelope.Request, error) {
-	body, err := call.DecodeRequestBody(d.Body)
-	if err != nil {
-		return nil, err
+// asked is the request of a dead letter; its input lies elsewhere where the body has a reference to it.
+func asked(d record.DeadLetter) (body call.RequestBody, req *envelope.Request, err error) {
+	if body, err = call.DecodeRequestBody(d.Body); err != nil {
+		return body, nil, err
 	}
 	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
 	if refusal != nil {
-		return nil, errors.New(refusal.String())
+		return body, nil, errors.New(refusal.String())
 	}
-	return req, nil
+	return body, req, nil
 }
 
 // maxShown is how much of an input is shown, in bytes.
 const maxShown = 4 << 10
 
 // input is the input of a dead letter as text.
-func input(d shownLetter, req *envelope.Request, err error) string {
-	if err != nil {
-		return "what it asked for cannot be read: " + err.Error()
+func input(ref string, input jsontext.Value) string {
+	if ref != "" {
+		return "its input is too large for the letter: payload " + ref
 	}
-	if body, err := call.DecodeRequestBody(d.Body); err == nil && body.InputRef != "" {
-		return "its input is too large for the letter: payload " + body.InputRef
-	}
-	text := req.Input.Clone()
+	text := input.Clone()
 	if err := text.Indent(jsontext.WithIndent("  ")); err != nil {
 		return "its input cannot be read: " + err.Error()
 	}

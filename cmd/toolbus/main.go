@@ -98,6 +98,14 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
+// exitIf is the [exitError] of a code where something is so.
+func exitIf(so bool, code int) error {
+	if so {
+		return exitError(code)
+	}
+	return nil
+}
+
 func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
 // flags every command has.
@@ -201,7 +209,7 @@ func strict(cmd *cobra.Command) {
 	case "completion":
 		family(cmd)
 		for _, shell := range cmd.Commands() {
-			shell.Args = noArgs
+			shell.Args = cli.NoArgs
 		}
 	case "help":
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -239,13 +247,9 @@ func (g *global) surroundings() cli.Env {
 
 func versionCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", GroupID: "operate", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"version": cli.Version()})
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "toolbus", cli.Version())
-			return err
+		Use: "version", Short: "Print the version", GroupID: "operate", Args: cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return g.say(map[string]string{"version": cli.Version()}, "toolbus "+cli.Version())
 		},
 	}
 }
@@ -278,16 +282,6 @@ func completeWith[T ~string](cmd *cobra.Command, flag string, values []T) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // there is no such flag: a mistake of ours
 	}
-}
-
-// Argument checks, as usage errors.
-func noArgs(_ *cobra.Command, args []string) error { return argCount(args, 0, 0, "no arguments") }
-
-func argCount(args []string, least, most int, want string) error {
-	if len(args) < least || len(args) > most {
-		return usagef("expected %s, got %d", want, len(args))
-	}
-	return nil
 }
 
 func isTerminal(f *os.File) bool {

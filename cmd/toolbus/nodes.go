@@ -19,7 +19,7 @@ func executorCmd(g *global) *cobra.Command { return subcommand(cli.Executor(g.su
 
 // subcommand fits a command that is a program of its own into this one.
 func subcommand(cmd *cobra.Command) *cobra.Command {
-	cmd.GroupID, cmd.Args = "run", noArgs
+	cmd.GroupID = "run"
 	cmd.Example = strings.Replace(cmd.Example, cmd.Name(), "toolbus "+cmd.Name(), 1)
 	return cmd
 }
@@ -29,7 +29,7 @@ func natsCmd(g *global) *cobra.Command {
 	var readyFile string
 	var o natsserver.Options
 	cmd := &cobra.Command{
-		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: noArgs,
+		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: cli.NoArgs,
 		Example: "  toolbus nats --state ./nats --port 4280 --sync-always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {

@@ -1,36 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/spf13/cobra"
 )
 
 func doctorCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: noArgs,
+		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: cli.NoArgs,
 		Long: "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check " +
 			"fails.",
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := doctor.Diagnose(cmd.Context(), g.url(), toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
-			show := printChecks
-			if g.json {
-				show = func(w io.Writer, checks []doctor.Check) error { return printJSON(w, checks) }
-			}
-			if err := show(g.env.stdout, checks); err != nil {
-				return err
-			}
-			for _, c := range checks {
-				if c.Status == doctor.CheckFailed {
-					return exitError(1)
-				}
-			}
-			return nil
+			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
+			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
+			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
 }

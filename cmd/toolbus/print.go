@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,22 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
+
+// print prints v as JSON, or what text writes.
+func (g *global) print(v any, text func(io.Writer) error) error {
+	if g.json {
+		return printJSON(g.env.stdout, v)
+	}
+	return text(g.env.stdout)
+}
+
+// say prints v as JSON, or a line of text.
+func (g *global) say(v any, line string) error {
+	return g.print(v, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, line)
+		return err
+	})
+}
 
 func printJSON(w io.Writer, v any) error {
 	return writeJSON(w, v, jsontext.Multiline(true), jsontext.WithIndent("  "), json.Deterministic(true))
@@ -28,10 +45,12 @@ func writeJSON(w io.Writer, v any, options ...json.Options) error {
 	return err
 }
 
+// drives reports whether a character drives a terminal.
+func drives(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
 // escaped is plain for JSON, which says the same with an escape in place of a character. Those that
 // it may hold unescaped and that drive a terminal are only in its strings.
 func escaped(text string) string {
-	drives := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 	if strings.IndexFunc(text, drives) < 0 {
 		return text
 	}
@@ -60,13 +79,8 @@ func exitCode(s envelope.Status) int {
 
 // printOutcome prints a response and ends the command with its exit code.
 func printOutcome(g *global, r *envelope.Response, ref string) error {
-	if err := show(g, r, ref); err != nil {
-		return err
-	}
-	if code := exitCode(r.Status); code != 0 {
-		return exitError(code)
-	}
-	return nil
+	code := exitCode(r.Status)
+	return cmp.Or(show(g, r, ref), exitIf(code != 0, code))
 }
 
 func show(g *global, r *envelope.Response, ref string) error {
@@ -144,7 +158,7 @@ func printError(to io.Writer, e *envelope.Error) {
 // plain replaces what would drive a terminal: what a tool says is shown, not obeyed.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if drives(r) {
 			return '·'
 		}
 		return r

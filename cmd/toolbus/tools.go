@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -9,13 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func toolsCmd(g *global) *cobra.Command {
 	cmd := family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
 	cmd.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the tools of the bus", Args: noArgs,
+		Use: "list", Short: "List the tools of the bus", Args: cli.NoArgs,
 		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, done, err := g.client(cmd.Context())
@@ -27,12 +31,9 @@ func toolsCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if g.json {
-				return printJSON(g.env.stdout, tools)
-			}
-			return listTools(g, tools)
+			return g.print(tools, func(w io.Writer) error { return listTools(w, tools) })
 		},
-	}, &cobra.Command{
+	}, asking(g, &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
 		Example: "  toolbus tools show text.search",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -41,28 +42,18 @@ func toolsCmd(g *global) *cobra.Command {
 			}
 			return completeTools(cmd.Context(), g, nil)
 		},
-		Args: func(_ *cobra.Command, args []string) error { return argCount(args, 1, 1, "one tool id") },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, done, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer done()
-			t, err := c.Tool(cmd.Context(), args[0])
-			if err != nil {
-				return refused(g, err)
-			}
-			if g.json {
-				return printJSON(g.env.stdout, t)
-			}
-			return showTool(g, t)
-		},
-	})
+	}, "one tool id", func(ctx context.Context, c *toolbus.Client, id string) error {
+		t, err := c.Tool(ctx, id)
+		if err != nil {
+			return err
+		}
+		return g.print(t, func(w io.Writer) error { return showTool(w, t) })
+	}))
 	return cmd
 }
 
-func listTools(g *global, tools []question.Tool) error {
-	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
+func listTools(out io.Writer, tools []question.Tool) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
@@ -71,8 +62,7 @@ func listTools(g *global, tools []question.Tool) error {
 	return w.Flush()
 }
 
-func showTool(g *global, t question.Tool) error {
-	out := g.env.stdout
+func showTool(out io.Writer, t question.Tool) error {
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain(t.Title), plain(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+

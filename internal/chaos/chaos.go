@@ -3,8 +3,11 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +65,23 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	report, err := drive(ctx, o, c)
 	return report, errors.Join(err, c.close())
+}
+
+// Check reports what no run can be made of, in the words of the command's flags.
+func (o Options) Check() error {
+	switch {
+	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0:
+		return errors.New("--duration and --rate are more than 0, --calls is 0 or more")
+	case o.Partitions < 0 || o.Partitions > 2:
+		return errors.New("--partitions is 1 or 2")
+	case o.Servers != 1 && o.Servers != 3:
+		return errors.New("--servers is 1 or 3")
+	case o.Only != "" && o.Servers == 1:
+		return errors.New("--only is for --servers 3")
+	case o.Only != "" && !slices.Contains(Pieces(), o.Only):
+		return fmt.Errorf("--only is one of %s", strings.Join(Pieces(), ", "))
+	}
+	return nil
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -17,7 +17,7 @@ import (
 func Dispatcher(env Env, url func() string) *cobra.Command {
 	n, a := &Node{}, &Absence{}
 	cmd := &cobra.Command{
-		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: noArgs,
+		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: NoArgs,
 		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
 projects the audit record. Any number may run side by side. SIGTERM stops the intake, answers what
 is in hand and ends.`,
@@ -104,7 +104,7 @@ func (n *Node) WhileReady(
 func Executor(env Env, url func() string) *cobra.Command {
 	n, p := &Node{}, &Pool{}
 	cmd := &cobra.Command{
-		Use: "executor", Short: "Run an executor against a NATS server", Args: noArgs,
+		Use: "executor", Short: "Run an executor against a NATS server", Args: NoArgs,
 		Long: `Runs an executor: it pulls admitted calls of its pool, as many as it has free slots, and runs
 their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
 after ten seconds, are handed back.`,
@@ -185,9 +185,15 @@ func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.C
 	return exitFailed
 }
 
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usagef("expected no arguments, got %d", len(args))
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error { return Args(0, 0, "no arguments")(cmd, args) }
+
+// Args refuses more or fewer arguments than are wanted. What it returns gives an [ErrUsage].
+func Args(least, most int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return Usagef("expected %s, got %d", want, len(args))
+		}
+		return nil
 	}
-	return nil
 }
