@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
@@ -126,7 +127,7 @@ func TestDrainIsBounded(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- e.Run(ctx) }()
 	<-ready
-	answer := called(t, b, toolbus.Call{Tool: "hold", Timeout: 300 * time.Millisecond, Retry: once})
+	answer := called(t, b, toolbus.Call{Tool: "hold", Timeout: 2 * time.Second, Retry: once})
 	<-h.started
 	stop()
 	if err := <-ran; err != nil {
@@ -169,6 +170,38 @@ func TestRunThatNeverServes(t *testing.T) {
 	}
 	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "partition") {
 		t.Errorf("on a bus of one partition: %v", err)
+	}
+}
+
+// A client needs nothing of the bus but its server, and changes nothing there.
+func TestClientMakesNothing(t *testing.T) {
+	conn, err := toolbus.Connect(t.Context(), natstest.Start(t).URL, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	resp, err := client.Call(t.Context(), toolbus.Call{Tool: "x", Timeout: 50 * time.Millisecond})
+	if err != nil || resp.Status != toolbus.RetryableError {
+		t.Errorf("%+v, %v", resp, err)
+	}
+	for name := range conn.JS.StreamNames(t.Context()).Name() {
+		t.Errorf("there is a stream %s", name)
+	}
+}
+
+func TestExecutorWithoutSupervisor(t *testing.T) {
+	tools := toolbus.NewTools()
+	if err := tools.AddFolder("testdata/tools"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := new(toolbus.Conn).Executor(tools, toolbus.ExecutorOptions{Supervisor: "/no/such/program"})
+	if err == nil || !strings.Contains(err.Error(), "call toolbus.RunIfSupervisor first in main") {
+		t.Error(err)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 var ErrAbsent = program.ErrAbsent
 
 // Run is one run of a function: what is known of the call, and what the function tells of it besides its result.
-// Its methods are safe for concurrent use, and must not be called after the function has returned.
+// Its methods are safe for concurrent use, and must not be called after the function has returned. The zero value is a
+// run that nobody watches, for a test that calls the function itself.
 type Run struct {
 	// Invocation is what is known of the call: CallID; IdempotencyKey, under which to commit an effect and by which
 	// to look it up, the same in every run of the call and in no other call; Attempt and Fence, which grow with every
@@ -62,7 +63,7 @@ func (r *Run) Warn(format string, args ...any) {
 
 func (r *Run) chunk(kind envelope.ChunkKind, data any) error {
 	value, err := json.Marshal(data, asJSON)
-	if err != nil {
+	if err != nil || r.emit == nil {
 		return err
 	}
 	r.mu.Lock()

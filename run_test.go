@@ -97,6 +97,13 @@ type steps struct {
 	N int `json:"n"`
 }
 
+// A test can call a function by itself.
+func TestZeroRun(t *testing.T) {
+	if out, err := Greet(t.Context(), &toolbus.Run{}, Person{"Ada"}); err != nil || out.Text != "Hello Ada" {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
 // What a run is told, and what it tells.
 func TestRun(t *testing.T) {
 	tools := toolbus.NewTools()

@@ -256,15 +256,12 @@ func (t *typed) lookup(ctx context.Context, inv tool.Invocation) (res tool.Resul
 	if !ok || p.lookup == nil {
 		return res, false, tool.ErrNoLookup
 	}
-	res, err = p.lookup.result(ctx, &Run{Invocation: inv, emit: nobody})
+	res, err = p.lookup.result(ctx, &Run{Invocation: inv})
 	if errors.Is(err, ErrAbsent) {
 		return res, false, nil
 	}
 	return res, err == nil, err
 }
-
-// nobody takes what a lookup emits.
-func nobody(envelope.ChunkKind, jsontext.Value) error { return nil }
 
 func (t *typed) part(fn string) (part, bool) {
 	i := slices.IndexFunc(t.parts, func(p part) bool { return p.fn() == fn })
