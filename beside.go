@@ -16,7 +16,8 @@ import (
 
 // The NATS client holds its lock while it connects anew, and everything that sends waits for
 // that: as long as a frozen server takes, which accepts connections and says nothing. Large inputs take
-// their time to check. Callers have deadlines (promise P2), so what is done on their behalf is done beside them.
+// their time to check. Callers have deadlines, and are promised an answer at them, so what is done on their
+// behalf is done beside them.
 
 // inTime makes the call and returns its outcome, or the library's own statement when the
 // deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are

@@ -80,7 +80,7 @@ func (c *Client) Tool(ctx context.Context, id string) (question.Tool, error) {
 }
 
 // How long a description is waited for, unless a call names a timeout of its own. A question or
-// its answer may be lost, so it is asked again; who has an old description does not wait for a new
+// its answer may be lost, so it is asked again; a caller with an old description does not wait for a new
 // one.
 const (
 	describeTime  = 5 * time.Second
@@ -159,7 +159,7 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 	return fresh, nil, nil
 }
 
-// noTool refuses a call of a tool that is none of those that there are. What they are is asked only to
+// noTool refuses a call of a tool that there is not. Which ones there are is asked only to
 // say which one was probably meant.
 func (c *Client) noTool(ctx context.Context, id string, atMost time.Duration) *envelope.Error {
 	ctx, cancel := context.WithTimeout(ctx, min(atMost, describeAgain))

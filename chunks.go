@@ -216,8 +216,9 @@ func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) 
 	return r, err
 }
 
-// errStopped ends the delivery of chunks without making the call an error.
-var errStopped = errors.New("the reader stopped")
+// errStopped says that the call is over for its caller: no function of the call is called any more, and nothing is sent
+// for it. Chunks that come afterwards end with it, and nobody is told it.
+var errStopped = errors.New("the caller does not wait any more")
 
 // Part is an element of a streamed call: a chunk, or at the end the outcome.
 type Part struct {

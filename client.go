@@ -32,10 +32,10 @@ type ClientOptions struct {
 	// are refused.
 	Payloads *streaming.Payloads
 	Now      func() time.Time // local clock; default time.Now
-	Logger   *slog.Logger     // one INFO line per call (000 §4.7); nil discards
+	Logger   *slog.Logger     // one INFO line per call; nil discards
 }
 
-// Client calls tools. It keeps the duties of the agent (000 §4): it checks requests before they
+// Client calls tools. It keeps the duties of the agent: it checks requests before they
 // are sent, computes stable keys, retries only what may be retried, and checks outputs. Its
 // methods are safe for concurrent use.
 type Client struct {
@@ -136,7 +136,7 @@ type Call struct {
 	Priority envelope.Priority
 	DryRun   bool
 	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
-	// What else a request may say (000 §2.1); what is empty is left out. The first four have no effect yet, and
+	// What else a request may say; what is empty is left out. The first four have no effect yet, and
 	// warnings of the outcome say so.
 	CacheKey      string
 	Budget        jsontext.Value // an object
@@ -160,7 +160,7 @@ type Call struct {
 }
 
 // How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
-// waits for it on the caller's behalf. Promise P2 is 100 ms; a timer may be 20 ms late on a busy
+// waits for it on the caller's behalf. Callers are promised 100 ms; a timer may be 20 ms late on a busy
 // machine, and what it wakes needs time, too.
 const (
 	grace    = 75 * time.Millisecond
@@ -205,7 +205,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	}, envelope.Metrics{})
 }
 
-// complete fetches a large output and checks it against the tool's response schema (000 §4.5). An
+// complete fetches a large output and checks it against the tool's response schema. An
 // outcome of another build than the one described, as a stored one may be, has a schema of its own,
 // by which the executor has checked it.
 func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response,

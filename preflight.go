@@ -31,7 +31,7 @@ func (c *Client) known(ctx context.Context, id string, until time.Time) (*descri
 // silent says whether err means that the bus gave no answer.
 func silent(err error) bool { return lost(err) || errors.Is(err, bus.ErrNobody) }
 
-// prepare builds the request of a call and checks it before it is sent (000 §4.2, §4.3). A
+// prepare builds the request of a call and checks it before it is sent. A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
 func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	asked := time.Now()

@@ -340,7 +340,7 @@ func TestPanicOfCaller(t *testing.T) {
 				}})
 			called := make(chan struct{})
 			f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
-				if !in.Patient { // who has its outcome first is not told that it was accepted
+				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
 					replies.Accepted(in.Reply, in.ContentType,
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 					<-called

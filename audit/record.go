@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Event names what happened (003 §Audit emission rules).
+// Event names what happened.
 type Event string
 
 // The events of the record.
@@ -39,11 +39,11 @@ func Events() []Event {
 // ContractVersion is the version of the gateway contract that the records follow.
 const ContractVersion = "v1"
 
-// Record is one entry of the audit stream. Field names are literally those of 003.
+// Record is one entry of the audit stream. Its field names are a contract with auditors.
 type Record struct {
 	Form          int               `json:"form"` // see internal/form
 	Event         Event             `json:"event"`
-	Name          string            `json:"event_name"` // the name of 002: ToolInvoked, …
+	Name          string            `json:"event_name"` // the same as the name of a business event: ToolInvoked, …
 	Timestamp     time.Time         `json:"timestamp_utc"`
 	Tenant        string            `json:"tenant"`
 	Actor         string            `json:"actor_id"`
@@ -76,7 +76,7 @@ type Record struct {
 }
 
 // Project returns the record of an event of the call log, stored at sequence seq at time at; ok
-// is false for events that auditors are not told of (joins and claims), and for what is none of ours.
+// is false for events that auditors are not told of (joins and claims), and for what no event of ours is.
 func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
 	a, found := s.Attempt(attempt)
 	if !found || kind != call.Requested && (kind != call.Decided || a.Open()) {

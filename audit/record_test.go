@@ -29,7 +29,7 @@ func state(d *call.Decision) call.State {
 	}
 }
 
-// Every ending has its event and its name of 002.
+// Every ending has its event and its name.
 func TestProject(t *testing.T) {
 	for name, c := range map[string]struct {
 		decision call.Decision
@@ -85,7 +85,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// The record on the wire has literally the fields of 003, also when they are empty.
+// The record on the wire has all the fields that auditors are promised, also when they are empty.
 func TestGolden(t *testing.T) {
 	r, _ := audit.Project(call.Decided, 1, state(&call.Decision{
 		Seq: 9, Status: envelope.Success, Effect: envelope.EffectApplied, By: call.ByExecutor, Fence: 8, OutputHash: "bb",

@@ -29,7 +29,7 @@ func partitions(t *testing.T, js jetstream.JetStream) int {
 	return n
 }
 
-// Who makes the log says how many partitions it has; who says nothing takes it as it is, and who says
+// Whoever makes the log says how many partitions it has. Whoever says nothing later takes it as it is; whoever says
 // otherwise is refused, and told so.
 func TestPartitionsAreFixed(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
@@ -70,7 +70,7 @@ func TestPartitionsAreMadeAtOnce(t *testing.T) {
 	have := partitions(t, js)
 	for i, err := range errs {
 		if want := i % 3; (err == nil) != (want == 0 || want == have) {
-			t.Errorf("the log has %d partitions, and who wanted %d got %v", have, want, err)
+			t.Errorf("the log has %d partitions, and whoever wanted %d got %v", have, want, err)
 		}
 	}
 }

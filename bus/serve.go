@@ -106,7 +106,7 @@ type asked struct {
 // Bounds of the service of one dispatcher.
 const (
 	maxQuestions = 256
-	questionTime = 10 * time.Second // who got no answer by then asks again
+	questionTime = 10 * time.Second // callers without an answer by then ask again
 )
 
 // Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They

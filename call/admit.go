@@ -38,7 +38,7 @@ type Verdict struct {
 	Code    envelope.Code
 }
 
-// Admit says what becomes of a request for the call whose log is s (design §5). The rules, in
+// Admit says what becomes of a request for the call whose log is s The rules, in
 // order: another fingerprint is refused; a call id keeps the attempt it is bound to; an open
 // attempt is joined; a final outcome is replayed; a retryable one opens the next attempt.
 func Admit(s State, ask Ask) Verdict {
@@ -95,7 +95,7 @@ func open(s State, ask Ask, facts Facts) Verdict {
 
 // JoinAll returns the event that binds callIDs to the open attempt n of s, and those that found no
 // room any more. One event carries everyone waiting, so a thousand joiners cost a few writes;
-// who is bound already, or asks twice, takes no room.
+// a caller that is bound already, or asks twice, takes no room.
 func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
 	room := s.room()
 	next := s.with(n, func(a *Attempt) {

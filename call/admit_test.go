@@ -168,7 +168,7 @@ func TestJoinAll(t *testing.T) {
 }
 
 // TestJoinAllIsBounded joins far more callers than fit, over all attempts: those left over are
-// the last ones, and who is left is refused by Admit too.
+// the last ones, and they are refused by Admit too.
 func TestJoinAllIsBounded(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
@@ -180,7 +180,7 @@ func TestJoinAllIsBounded(t *testing.T) {
 			t.Fatalf("attempt %d: %d joined, %d left", n+1, joined, len(left))
 		}
 		if v := call.Admit(j.state, ask(call.Pure, left[0])); v.Code != envelope.CodeJoiners {
-			t.Errorf("attempt %d: who found no room is then told %+v", n+1, v)
+			t.Errorf("attempt %d: a caller that found no room is then told %+v", n+1, v)
 		}
 		j.fail()
 	}

@@ -50,7 +50,7 @@ type Ruling struct {
 	Effect envelope.Effect
 }
 
-// Decide says how attempt n, admitted at sequence admitted, ends in the log s (protocol rule 7).
+// Decide says how attempt n, admitted at sequence admitted, ends in the log s.
 // It is the one function that all deciders ask. The effect is derived from the folded phase,
 // never guessed: what was not claimed and needs a claim did not happen; what the decider runs
 // itself is what the tool said; everything else is unknown.
@@ -140,7 +140,7 @@ func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
 }
 
 // toolCode keeps what the tool said where running again is allowed, and says that its state is
-// unknown where it is not. A tool fault is retryable once (000 §5, S-TOOL).
+// unknown where it is not. A tool fault is retryable once.
 func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 	switch {
 	case code == "" || !code.Retryable():

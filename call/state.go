@@ -8,7 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Class is the effect class of a tool: what may be done with its calls after a crash (000 §6).
+// Class is the effect class of a tool: what may be done with its calls after a crash.
 type Class string
 
 // The effect classes. Pure and Idempotent calls may run again; SideEffectful ones never do once
@@ -62,7 +62,7 @@ type State struct {
 	Attempts []Attempt `json:"attempts"`
 }
 
-// Facts are fixed by the first attempt, so that a retry runs the same build (000 §3.10).
+// Facts are fixed by the first attempt, so that a retry runs the same build.
 type Facts struct {
 	Tenant      string `json:"tenant"`
 	Tool        string `json:"tool"`

@@ -29,7 +29,7 @@ const (
 	DeadLetter                 // poison: keep it in DEAD, then decide it lost
 )
 
-// Take says what to do with a work message of the log s (protocol rules 4–6, 15). On a first
+// Take says what to do with a work message of the log s. On a first
 // delivery s may be the state in the message itself: the compare-and-set of what follows finds
 // out whether the log has moved.
 func Take(s State, p Pickup) (Step, Event) {

@@ -214,7 +214,7 @@ func TestThousandJoiners(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		if reads := w.reads.Load() - before; reads > 20 {
-			t.Errorf("%d reads for %d who ask again", reads, callers)
+			t.Errorf("%d reads for %d callers that ask again", reads, callers)
 		}
 		w.reading = 0
 		w.decide("")

@@ -37,7 +37,7 @@ func TestNoRoomToJoin(t *testing.T) {
 				w.log.Before(nil)
 				w.decide("")
 				if r := w.outcome(2); r.Status != envelope.Success {
-					t.Errorf("who had joined got %+v", r)
+					t.Errorf("the joiner got %+v", r)
 				}
 				for _, e := range w.log.Entries() {
 					if e.State.Last().Has(uuid(3)) {
@@ -123,7 +123,7 @@ func TestArrivalsAreBounded(t *testing.T) {
 		w.ask(callers)
 		pass(time.Second)
 		if w.acceptedBy(callers) != 1 {
-			t.Error("who asked again was not accepted")
+			t.Error("the caller that asked again was not accepted")
 		}
 	})
 }
@@ -198,7 +198,8 @@ func TestJoinersOfACallThatIsOver(t *testing.T) {
 	})
 }
 
-// Who shares a call with its owner is on record: who joins it before that is so, who is told its outcome after.
+// Callers that share a call with its owner are on record: those that join before they are bound, those that are told
+// its outcome afterwards.
 func TestSharingIsOnRecord(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
@@ -215,7 +216,7 @@ func TestSharingIsOnRecord(t *testing.T) {
 	})
 }
 
-// Nobody waits for the record of a replay, also not who comes after it.
+// Nobody waits for the record of a replay, nor do callers that come after it.
 func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
@@ -230,7 +231,7 @@ func TestReplayDoesNotWaitForItsRecord(t *testing.T) {
 	})
 }
 
-// Nobody joins a call unrecorded; who asks for its outcome gets it.
+// Nobody joins a call unrecorded; callers that ask for its outcome get it.
 func TestSharingWithoutRecord(t *testing.T) {
 	for name, err := range map[string]error{"down": errors.New("audit is down"), "full": audit.ErrRefused} {
 		t.Run(name, func(t *testing.T) {

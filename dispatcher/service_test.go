@@ -130,7 +130,7 @@ func (w *world) claim() {
 }
 
 // The owner need not name its call id. A claim says that the tool may run, also if no executor answers;
-// and who waits for the outcome is told it by whoever cancels.
+// and whoever waits for the outcome is told it by the canceller.
 func TestCancelWithoutCallID(t *testing.T) {
 	for told, setup := range map[string]func(*world){"queued": func(*world) {}, "running": (*world).claim} {
 		t.Run(told, func(t *testing.T) {

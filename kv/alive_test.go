@@ -65,7 +65,7 @@ func TestForgottenBeat(t *testing.T) {
 	alive("gpu", 0, 1, false)
 }
 
-// A beat says itself for how long it counts: who asks may have another lease in mind.
+// A beat says itself for how long it counts: whoever asks may have another lease in mind.
 func TestBeatOfAnotherLease(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {

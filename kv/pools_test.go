@@ -52,7 +52,7 @@ func TestNobodyCouldBeat(t *testing.T) {
 		return beat("me") != nil
 	})
 	if pools.Gone(t.Context(), kv.Instance("default", "other")) && time.Since(beaten) < lease {
-		t.Fatal("who beats is taken for dead")
+		t.Fatal("an executor that beats is taken for dead")
 	}
 	servers[0].Stop()
 	servers[1].Stop()
@@ -69,7 +69,7 @@ func TestNobodyCouldBeat(t *testing.T) {
 	})
 	until(lease/3, func() bool { // what a busy machine looks at later says nothing
 		if pools.Gone(t.Context(), kv.Instance("default", "other")) && time.Since(silent) < lease {
-			t.Fatal("who could not beat is taken for dead")
+			t.Fatal("an executor that could not beat is taken for dead")
 		}
 		return false
 	})
@@ -78,7 +78,7 @@ func TestNobodyCouldBeat(t *testing.T) {
 			pools.Gone(t.Context(), kv.Instance("default", "other"))
 	})
 	if !pools.Gone(t.Context(), kv.Instance("default", "other")) {
-		t.Error("who does not beat any more is not found out")
+		t.Error("an executor that does not beat any more is not found out")
 	}
 }
 

@@ -1,5 +1,3 @@
-// Package observe says what a process does with calls, step by step, to whoever watches it: traces are made of that,
-// and tests stop processes there.
 package observe
 
 import (

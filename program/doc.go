@@ -34,4 +34,6 @@
 //
 // The context of a function ends shortly before the deadline of the call, so that a tool can
 // still say what happened, and when the process gets SIGTERM or SIGINT.
+//
+// Start reading at tool.go; protocol.go reads the request and writes the last line, stream.go the lines before it.
 package program

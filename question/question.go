@@ -1,6 +1,3 @@
-// Package question holds what dispatchers are asked: the questions that their service "toolbus" answers (subjects
-// tb.svc.*) with their answers, and a call as it comes in with its sender. Both ends use these types, so that each is
-// written down once. On the wire the questions and answers are JSON.
 package question
 
 import (

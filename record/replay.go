@@ -271,8 +271,8 @@ func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Du
 	return msg, err
 }
 
-// DeadLetters returns all dead letters, oldest first. What is none, and was put into their stream by
-// somebody else, is left out.
+// DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
+// stream are left out.
 func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
 	letters := []DeadLetter{}
 	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, false) {

@@ -117,10 +117,10 @@ func (p *Projector) lastProjected(ctx context.Context) (end uint64, last project
 	return p.search(ctx, stream.CachedInfo().State.LastSeq)
 }
 
-// firstSpan is how far back the last record is searched for at first, behind what is none.
+// firstSpan is how far back the last record is searched for at first, behind messages that are no records.
 const firstSpan = 1000
 
-// search is lastProjected where the last message is none of ours: it reads on from further and further
+// search is lastProjected where the last message is not one of ours: it reads on from further and further
 // back. Nothing can be removed from AUDIT, so that it has to be read past.
 func (p *Projector) search(ctx context.Context, newest uint64) (end uint64, last projected, err error) {
 	for span := uint64(firstSpan); last.seq == 0; span *= 10 {

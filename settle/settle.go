@@ -1,7 +1,3 @@
-// Package settle ends attempts and finds their outcomes: the one piece of code with which
-// executor, deadline timer, guardian and canceller decide. What may be decided is a pure
-// function, [call.Decide]; this package repeats it against the log until an outcome stands,
-// its own or another's, and builds the response that is stored.
 package settle
 
 import (

@@ -16,8 +16,8 @@
 // The digest of a run is the SHA-256 over, for each chunk, the length of its json (eight bytes, big
 // endian) and the json.
 //
-// One publish serves both readers: who subscribes to the subject sees the frame at once, and the
-// stream keeps it for who asks by index. So a live reader may see a frame twice (the Writer could
+// One publish serves both kinds of reader: those that subscribe to the subject see the frame at once, and the
+// stream keeps it for those that ask by index. So a live reader may see a frame twice (the Writer could
 // not know that it was stored) and may miss some; it never sees frame n+1 before frame n is stored.
 //
 // # Writing

@@ -69,7 +69,7 @@ func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, e
 	return p.put(ctx, data, p.putPart)
 }
 
-// PutNow is Put for who does better than to wait for room: a full store is ErrFull at once.
+// PutNow is Put for callers that do better than to wait for room: a full store is ErrFull at once.
 func (p *Payloads) PutNow(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, data, p.putPartNow)
 }

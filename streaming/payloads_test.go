@@ -135,7 +135,7 @@ func TestPayloadsRefuse(t *testing.T) {
 	}
 }
 
-// Putting content again never disturbs who reads it.
+// Putting content again never disturbs its readers.
 func TestPayloadsConcurrent(t *testing.T) {
 	t.Parallel()
 	_, _, p := newPayloads(t)

@@ -19,20 +19,13 @@ const (
 
 const poolsPrefix = "$KV.pools."
 
-// Headers of messages on the bus.
+// Headers of messages on the bus; those of frames of chunks are in package streaming.
 const (
 	HeaderContentType = "Content-Type"
-	HeaderEvent       = "Tb-Event"      // event of the call log, with the state after it
-	HeaderNonce       = "Tb-Nonce"      // of the writer of an event
-	HeaderKind        = "Tb-Kind"       // what the body is: accepted, response, chunk
-	HeaderAttempt     = "Tb-Attempt"    // attempt of the call
-	HeaderFence       = "Tb-Fence"      // of the run that made the message
-	HeaderIndex       = "Tb-Index"      // of a chunk
-	HeaderChunks      = "Tb-Chunks"     // how many chunks a run emitted
-	HeaderInputRef    = "Tb-Input-Ref"  // name of a claim-checked input in the payload store
-	HeaderOutputRef   = "Tb-Output-Ref" // name of a claim-checked output in the payload store
-	HeaderPatient     = "Tb-Patient"    // the caller does without an acceptance where the outcome comes soon
-	HeaderTrace       = "traceparent"   // W3C trace context
+	HeaderEvent       = "Tb-Event"     // event of the call log, with the state after it
+	HeaderKind        = "Tb-Kind"      // what an answer is: accepted, outcome or refusal, see package question
+	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
+	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
 )
 
 // Operations of the service, the op of [Service].
@@ -49,10 +42,10 @@ const (
 // Sources of audit records, the src of [Audit].
 const (
 	auditFromLog  = "log"  // projected from the call log, see [Part.AuditSource]
-	AuditFromGate = "gate" // denials, skipped calls, locks, rollouts, late results
+	AuditFromGate = "gate" // written as they happen: denials, callers that share a call, late results
 )
 
-// Kinds of event in the call log, as in the keys of the calls bucket.
+// The letters of the events of the call log in its keys, see [Key].
 const (
 	KindRequest = "q"
 	KindJoin    = "j"

@@ -120,7 +120,7 @@ func cutLast(s string) (before, last string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Audit returns the subject of an audit record; see [AuditFromLog] for src.
+// Audit returns the subject of an audit record; src is that of a partition ([Part.AuditSource]) or [AuditFromGate].
 func Audit(src, tenant, event, tool string) string {
 	b := append(append(make([]byte, 0, room), auditPrefix...), word(src)...)
 	b = append(appendToken(append(b, '.'), tenant), '.')

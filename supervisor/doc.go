@@ -20,4 +20,7 @@
 // What it does not promise: a tool that runs as the same user may kill its supervisor on
 // purpose. The program itself then dies too (parent death signal); daemons it left do not.
 // Keeping hostile tools in is the sandbox's task.
+//
+// Start reading at run_linux.go, the executor's side, and supervisor_linux.go, the process itself; wire.go is what
+// they say to each other.
 package supervisor

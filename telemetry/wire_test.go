@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/telemetry"
 )
 
-// What a span shows of a key is text, wherever it is cut: a collector is sent nothing of a batch with a
-// string that is none.
+// What a span shows of a key is text, wherever it is cut: a collector is sent nothing of a batch that holds
+// a string of other bytes.
 func TestKeyOfManyBytes(t *testing.T) {
 	var paths []string
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,7 @@ type Result struct {
 }
 
 // Check says what is wrong with r by the tool contract, or nil. That the output fits its schema
-// is checked by who asked for it.
+// is checked by whoever asked for it.
 func (r Result) Check() error {
 	switch {
 	case !r.Output.IsValid():

@@ -9,5 +9,5 @@
 //
 // It takes less than a fifth of a second, and nothing of it outlives the test: no goroutine, no file, no port. Tests
 // with buses of their own may run in parallel. Every check, limit and deadline is that of production, and the server
-// counts as one that syncs every write, so that side-effectful tools may be called.
+// counts as one that syncs every write, so that side-effectful tools may be called. Start with [Start].
 package toolbustest

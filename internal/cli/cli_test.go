@@ -90,7 +90,7 @@ func TestRunServes(t *testing.T) {
 	}
 }
 
-// A process whose ready file cannot be written ends: who waits for it would wait forever. What an
+// A process whose ready file cannot be written ends: whoever waits for it would wait forever. What an
 // earlier process wrote is gone before anything serves.
 func TestReadyFile(t *testing.T) {
 	srv := natstest.Start(t)

@@ -1,4 +1,3 @@
-// Package jscode names the error numbers of JetStream that Toolbus goes by, in one table.
 package jscode
 
 import (

@@ -1,4 +1,4 @@
-// Package stalls tells how late a process is that a busy machine keeps waiting, so that who judges times can
+// Package stalls tells how late a process is that a busy machine keeps waiting, so that whoever judges times can
 // tell what was slow from what did not get to run.
 package stalls
 

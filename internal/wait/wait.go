@@ -1,4 +1,3 @@
-// Package wait waits for a time to pass, unless what it is for ends first.
 package wait
 
 import (

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// password makes the server let in who has it, and nobody else.
+// password makes the server let in those that have it, and nobody else.
 func password(secret string) natstest.Option {
 	return func(o *server.Options) { o.Username, o.Password = "toolbus", secret }
 }

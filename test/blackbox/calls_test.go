@@ -314,7 +314,7 @@ func TestClaimCheck(t *testing.T) {
 	}
 }
 
-// Who asks for the outcome gets a large output as who called does, and what is gone is said to be.
+// A large output is had by asking for the outcome as it is by calling, and what is gone is said to be.
 func TestResultOfLargeOutput(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})

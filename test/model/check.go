@@ -149,7 +149,7 @@ func (m *machine) tellOwner(w *world, msg message, o outcomeID) {
 	m.tell(w, caller(a.Owner.CallID), o)
 }
 
-// tell gives a caller an outcome. Everybody who waits is told at once: who is told early can be
+// tell gives a caller an outcome. Everybody who waits is told at once: a caller that is told early can be
 // told two things sooner.
 func (m *machine) tell(w *world, who int, o outcomeID) {
 	if o == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// The holes of protocol §1. Each test plays the counterexample twice: as the protocol is, and
+// The holes that each rule of the protocol closes. Each test plays the counterexample twice: as the protocol is, and
 // with its rule taken away by a part that does without it. The first keeps every promise; in the
 // second the checker, or the test, finds what the rule is for.
 

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 )
 
-// points are where each part stops: before and after every arrow of protocol §4 that it takes.
+// points are where each part stops: before and after every write, reply and acknowledgement of its own.
 // An executor that gets the work first has nothing to claim where calls may run twice; a taker
 // gets it after another one has died, and claims first.
 func points(part string, class call.Class) []string {
@@ -36,8 +36,8 @@ func points(part string, class call.Class) []string {
 	return slices.Concat(claim, rest)
 }
 
-// parts are who stops, for each tool: for one of those that may run twice and one of those that
-// may not everybody, for the others who runs them.
+// parts are the parts that are stopped, for each tool: all of them for one tool that may run twice and one that may
+// not, and only the executors for the other two.
 var parts = map[string][]string{
 	"chaos.read": {"executor"},
 	"chaos.put":  {"dispatcher", "joiner", "guardian", "canceller", "executor", "taker"},

@@ -1,6 +1,6 @@
 // Package pause stops dispatchers, executors, guardians and cancellers at the points where the
 // protocol could go wrong, lets others do their worst meanwhile, and lets the stopped ones go on
-// or die there (protocol §4). The call log is a real one; the checker of chaos runs judges.
+// or die there. The call log is a real one; the checker of chaos runs judges.
 package pause
 
 import (

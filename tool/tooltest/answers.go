@@ -167,7 +167,7 @@ func testErrors(t *testing.T, s *suite) {
 	}
 }
 
-// testUnsafe holds promise P3: a side-effectful call may be made again only when it is known
+// testUnsafe holds that a retry is safe: a side-effectful call may be made again only when it is known
 // that nothing happened.
 func testUnsafe(t *testing.T, s *suite) {
 	s.manifest.Class = call.SideEffectful

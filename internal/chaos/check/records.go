@@ -157,7 +157,7 @@ func (x *index) honest(l *log, a call.Attempt) string {
 		return err.Error()
 	}
 	if stored.Provenance.OutputRef != nil {
-		return "" // who read it has compared it with its digest
+		return "" // its reader has compared it with its digest
 	}
 	var out ledger.Output
 	if err := json.Unmarshal(stored.Output, &out); err != nil {
@@ -258,7 +258,7 @@ func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
 	case !sameAttempts([]call.Attempt{was}, []call.Attempt{same}):
 		return "the admission has changed"
 	case !joined || e.Kind != call.Joined && len(is.Joined) != len(was.Joined):
-		return "who joined has changed"
+		return "the joiners have changed"
 	case e.Kind != call.Claimed && !reflect.DeepEqual(is.Claim, was.Claim):
 		return "the claim has changed"
 	case e.Kind != call.Decided && is.Decision != nil:

@@ -1,0 +1,34 @@
+package docs_test
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every package says what it is: in doc.go, or where it is a command or has one file, in that.
+func TestPackagesSayWhatTheyAre(t *testing.T) {
+	packages := map[string][]string{}
+	for _, name := range files(t, ".go") {
+		if !strings.HasSuffix(name, "_test.go") {
+			packages[filepath.Dir(name)] = append(packages[filepath.Dir(name)], filepath.Base(name))
+		}
+	}
+	for folder, names := range packages {
+		said := "doc.go"
+		switch {
+		case len(names) == 1:
+			said = names[0]
+		case strings.HasPrefix(folder, "cmd/"):
+			said = "main.go"
+		}
+		name := filepath.Join(folder, said)
+		mode := parser.PackageClauseOnly | parser.ParseComments
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, mode)
+		if err != nil || f.Doc == nil {
+			t.Errorf("%s does not say what the package is (%v)", name, err)
+		}
+	}
+}
