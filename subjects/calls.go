@@ -18,11 +18,9 @@ type Key struct {
 	digest string
 }
 
-// Prefix returns the start of the log's keys in the bucket, without the last dot.
-func (k Key) Prefix() string { return string(k.appendTo(make([]byte, 0, room))) }
-
-// Ref returns the public reference to the call, which [ParseRef] reads.
-func (k Key) Ref() string { return k.Prefix() }
+// Ref returns the public reference to the call, which [ParseRef] reads: the start of the log's keys in the bucket,
+// without the last dot.
+func (k Key) Ref() string { return string(k.appendTo(make([]byte, 0, room))) }
 
 // Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
 // and it must be the same string in each.
@@ -185,17 +183,14 @@ func Worker(pool, prio string) string {
 	return "exec_" + Token(pool) + "_" + priority(prio)
 }
 
-// Pool returns the key of an executor's heartbeat in the pools bucket.
-func Pool(pool, executor string) string { return Token(pool) + "." + Token(executor) }
-
-// PoolSubject returns the subject of the key that [Pool] returns.
-func PoolSubject(pool, executor string) string { return poolsPrefix + Pool(pool, executor) }
+// PoolSubject returns the subject of an executor's heartbeat in the pools bucket.
+func PoolSubject(pool, executor string) string { return tokens(poolsPrefix, pool, executor) }
 
 // PoolFilter matches the subjects of all executors of a pool.
 func PoolFilter(pool string) string { return poolsPrefix + Token(pool) + ".*" }
 
-// ParsePool is the inverse of [Pool]; it also takes the subject of the key.
-func ParsePool(key string) (pool, executor string, err error) {
-	err = parse(strings.TrimPrefix(key, poolsPrefix), "", &pool, &executor)
+// ParsePool is the inverse of [PoolSubject].
+func ParsePool(subject string) (pool, executor string, err error) {
+	err = parse(subject, poolsPrefix, &pool, &executor)
 	return pool, executor, err
 }

@@ -3,7 +3,6 @@ package subjects
 // Streams and the subjects they hold. The pools bucket is a KV bucket, as the partitions of the call
 // log are (see [Part]), created as a stream so that its settings can be chosen.
 const (
-	PoolsBucket = "pools"
 	PoolsStream = "KV_pools"
 	PoolsAll    = poolsPrefix + ">"
 
@@ -15,6 +14,11 @@ const (
 
 	DeadStream = "DEAD"
 	DeadAll    = "tb.dead.>"
+
+	// Claim-checked payloads are at <prefix>.<sha256>.<part>.
+	PayloadsStream = "PAYLOADS"
+	PayloadsPrefix = "tb.payload"
+	PayloadsAll    = PayloadsPrefix + ".>"
 )
 
 const poolsPrefix = "$KV.pools."

@@ -79,13 +79,7 @@ func (p Part) name(first, sep string) string {
 	return first + sep + strconv.Itoa(int(p))
 }
 
-// ParsePart returns the partition of a subject of the call log; ok is false for any other subject.
-func ParsePart(subject string) (p Part, ok bool) {
-	p, _, ok = cutPart(subject)
-	return p, ok
-}
-
-// cutPart splits a subject of the call log into its part and the rest.
+// cutPart splits a subject of the call log into its part and the rest; ok is false for any other subject.
 func cutPart(subject string) (p Part, rest string, ok bool) {
 	name, ok := strings.CutPrefix(subject, keyPrefix)
 	bucket, rest, dot := strings.Cut(name, ".")

@@ -22,7 +22,7 @@ func TestPartNames(t *testing.T) {
 			!strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
 			t.Errorf("partition %d: %s is read as %+v: %v", p, event, parsed, err)
 		}
-		if got, ok := ParsePart(event); got != p || !ok {
+		if got, _, ok := cutPart(event); got != p || !ok {
 			t.Errorf("%s is in partition %d, %t", event, got, ok)
 		}
 	}
@@ -58,7 +58,7 @@ func TestNoPart(t *testing.T) {
 		"$KV.calls_-1.a.b.1.j", "$KV.calls_8.a.b.1.j", "$KV.calls_1_1.a.b.1.j", "$KV.calls2.a.b.1.j", "$KV.pools.a.b",
 		"KV.calls.a.b.1.j",
 	} {
-		if p, ok := ParsePart(subject); ok {
+		if p, _, ok := cutPart(subject); ok {
 			t.Errorf("%q is in partition %d", subject, p)
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	auditPrefix = "tb.audit."
 	deadPrefix  = "tb.dead."
 	killPrefix  = "tb.ctl.kill."
+	seekPrefix  = "tb.ctl.seek."
 
 	answerPrefix = "tb.ans."
 )
@@ -22,6 +23,8 @@ const (
 const (
 	CallWildcard = callPrefix + "*.*.*"
 	KillWildcard = killPrefix + "*"
+	// SeekWildcard is what executors subscribe to in order to say what they run.
+	SeekWildcard = seekPrefix + "*"
 )
 
 // Answers returns the prefix of the subjects on which an actor of a tenant waits for answers. Behind it
@@ -56,20 +59,22 @@ func Service(op, tenant, actor string) string {
 	return svcPrefix + word(op) + "." + Token(tenant) + "." + Token(actor)
 }
 
+// CallerTokens returns the tenant and actor tokens of a subject of [Call] or [Service]: what the
+// bus enforces, also for names too long to be read back. ok is false for any other subject.
+func CallerTokens(subject string) (tenant, actor string, ok bool) {
+	t := strings.Split(subject, ".")
+	switch {
+	case len(t) != 5:
+	case strings.HasPrefix(subject, callPrefix):
+		return t[2], t[3], true
+	case strings.HasPrefix(subject, svcPrefix):
+		return t[3], t[4], true
+	}
+	return "", "", false
+}
+
 // ServiceWildcard returns the subscription for an operation, whoever asks.
 func ServiceWildcard(op string) string { return svcPrefix + word(op) + ".*.*" }
-
-// ParseService is the inverse of [Service].
-func ParseService(subject string) (op, tenant, actor string, err error) {
-	op, rest, err := cutWord(subject, svcPrefix)
-	if err == nil {
-		err = parse(rest, "", &tenant, &actor)
-	}
-	if err != nil {
-		return "", "", "", err
-	}
-	return op, tenant, actor, nil
-}
 
 // ChunkSource says which run of which call emitted a chunk. A higher Fence is a later run.
 type ChunkSource struct {
@@ -128,33 +133,8 @@ func Audit(src, tenant, event, tool string) string {
 	return string(appendToken(b, tool))
 }
 
-// ParseAudit is the inverse of [Audit].
-func ParseAudit(subject string) (src, tenant, event, tool string, err error) {
-	src, rest, err := cutWord(subject, auditPrefix)
-	if err != nil {
-		return "", "", "", "", err
-	}
-	t := strings.Split(rest, ".")
-	if len(t) != 3 {
-		return "", "", "", "", fmt.Errorf("%w: %.300q", errSubject, subject)
-	}
-	if event, err = parseWord(t[1]); err == nil {
-		err = parse(t[0]+"."+t[2], "", &tenant, &tool)
-	}
-	if err != nil {
-		return "", "", "", "", err
-	}
-	return src, tenant, event, tool, nil
-}
-
 // Dead returns the subject under which a call that could not be run is kept.
 func Dead(tenant, tool string) string { return tokens(deadPrefix, tenant, tool) }
-
-// ParseDead is the inverse of [Dead].
-func ParseDead(subject string) (tenant, tool string, err error) {
-	err = parse(subject, deadPrefix, &tenant, &tool)
-	return tenant, tool, err
-}
 
 // Left is where dispatchers hear of joiners that do not wait any more.
 const Left = "tb.ctl.left"
@@ -165,6 +145,15 @@ func Kill(id string) string { return killPrefix + Token(id) }
 // ParseKill is the inverse of [Kill].
 func ParseKill(subject string) (id string, err error) {
 	err = parse(subject, killPrefix, &id)
+	return id, err
+}
+
+// Seek returns the subject on which executors are asked who of them runs an attempt of a call.
+func Seek(id string) string { return seekPrefix + Token(id) }
+
+// ParseSeek is the inverse of [Seek].
+func ParseSeek(subject string) (id string, err error) {
+	err = parse(subject, seekPrefix, &id)
 	return id, err
 }
 
@@ -205,15 +194,4 @@ func name(token string) (string, error) {
 		return "", nil
 	}
 	return s, err
-}
-
-// cutWord reads the word behind prefix and returns it with what follows its dot.
-func cutWord(subject, prefix string) (w, rest string, err error) {
-	rest, ok := strings.CutPrefix(subject, prefix)
-	first, rest, ok2 := strings.Cut(rest, ".")
-	if !ok || !ok2 {
-		return "", "", fmt.Errorf("%w: %.300q", errSubject, subject)
-	}
-	w, err = parseWord(first)
-	return w, rest, err
 }

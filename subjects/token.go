@@ -98,16 +98,10 @@ const hexDigits = "0123456789abcdef"
 // escape keeps letters, digits and "-" (and "_", where it is not the mark itself), and writes
 // every other byte as mark and two hex digits.
 func escape(s string, mark byte) string {
-	special := 0
-	for i := range len(s) {
-		if !kept(s[i], mark) {
-			special++
-		}
-	}
-	if special == 0 {
+	if allKept(s, mark) {
 		return s
 	}
-	return string(appendEscaped(make([]byte, 0, len(s)+2*special), s, mark))
+	return string(appendEscaped(make([]byte, 0, 3*len(s)), s, mark))
 }
 
 func appendEscaped(b []byte, s string, mark byte) []byte {
