@@ -53,14 +53,9 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	return s, nil
 }
 
-// DecodeChunk decodes a chunk; see [DecodeRequest].
-func DecodeChunk(contentType string, body []byte) (*Chunk, *Error) {
-	return decode(asChunk, contentType, body, func(c *Chunk) *jsontext.Value { return &c.Data })
-}
-
 // DecodeAccepted decodes an accepted message, and ignores what a newer peer says in it; see [DecodeRequest].
 func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
-	return decode(asAccepted, contentType, body, func(*Accepted) *jsontext.Value { return new(jsontext.Value) })
+	return decode[Accepted](asAccepted, contentType, body, nil)
 }
 
 // Check reports all that is wrong with a request that was put together in memory, in the words
@@ -79,7 +74,7 @@ func (q *Request) Check() *Error {
 		e = asRequest.judge(p)
 	}
 	if e == nil {
-		e = asRequest.sizes(len(body), len(p.payload), MaxPayload)
+		e = asRequest.sizes(len(body), len(p.payload))
 	}
 	return e
 }
@@ -102,15 +97,13 @@ type wire struct {
 	judged                   func() *schema.Schema
 	malformed, schema, limit Code
 	payload                  string // name of the member that may be large
-	most                     int    // bytes of that
 	values                   int    // most values besides that; 0 for what is ours
 }
 
 var (
-	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input", MaxPayload, MaxHeadValues}
-	asResponse = wire{outcomeSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output", MaxPayload, 0}
-	asChunk    = wire{ChunkSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "data", MaxChunk, 0}
-	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0, 0}
+	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input", MaxHeadValues}
+	asResponse = wire{outcomeSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output", 0}
+	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0}
 )
 
 // Rules of envelopes that neither I-JSON nor a schema has.
@@ -134,7 +127,7 @@ func decode[T any](w wire, contentType string, body []byte, at func(*T) *jsontex
 }
 
 // decodeJSON reads a document that breaks no rule of w; of one that is sure not to, the schema is not asked. Its
-// payload is a part of the document, and goes where at says.
+// payload, if it may have one, is a part of the document, and goes where at says.
 func decodeJSON[T any](
 	w wire, doc jsontext.Value, at func(*T) *jsontext.Value, sure func(*T, parts) bool,
 ) (*T, *Error) {
@@ -162,7 +155,7 @@ func decodeJSON[T any](
 	if p.payload != nil {
 		*at(v) = p.payload
 	}
-	if e := w.sizes(len(doc), len(p.payload), w.most); e != nil {
+	if e := w.sizes(len(doc), len(p.payload)); e != nil {
 		return nil, e
 	}
 	return v, nil
@@ -222,9 +215,9 @@ func (w wire) judge(p parts) *Error {
 }
 
 // sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
-func (w wire) sizes(envelope, payload, most int) *Error {
-	if payload > most {
-		return refuse(w.limit, ruleSize, "the payload is larger than %d bytes", most)
+func (w wire) sizes(envelope, payload int) *Error {
+	if payload > MaxPayload {
+		return refuse(w.limit, ruleSize, "the payload is larger than %d bytes", MaxPayload)
 	}
 	if envelope-payload > MaxHead {
 		return refuse(w.limit, ruleSize, "more than %d bytes besides the payload", MaxHead)

@@ -72,9 +72,6 @@ func large(payload jsontext.Value) jsontext.Value {
 	return payload
 }
 
-// EncodeChunk encodes c as it stands.
-func EncodeChunk(contentType string, c *Chunk) ([]byte, error) { return encode(contentType, c) }
-
 // EncodeAccepted encodes a as it stands.
 func EncodeAccepted(contentType string, a *Accepted) ([]byte, error) { return encode(contentType, a) }
 

@@ -93,7 +93,7 @@ func TestUnknownMembersAreRefused(t *testing.T) {
 		opened bool
 	}{
 		{"request_full", []string{"zz"}, false}, {"request_full", []string{"constraints", "zz"}, false},
-		{"response_retryable", []string{"zz"}, false}, {"chunk", []string{"zz"}, false}, {"accepted", []string{"zz"}, true},
+		{"response_retryable", []string{"zz"}, false}, {"accepted", []string{"zz"}, true},
 	} {
 		cases := wireCases()
 		w := cases[slices.IndexFunc(cases, func(w wireCase) bool { return w.name == c.name })]

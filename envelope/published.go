@@ -16,9 +16,7 @@ var schemaFiles embed.FS
 var (
 	requestSchema  = sync.OnceValue(published("request.json"))
 	responseSchema = sync.OnceValue(published("response.json"))
-	chunkSchema    = sync.OnceValue(published("chunk.json"))
 	acceptedSchema = sync.OnceValue(published("accepted.json"))
-	errorSchema    = sync.OnceValue(published("error.json"))
 )
 
 // RequestSchema returns the published schema of a [Request].
@@ -28,14 +26,8 @@ func RequestSchema() *schema.Schema { return requestSchema() }
 // for tools, word for word. The schema of output is the tool's, so any output is valid here.
 func ResponseSchema() *schema.Schema { return responseSchema() }
 
-// ChunkSchema returns the published schema of a [Chunk].
-func ChunkSchema() *schema.Schema { return chunkSchema() }
-
 // AcceptedSchema returns the published schema of an [Accepted].
 func AcceptedSchema() *schema.Schema { return acceptedSchema() }
-
-// ErrorSchema returns the published schema of an [Error].
-func ErrorSchema() *schema.Schema { return errorSchema() }
 
 // published returns a function that compiles an embedded schema. The files are part of the
 // program, so a fault in one is a programmer's mistake and panics; a test compiles them all.

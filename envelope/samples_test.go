@@ -106,11 +106,6 @@ func invalidResponse() *Response {
 	return Failure("not a uuid", e, Provenance{ToolID: "search.web", Final: true}, Metrics{})
 }
 
-func sampleChunk() *Chunk {
-	return &Chunk{CallID: sampleCall, Index: 2, Kind: ChunkProgress, Data: jsontext.Value(`{"percent":40}`), Final: false,
-		Fence: 42}
-}
-
 func sampleAccepted() *Accepted {
 	return &Accepted{
 		CallID: sampleCall, Ref: "search_2eweb.0123456789abcdefghijklmnopqrstuv", Attempt: 1, Joined: true,
