@@ -21,6 +21,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// DefaultTenant and DefaultActor are those of whoever names none.
+const (
+	DefaultTenant = "default"
+	DefaultActor  = "agent://local"
+)
+
 // ClientOptions say who calls. The zero value is a development client.
 type ClientOptions struct {
 	Tenant   string // default "default"; at most 100 characters as a token, see docs/limits.md
@@ -53,7 +59,7 @@ type Client struct {
 
 // NewClient returns a client over nc, which stays the caller's. Close it when done.
 func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
-	o.Tenant, o.Actor = cmp.Or(o.Tenant, "default"), cmp.Or(o.Actor, "agent://local")
+	o.Tenant, o.Actor = cmp.Or(o.Tenant, DefaultTenant), cmp.Or(o.Actor, DefaultActor)
 	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")
 	if err := errors.Join(checkName("tenant", o.Tenant), checkName("actor", o.Actor)); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
-// DefaultURL is where `toolbus dev` listens.
+// DefaultURL is where `toolbus dev` listens, and where callers look unless they are told otherwise.
 const DefaultURL = "nats://127.0.0.1:4280"
 
 // Options say how to be on a bus. The zero value is good for a client, and for a bus of one server.
@@ -56,11 +56,11 @@ type Conn struct {
 	running sync.WaitGroup
 }
 
-// Connect connects to the bus at url, one or more with commas between them; "" is $TOOLBUS_URL, or else [DefaultURL].
+// Connect connects to the bus at url, one or more with commas between them; "" is [DefaultURL].
 // A server that is not there, or is too old, is an error that says what to do; it is waited for until ctx
 // ends at the latest. Close the connection when done.
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
-	url = cmp.Or(url, os.Getenv("TOOLBUS_URL"), DefaultURL)
+	url = cmp.Or(url, DefaultURL)
 	options := app.Options{
 		URL: url, Fsync: o.Fsync, Lease: o.Lease, KV: kv.LogOptions{Group: o.Group}, Skew: o.Skew,
 		Logger: o.Logger, Observer: o.Observer,

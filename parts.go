@@ -3,7 +3,6 @@ package toolbus
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,16 +19,19 @@ import (
 // Release is the version of Toolbus, as services are discovered by it.
 const Release = "0.1.0"
 
+// DefaultSlots is how many calls an executor runs at once that is not told otherwise.
+const DefaultSlots = app.DefaultSlots
+
 // ExecutorOptions tune an executor. The zero value is good.
 type ExecutorOptions struct {
 	Pool  string        // whose tools it runs; default "default"
-	Slots int           // calls that run at once; default 16
+	Slots int           // calls that run at once; default [DefaultSlots]
 	Drain time.Duration // how long calls in hand may go on when it is told to stop; default 10 s
 	// Ready is called once it takes calls, with the name by which logs, records and Why know it; may be nil.
 	Ready func(instance string)
 
 	// Of tools of folders, which are programs.
-	Environ    []string // NAME=value, from which their manifests pick; nil is that of this process
+	Environ    []string // NAME=value, from which their manifests pick: os.Environ() for what this process has; default none
 	Supervisor string   // the program that ends theirs; default toolbus-supervisor beside this one, else this one
 }
 
@@ -56,9 +58,6 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 		adapters[native.Transport] = tools.native()
 	}
 	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == process.Transport }) {
-		if o.Environ == nil {
-			o.Environ = os.Environ()
-		}
 		programs, err := process.New(process.Options{Environ: o.Environ, Supervisor: o.Supervisor})
 		if err != nil {
 			return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.RunIfSupervisor first in main: %w", err)

@@ -257,10 +257,10 @@ func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (strin
 
 // identity is the flags by which a later command is the same caller; a call is not known to others.
 func identity(c *toolbus.Client) (flags string) {
-	if c.Tenant != defaultTenant {
+	if c.Tenant != toolbus.DefaultTenant {
 		flags += " --tenant " + quoted(c.Tenant)
 	}
-	if c.Actor != defaultActor {
+	if c.Actor != toolbus.DefaultActor {
 		flags += " --actor " + quoted(c.Actor)
 	}
 	return flags

@@ -116,7 +116,7 @@ func serveBoth(
 // announce says that the bus is there, and where.
 func announce(g *global, url string, tools int) {
 	fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools, url)
-	if url != devURL {
+	if url != toolbus.DefaultURL {
 		fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}
 }

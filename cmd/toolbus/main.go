@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 )
@@ -126,11 +127,11 @@ type global struct {
 func (g *global) check() error {
 	switch {
 	case g.given("tenant") && g.tenant == "":
-		return usagef("--tenant is empty: name one, or leave the flag out for %s", defaultTenant)
+		return usagef("--tenant is empty: name one, or leave the flag out for %s", toolbus.DefaultTenant)
 	case g.given("actor") && g.actor == "":
-		return usagef("--actor is empty: name one, or leave the flag out for %s", defaultActor)
+		return usagef("--actor is empty: name one, or leave the flag out for %s", toolbus.DefaultActor)
 	case g.given("server") && g.server == "":
-		return usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", devURL)
+		return usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", toolbus.DefaultURL)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (g *global) sees(tenant string) bool { return !g.given("tenant") || tenant 
 
 // unusual is a tenant that is worth the room in a table.
 func unusual(tenant string) string {
-	if tenant == defaultTenant {
+	if tenant == toolbus.DefaultTenant {
 		return ""
 	}
 	return plain(tenant)
@@ -184,11 +185,11 @@ Exit codes:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
 	g.given = f.Changed
-	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+devURL+")")
+	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+toolbus.DefaultURL+")")
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
-	f.StringVar(&g.tenant, "tenant", defaultTenant,
+	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,
 		"tenant to act in; audit and dead show all tenants unless one is named")
-	f.StringVar(&g.actor, "actor", defaultActor, "actor to act as; audit shows all actors unless one is named")
+	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless one is named")
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
 		&cobra.Group{ID: "use", Title: "Call tools:"},
@@ -229,16 +230,7 @@ func commands(g *global) []*cobra.Command {
 	}
 }
 
-// Who calls, unless told otherwise.
-const (
-	defaultTenant = "default"
-	defaultActor  = "agent://local"
-)
-
-// devURL is where `toolbus dev` listens unless told otherwise.
-const devURL = cli.DefaultURL
-
-func (g *global) url() string { return cmp.Or(g.server, g.env.url, devURL) }
+func (g *global) url() string { return cmp.Or(g.server, g.env.url, toolbus.DefaultURL) }
 
 // surroundings are those of the commands that package cli has.
 func (g *global) surroundings() cli.Env {

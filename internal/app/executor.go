@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -30,18 +31,16 @@ type ExecutorOptions struct {
 	Ready    func()
 }
 
+// The defaults of executors.
+const (
+	DefaultSlots = 16
+	DefaultDrain = 10 * time.Second
+)
+
 // RunExecutor works until ctx ends. Shutdown order: no more pulls, calls in hand finish or, after
 // Drain, are killed and handed back, heartbeats stop, the connection is flushed by its owner.
 func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
-	if o.Pool == "" {
-		o.Pool = "default"
-	}
-	if o.Slots <= 0 {
-		o.Slots = 16
-	}
-	if o.Drain <= 0 {
-		o.Drain = 10 * time.Second
-	}
+	o.Pool, o.Slots, o.Drain = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots), cmp.Or(o.Drain, DefaultDrain)
 	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}

@@ -20,9 +20,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/work"
 )
 
-// DefaultURL is where `toolbus dev` listens, and where everybody looks, unless told otherwise.
-const DefaultURL = "nats://127.0.0.1:4280"
-
 // Env is what a command knows of its surroundings.
 type Env struct {
 	Stdout, Stderr io.Writer
@@ -156,13 +153,10 @@ type Pool struct {
 	Slots int
 }
 
-// defaultSlots is that of toolbus.ExecutorOptions.
-const defaultSlots = 16
-
 // Flags adds the flags to cmd.
 func (p *Pool) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.Name, "pool", tool.DefaultPool, "pool to work for")
-	cmd.Flags().IntVar(&p.Slots, "slots", defaultSlots, "calls that run at once")
+	cmd.Flags().IntVar(&p.Slots, "slots", toolbus.DefaultSlots, "calls that run at once")
 }
 
 // Check refuses flags that no executor can work with. The error is an [ErrUsage].

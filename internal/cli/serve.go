@@ -161,12 +161,12 @@ const (
 // Run runs a command as a program of its own, with a flag for the bus, and returns its exit code.
 func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.Command, args []string) int {
 	var server string
-	cmd := command(env, func() string { return cmp.Or(server, env.URL, DefaultURL) })
-	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+DefaultURL+")")
+	cmd := command(env, func() string { return cmp.Or(server, env.URL, toolbus.DefaultURL) })
+	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+toolbus.DefaultURL+")")
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("server") && server == "" {
-			return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", DefaultURL)
+			return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", toolbus.DefaultURL)
 		}
 		return nil
 	}
