@@ -20,6 +20,9 @@ type Bus struct {
 // startTimeout bounds the start; the slowest machine needs a fraction of it.
 const startTimeout = 30 * time.Second
 
+// drain is how long calls may go on that a test leaves behind: nobody waits for them.
+const drain = 100 * time.Millisecond
+
 // Start runs a bus with tools until the test ends. What cannot be started fails the test; what was logged is shown if
 // the test fails.
 func Start(t testing.TB, tools *toolbus.Tools) *Bus {
@@ -49,7 +52,7 @@ func start(t testing.TB, tools *toolbus.Tools) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{})
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{Drain: drain})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -41,6 +42,36 @@ func TestStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A test that ends with a call in hand ends the call, and soon.
+func TestStartEndsWhatIsLeft(t *testing.T) {
+	tools, running := toolbus.NewTools(), make(chan struct{})
+	err := toolbus.Add(tools, toolbus.Tool{ID: "hang", Class: toolbus.Pure, MaxTimeout: 10 * time.Minute},
+		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
+			close(running)
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := &scope{TB: t}
+	b := toolbustest.Start(one, tools)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = b.Call(ctx, toolbus.Call{Tool: "hang", Timeout: 5 * time.Minute})
+	}()
+	<-running
+	began := time.Now()
+	one.end()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	stop()
+	<-ended
 }
 
 // A test that fails while the bus starts, or with calls in hand, leaves nothing behind either.
