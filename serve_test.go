@@ -76,7 +76,7 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
-		replies.Outcome(in.Reply, in.ContentType, &answer)
+		replies.Outcome(in.Inbox(), &answer)
 	})
 	return &asked
 }
@@ -128,13 +128,13 @@ func TestCopyRefused(t *testing.T) {
 	c := f.serve(bustest.Describing("count"))
 	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
-		replies.Accepted(in.Reply, in.ContentType,
+		replies.Accepted(in.Inbox(),
 			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
-		replies.Outcome(in.Reply, in.ContentType,
+		replies.Outcome(in.Inbox(),
 			envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p,
 				envelope.Metrics{}))
 		p.Attempt = 1
-		replies.Outcome(in.Reply, in.ContentType,
+		replies.Outcome(in.Inbox(),
 			&envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
 	})
 	for range 50 {
@@ -341,11 +341,11 @@ func TestPanicOfCaller(t *testing.T) {
 			called := make(chan struct{})
 			f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
 				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
-					replies.Accepted(in.Reply, in.ContentType,
+					replies.Accepted(in.Inbox(),
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 					<-called
 				}
-				replies.Outcome(in.Reply, in.ContentType, &envelope.Response{
+				replies.Outcome(in.Inbox(), &envelope.Response{
 					CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
 						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
 						Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},

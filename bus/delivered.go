@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Delivered knows how far executors have been handed the work of their pools. Its methods are safe for concurrent use.
-type Delivered struct {
+// Deliveries knows how far executors have been handed the work of their pools. Its methods are safe for concurrent use.
+type Deliveries struct {
 	js jetstream.JetStream
 
 	mu    sync.Mutex
@@ -34,18 +34,18 @@ type position struct {
 	at  time.Time
 }
 
-// NewDelivered returns one that has not looked yet.
-func NewDelivered(js jetstream.JetStream) *Delivered {
-	return &Delivered{js: js, known: map[queue]*position{}}
+// NewDeliveries returns one that has not looked yet.
+func NewDeliveries(js jetstream.JetStream) *Deliveries {
+	return &Deliveries{js: js, known: map[queue]*position{}}
 }
 
 // freshPosition is how long a position is used again, or that there was no answer: many calls of a queue may be timed
 // out at once.
 const freshPosition = 20 * time.Millisecond
 
-// Position returns the position in a partition up to which the work of a pool and a priority was handed to executors;
+// Delivered returns the position in a partition up to which the work of a pool and a priority was handed to executors;
 // 0 where there have been none.
-func (d *Delivered) Position(ctx context.Context, part subjects.Part, pool, prio string) (uint64, error) {
+func (d *Deliveries) Delivered(ctx context.Context, part subjects.Part, pool, prio string) (uint64, error) {
 	q := queue{part, pool, prio}
 	p := d.position(q)
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (d *Delivered) Position(ctx context.Context, part subjects.Part, pool, prio
 	return p.seq, p.err
 }
 
-func (d *Delivered) read(ctx context.Context, q queue) (uint64, error) {
+func (d *Deliveries) read(ctx context.Context, q queue) (uint64, error) {
 	cons, err := d.js.Consumer(ctx, q.part.Stream(), subjects.Worker(q.pool, q.prio))
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
@@ -68,7 +68,7 @@ func (d *Delivered) read(ctx context.Context, q queue) (uint64, error) {
 	return cons.CachedInfo().Delivered.Stream, nil
 }
 
-func (d *Delivered) position(q queue) *position {
+func (d *Deliveries) position(q queue) *position {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.known[q]

@@ -16,13 +16,13 @@ func TestDelivered(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d := bus.NewDelivered(js)
-	if seq, err := d.Position(t.Context(), 0, "default", "normal"); seq != 0 || err != nil {
+	d := bus.NewDeliveries(js)
+	if seq, err := d.Delivered(t.Context(), 0, "default", "normal"); seq != 0 || err != nil {
 		t.Errorf("up to %d, %v", seq, err)
 	}
 	over, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if _, err := bus.NewDelivered(js).Position(over, 0, "default", "normal"); err == nil {
+	if _, err := bus.NewDeliveries(js).Delivered(over, 0, "default", "normal"); err == nil {
 		t.Error("it answers without having looked")
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -21,28 +22,28 @@ type Replies struct {
 func NewReplies(nc *nats.Conn, log *slog.Logger) *Replies { return &Replies{nc: nc, log: log} }
 
 // Accepted tells a caller that its call is durable.
-func (r *Replies) Accepted(inbox, contentType string, a *envelope.Accepted) {
-	data, err := envelope.EncodeAccepted(contentType, a)
-	r.send(inbox, contentType, question.KindAccepted, data, err)
+func (r *Replies) Accepted(to call.Inbox, a *envelope.Accepted) {
+	data, err := envelope.EncodeAccepted(to.ContentType, a)
+	r.send(to, question.KindAccepted, data, err)
 }
 
 // Outcome tells a caller the outcome of its call.
-func (r *Replies) Outcome(inbox, contentType string, resp *envelope.Response) {
-	data, err := envelope.EncodeResponse(contentType, resp)
+func (r *Replies) Outcome(to call.Inbox, resp *envelope.Response) {
+	data, err := envelope.EncodeResponse(to.ContentType, resp)
 	if err != nil { // the request was refused because nobody knows its content type
-		contentType = envelope.ContentJSON
-		data, err = envelope.EncodeResponse(contentType, resp)
+		to.ContentType = envelope.ContentJSON
+		data, err = envelope.EncodeResponse(to.ContentType, resp)
 	}
-	r.send(inbox, contentType, question.KindOutcome, data, err)
+	r.send(to, question.KindOutcome, data, err)
 }
 
-func (r *Replies) send(inbox, contentType, kind string, data []byte, err error) {
-	if inbox == "" {
+func (r *Replies) send(to call.Inbox, kind string, data []byte, err error) {
+	if to.Reply == "" {
 		return
 	}
 	if err == nil {
-		values := [...]string{kind, contentType} // one allocation for all headers
-		err = r.nc.PublishMsg(&nats.Msg{Subject: inbox, Data: data, Header: nats.Header{
+		values := [...]string{kind, to.ContentType} // one allocation for all headers
+		err = r.nc.PublishMsg(&nats.Msg{Subject: to.Reply, Data: data, Header: nats.Header{
 			subjects.HeaderKind: values[0:1:1], subjects.HeaderContentType: values[1:2:2],
 		}})
 	}

@@ -106,6 +106,15 @@ type Attempt struct {
 	More     string            `json:"more,omitzero"` // as [Facts.More]
 }
 
+// Inbox is where one caller waits, and in which content type it wants its answers.
+type Inbox struct {
+	Reply       string
+	ContentType string
+}
+
+// Inbox returns where the owner waits.
+func (o Owner) Inbox() Inbox { return Inbox{o.Reply, o.ContentType} }
+
 // Owner is the caller whose request opened the attempt. Reply is where it waits.
 type Owner struct {
 	CallID      string `json:"call"`

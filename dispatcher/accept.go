@@ -27,7 +27,7 @@ type acceptances struct {
 // acceptance is held back until due, or until its call is decided.
 type acceptance struct {
 	due      time.Time
-	to       Inbox
+	to       call.Inbox
 	key      subjects.Key
 	admitted uint64
 	message  envelope.Accepted // its Ref is filled in when it is sent: most never are
@@ -38,7 +38,7 @@ type acceptance struct {
 func (d *Dispatcher) accept(ctx context.Context, a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
 	d.Observer.Tell(ctx, observe.Accepted, &s, attempt.N)
 	h := acceptance{
-		due: time.Now().Add(patience), to: inboxOf(a.in), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},
+		due: time.Now().Add(patience), to: a.in.Inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},
 		admitted: attempt.Admitted,
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,

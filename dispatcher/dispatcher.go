@@ -27,16 +27,10 @@ type Catalog interface {
 	Named(token string) (id string, ok bool) // by the token of its id in subjects
 }
 
-// Inbox is where one caller waits. Answers are best effort: callers ask again.
-type Inbox struct {
-	Reply       string
-	ContentType string
-}
-
-// Replier answers callers.
+// Replier answers callers. Answers are best effort: callers ask again.
 type Replier interface {
-	Accepted(to Inbox, a *envelope.Accepted)
-	Outcome(to Inbox, r *envelope.Response)
+	Accepted(to call.Inbox, a *envelope.Accepted)
+	Outcome(to call.Inbox, r *envelope.Response)
 }
 
 // Payloads fetches inputs that are too large to travel inline.
@@ -156,8 +150,6 @@ func New(o Options) *Dispatcher {
 	}
 	return d
 }
-
-func inboxOf(in *question.Incoming) Inbox { return Inbox{Reply: in.Reply, ContentType: in.ContentType} }
 
 // Handle sees one request through admission: it is checked, stage by stage, written to the log of its key, and
 // answered. The outcome of an accepted call is delivered later, by whoever decides it. A request that panics it is

@@ -155,13 +155,13 @@ func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeC
 func (w *world) AuditLag() time.Duration { return w.lag }
 func (w *world) StoreFull() bool         { return w.full }
 
-func (w *world) Accepted(to dispatcher.Inbox, a *envelope.Accepted) {
+func (w *world) Accepted(to call.Inbox, a *envelope.Accepted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.accepted[to.Reply] = append(w.accepted[to.Reply], a)
 }
 
-func (w *world) Outcome(to dispatcher.Inbox, r *envelope.Response) {
+func (w *world) Outcome(to call.Inbox, r *envelope.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)

@@ -45,7 +45,7 @@ func unreadable(message string) *envelope.Error {
 
 // tellUnreadable tells a caller what the log says of the outcome of attempt n, which itself cannot be read. That
 // is no outcome: another dispatcher may be able to read it.
-func (d *Dispatcher) tellUnreadable(to Inbox, callID string, s call.State, n int) {
+func (d *Dispatcher) tellUnreadable(to call.Inbox, callID string, s call.State, n int) {
 	a, _ := s.Attempt(n)
 	if a.Decision == nil {
 		return

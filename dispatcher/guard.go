@@ -306,9 +306,8 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 func (d *Dispatcher) ended(ctx context.Context, g *guard, job *due, o settle.Outcome) {
 	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, job.attempt)
 	g.close(job.id, job.attempt, job.admitted)
-	owner := o.Attempt.Owner
-	if owner.Reply != "" {
-		d.Replies.Outcome(Inbox{Reply: owner.Reply, ContentType: owner.ContentType}, o.For(owner.CallID, false))
+	if owner := o.Attempt.Owner; owner.Reply != "" {
+		d.Replies.Outcome(owner.Inbox(), o.For(owner.CallID, false))
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 		d.Observer.Step(ctx, observe.Step{At: observe.Refused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
-	d.Replies.Outcome(inboxOf(in), envelope.Failure(callID, e, p, envelope.Metrics{}))
+	d.Replies.Outcome(in.Inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
 // deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One

@@ -142,7 +142,7 @@ func (d *Dispatcher) Cancel(
 		case o.Won:
 			told = "queued"
 		}
-		d.Replies.Outcome(Inbox{Reply: a.Owner.Reply, ContentType: a.Owner.ContentType}, o.For(a.Owner.CallID, false))
+		d.Replies.Outcome(a.Owner.Inbox(), o.For(a.Owner.CallID, false))
 	}
 	return question.CancelAnswer{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
 }

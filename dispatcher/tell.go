@@ -19,7 +19,7 @@ import (
 // waiter is a caller that is told the outcome of an attempt when it comes.
 type waiter struct {
 	callID string
-	inbox  Inbox
+	inbox  call.Inbox
 	due    call.UnixMS // its own deadline, where that comes before the attempt's; 0 otherwise
 }
 
@@ -60,7 +60,7 @@ func (l *line) enlist(s call.State, n int, a *asker) (_ call.State, attempt call
 	if attempt.N == 0 || !attempt.Open() {
 		return s, attempt, w, false
 	}
-	w = waiter{callID: a.ask.Owner.CallID, inbox: inboxOf(a.in)}
+	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.Inbox()}
 	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
 		w.due = a.ask.Deadline
 	}
@@ -131,11 +131,11 @@ func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		if errors.Is(err, settle.ErrUnreadable) { // the caller would ask again in vain
-			d.tellUnreadable(inboxOf(a.in), a.ask.Owner.CallID, s, n)
+			d.tellUnreadable(a.in.Inbox(), a.ask.Owner.CallID, s, n)
 		}
 		return
 	}
-	d.Replies.Outcome(inboxOf(a.in), o.For(a.ask.Owner.CallID, true))
+	d.Replies.Outcome(a.in.Inbox(), o.For(a.ask.Owner.CallID, true))
 	d.Observer.Tell(ctx, observe.Replayed, &s, n)
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {

@@ -33,9 +33,9 @@ type Lease interface {
 	Decline(after time.Duration)  // HandBack of work that nothing was done with
 }
 
-// Replier delivers an outcome to a caller's inbox; it is best effort, callers ask again.
+// Replier delivers an outcome to where a caller waits; it is best effort, callers ask again.
 type Replier interface {
-	Outcome(owner call.Owner, r *envelope.Response)
+	Outcome(to call.Inbox, r *envelope.Response)
 }
 
 // Stream takes the chunks of one run. Close waits until all are stored.
@@ -317,7 +317,7 @@ func (e *Executor) deliver(j *job) error {
 
 func (e *Executor) reply(j *job, o settle.Outcome) {
 	e.step(observe.BeforeReply, j)
-	e.Replies.Outcome(o.Attempt.Owner, o.For(o.Attempt.Owner.CallID, false))
+	e.Replies.Outcome(o.Attempt.Owner.Inbox(), o.For(o.Attempt.Owner.CallID, false))
 }
 
 // confirm ends a side-effectful attempt whose executor is gone: the tool's lookup may confirm

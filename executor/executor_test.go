@@ -92,7 +92,7 @@ func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
 
 func (w *world) Validate(*tool.Manifest) error         { return nil }
 func (w *world) Gone(_ context.Context, i string) bool { return w.gone[i] }
-func (w *world) Outcome(_ call.Owner, r *envelope.Response) {
+func (w *world) Outcome(_ call.Inbox, r *envelope.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.replies = append(w.replies, r)

@@ -53,8 +53,8 @@ func (g *Gauge) measure(ctx context.Context, p subjects.Part) {
 	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
 }
 
-// Full reports whether a partition is at the high-water mark.
-func (g *Gauge) Full() bool {
+// StoreFull reports whether a partition is at the high-water mark.
+func (g *Gauge) StoreFull() bool {
 	for p := range g.full {
 		if g.full[p].Load() {
 			return true

@@ -3,6 +3,7 @@ package question
 import (
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -33,6 +34,11 @@ type Incoming struct {
 	Received    time.Time // bus time; whoever hands it to a dispatcher says
 	// Patient says that the caller does without an acceptance where the outcome comes soon.
 	Patient bool
+}
+
+// Inbox returns where the sender waits.
+func (in *Incoming) Inbox() call.Inbox {
+	return call.Inbox{Reply: in.Reply, ContentType: in.ContentType}
 }
 
 // Call names a call by the reference that its acceptance gave. CallID narrows it to the attempt that this call id

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -127,11 +126,11 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
-	health := &health{readers: readers, store: store}
+	health := &health{store, readers}
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Finder: c.control, PoolAbsence: absence(c, o),
-		Catalog: o.Registry, CallLog: c.Log, Replies: replies{bus.NewReplies(c.NC, c.Logger)}, Payloads: c.Payloads,
+		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
 		Health: health, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce),
 		Killer: c.control, Peers: c.control, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
@@ -258,21 +257,10 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	return svc.Stop()
 }
 
-// replies puts the dispatcher's and executor's answers on the bus.
-type replies struct{ bus *bus.Replies }
-
-func (r replies) Accepted(to dispatcher.Inbox, a *envelope.Accepted) {
-	r.bus.Accepted(to.Reply, to.ContentType, a)
-}
-
-func (r replies) Outcome(to dispatcher.Inbox, resp *envelope.Response) {
-	r.bus.Outcome(to.Reply, to.ContentType, resp)
-}
-
 // health tells admission how the deployment is.
 type health struct {
+	*kv.Gauge
 	readers []reader
-	store   *kv.Gauge
 }
 
 // AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
@@ -284,8 +272,6 @@ func (h *health) AuditLag() (lag time.Duration) {
 	}
 	return lag
 }
-
-func (h *health) StoreFull() bool { return h.store.Full() }
 
 // chunkSource opens the stored chunks of one call.
 func chunkSource(store *streaming.Store, s call.State) streaming.StoreSource {

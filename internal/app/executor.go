@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -53,7 +52,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	}
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
-		Replies: owners{bus.NewReplies(c.NC, c.Logger)}, Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
+		Replies: bus.NewReplies(c.NC, c.Logger), Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
 		Payloads: c.Payloads, Peers: pools, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce), Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease,
 		Observer: c.Observer, Logger: c.Logger,
@@ -141,13 +140,6 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		}
 		cancel()
 	}
-}
-
-// owners answers the caller whose request opened an attempt.
-type owners struct{ bus *bus.Replies }
-
-func (r owners) Outcome(o call.Owner, resp *envelope.Response) {
-	r.bus.Outcome(o.Reply, o.ContentType, resp)
 }
 
 // streams opens the chunk stream of a run when its first chunk comes.

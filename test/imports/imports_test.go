@@ -37,9 +37,9 @@ var layers = []layer{
 	{"internal/form", ""},
 	{"internal/crew", ""},
 	{"internal/jscode", ""},
-	{"question", "envelope"},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope internal/ijson subjects"},
+	{"question", "call envelope"},
 	{"call/calltest", "call envelope subjects"},
 	{"observe", "call envelope"},
 	{"settle", "call envelope subjects"},

@@ -495,16 +495,16 @@ type (
 	}
 )
 
-func (c callers) Accepted(to dispatcher.Inbox, m *envelope.Accepted) {
+func (c callers) Accepted(to call.Inbox, m *envelope.Accepted) {
 	c.w.told(to.Reply, func(a *asked) { a.Accepted = append(a.Accepted, *m) })
 }
 
-func (c callers) Outcome(to dispatcher.Inbox, r *envelope.Response) {
+func (c callers) Outcome(to call.Inbox, r *envelope.Response) {
 	c.w.told(to.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
 }
 
-func (o owners) Outcome(owner call.Owner, r *envelope.Response) {
-	o.w.told(owner.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
+func (o owners) Outcome(to call.Inbox, r *envelope.Response) {
+	o.w.told(to.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
 }
 
 func (well) AuditLag() time.Duration { return 0 }

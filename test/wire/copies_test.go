@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -48,7 +49,7 @@ func (c *contradictions) answer(msg *nats.Msg) {
 	copies := c.copies[req.ToolID]
 	c.mu.Unlock()
 	n := len(copies) - slices.Index(copies, req.CallID) // of copies under this call id
-	a := caller{c.replies, req, msg.Reply}
+	a := caller{c.replies, req, call.Inbox{Reply: msg.Reply, ContentType: envelope.ContentJSON}}
 	switch {
 	case req.ToolID == "accepted" && n == 2: // one copy is turned away, the other is taken in
 		a.refuse(1, envelope.CodeAuditLag)
@@ -70,7 +71,7 @@ func (c *contradictions) answer(msg *nats.Msg) {
 type caller struct {
 	replies *bus.Replies
 	req     *envelope.Request
-	inbox   string
+	inbox   call.Inbox
 }
 
 // refuse tells of a refusal, which was recorded under a number.
@@ -78,18 +79,18 @@ func (a caller) refuse(recorded int, code envelope.Code) {
 	id := fmt.Sprint("gate.", recorded)
 	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "*", AuditEventID: id, Final: !code.Retryable()}
 	e := envelope.NewError(code, "").WithEffect(envelope.EffectNone)
-	a.replies.Outcome(a.inbox, envelope.ContentJSON, envelope.Failure(a.req.CallID, e, p, envelope.Metrics{}))
+	a.replies.Outcome(a.inbox, envelope.Failure(a.req.CallID, e, p, envelope.Metrics{}))
 }
 
 func (a caller) accept() {
 	accepted := &envelope.Accepted{CallID: a.req.CallID, Ref: a.req.ToolID + ".x", Attempt: 1, ToolVersion: "1.0.0"}
-	a.replies.Accepted(a.inbox, envelope.ContentJSON, accepted)
+	a.replies.Accepted(a.inbox, accepted)
 }
 
 func (a caller) succeed() {
 	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "1.0.0", Attempt: 1, Final: true}
 	r := &envelope.Response{CallID: a.req.CallID, Status: envelope.Success, Output: []byte(`{}`), Provenance: p}
-	a.replies.Outcome(a.inbox, envelope.ContentJSON, r)
+	a.replies.Outcome(a.inbox, r)
 }
 
 // check says whether the client has sent what these answers ask for.
