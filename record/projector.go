@@ -152,17 +152,20 @@ func (p *Projector) Run(ctx context.Context) error {
 
 // projectAll projects until nothing is pending. A smaller batch may pass where a large one does not.
 func (p *Projector) projectAll(ctx context.Context, size *int) error {
+	tries := rhythm()
 	for ctx.Err() == nil && len(p.after(0, 1)) > 0 {
 		err := p.project(ctx, *size)
 		if err == nil {
-			*size = min(2**size, batchSize)
+			*size, tries = min(2**size, batchSize), rhythm()
 			continue
 		}
+		pause := standBy
 		if ctx.Err() == nil && !overtaken(err) {
 			p.log.Warn("audit record not written yet", "err", err)
+			pause = tries.Next()
 		}
 		*size = max(1, *size/2)
-		if !wait.For(ctx, standBy) {
+		if !wait.For(ctx, pause) {
 			return nil
 		}
 		if err := p.findEnd(ctx); err != nil {
@@ -179,11 +182,16 @@ const (
 	findLong = time.Minute
 )
 
+// rhythm is that of a projector which has no answer: AUDIT may have a leader again at any moment, and calls are refused
+// if the record is behind for long.
+func rhythm() wait.Retry {
+	return wait.Retry{Pause: standBy / 10, MaxPause: standBy, Try: findTime, MaxTry: findLong}
+}
+
 // findEnd reads where the record ends, again and again until it can.
 func (p *Projector) findEnd(ctx context.Context) error {
 	final := false
-	tries := wait.Retry{Pause: standBy, Try: findTime, MaxTry: findLong}
-	err := tries.Until(ctx, func(ctx context.Context) (bool, error) {
+	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
 		if final = err == nil || errors.Is(err, bus.ErrLostTail) || form.Unreadable(err); !final {
 			p.log.Warn("end of the audit record not found yet", "err", err)
