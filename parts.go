@@ -31,7 +31,7 @@ type ExecutorOptions struct {
 	Ready func(instance string)
 
 	// Of tools of folders, which are programs.
-	Environ    []string // NAME=value, from which their manifests pick: os.Environ() for what this process has; default none
+	Environ    []string // NAME=value, from which their manifests pick, such as os.Environ(); default none
 	Supervisor string   // the program that ends theirs; default toolbus-supervisor beside this one, else this one
 }
 

@@ -39,7 +39,8 @@ const (
 // RunExecutor works until ctx ends. Shutdown order: no more pulls, calls in hand finish or, after
 // Drain, are killed and handed back, heartbeats stop, the connection is flushed by its owner.
 func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
-	o.Pool, o.Slots, o.Drain = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots), cmp.Or(o.Drain, DefaultDrain)
+	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
+	o.Drain = cmp.Or(o.Drain, DefaultDrain)
 	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}
