@@ -61,12 +61,8 @@ func (h *acceptances) hold(a acceptance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = append(h.held, a)
-	if len(h.held) > 1 {
-		return
-	}
-	select {
-	case h.first <- struct{}{}:
-	default:
+	if len(h.held) == 1 {
+		wait.Signal(h.first)
 	}
 }
 

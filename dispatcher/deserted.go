@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 )
@@ -21,13 +22,6 @@ const (
 	leastAge   = 300 * time.Millisecond
 	othersWait = 500 * time.Millisecond
 )
-
-// queueing says where an attempt waits that nobody has claimed.
-type queueing struct {
-	pool  string
-	early time.Time // not before this time is it ended for want of executors, in bus time
-	tried bool      // to end it: not again
-}
 
 // watch keeps the deadline of an open attempt, and counts it among those that wait in its pool until it is claimed.
 func (d *Dispatcher) watch(s call.State, a call.Attempt) {
@@ -50,14 +44,14 @@ func (g *guard) queue(s call.State, a call.Attempt, early time.Time) {
 	case a.Claim != nil:
 		g.unqueue(d)
 		d.claimed = true
-	case d.queued == nil && !d.claimed:
+	case d.pool == nil && !d.claimed:
 		pool := g.queued[s.Pool]
 		if pool == nil {
 			pool = &poolQueue{name: strings.Clone(s.Pool)}
 			g.queued[pool.name] = pool
 		}
 		pool.waiting++
-		d.queued = &queueing{pool: pool.name, early: early}
+		d.pool, d.early, d.tried = pool, early, false
 	}
 }
 
@@ -69,15 +63,13 @@ type poolQueue struct {
 
 // unqueue notes that d does not wait any more. Callers hold g.mu.
 func (g *guard) unqueue(d *due) {
-	if d.queued == nil {
+	if d.pool == nil {
 		return
 	}
-	if q := g.queued[d.queued.pool]; q != nil {
-		if q.waiting--; q.waiting == 0 {
-			delete(g.queued, q.name)
-		}
+	if d.pool.waiting--; d.pool.waiting == 0 {
+		delete(g.queued, d.pool.name)
 	}
-	d.queued = nil
+	d.pool = nil
 }
 
 // waiting adds to counts how many attempts wait, by pool.
@@ -104,8 +96,8 @@ func (g *guard) deserted(pools map[string]bool, now time.Time) (found []*due) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, d := range g.byKey {
-		if q := d.queued; q != nil && !q.tried && pools[q.pool] && !now.Before(q.early) && now.Before(d.at) {
-			q.tried = true
+		if d.pool != nil && !d.tried && pools[d.pool.name] && !now.Before(d.early) && now.Before(d.at) {
+			d.tried = true
 			found = append(found, d)
 		}
 	}
@@ -116,9 +108,7 @@ func (g *guard) deserted(pools map[string]bool, now time.Time) (found []*due) {
 func (g *guard) again(d *due) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d.queued != nil {
-		d.queued.tried = false
-	}
+	d.tried = false
 }
 
 // endDeserted ends attempts before their deadlines that nobody is there to take, until ctx ends.
@@ -126,14 +116,7 @@ func (d *Dispatcher) endDeserted(ctx context.Context) {
 	if d.Evidence == nil {
 		return
 	}
-	tick := time.NewTicker(desertedEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait.For(ctx, desertedEvery) {
 		if pools := d.empty(); len(pools) > 0 {
 			for _, g := range d.guards {
 				d.endAll(ctx, g, g.deserted(pools, d.Now()))

@@ -6,3 +6,17 @@ func (d *Dispatcher) Lines() int {
 	defer d.mu.Unlock()
 	return len(d.lines)
 }
+
+// Watching returns how many open attempts the dispatcher guards.
+func (d *Dispatcher) Watching() (open int) {
+	for _, g := range d.guards {
+		open += g.size()
+	}
+	return open
+}
+
+func (g *guard) size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.byKey)
+}

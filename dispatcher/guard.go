@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -44,7 +45,9 @@ type due struct {
 	index    int  // in the heap; -1 while it is worked on
 	done     bool // decided
 	claimed  bool
-	queued   *queueing // nil where it is claimed, or where that is not known
+	pool     *poolQueue // where it waits; nil where it is claimed, or where that is not known
+	early    time.Time  // not before this time is it ended for want of executors, in bus time
+	tried    bool       // to end it: not again
 }
 
 type dues []*due
@@ -157,13 +160,6 @@ func (g *guard) decided(id string, attempt int, admitted uint64) bool {
 	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
-// size returns how many attempts are watched.
-func (g *guard) size() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.byKey)
-}
-
 // oldest returns the log position of the first undecided attempt; 0 when there is none.
 func (g *guard) oldest() uint64 {
 	g.mu.Lock()
@@ -177,19 +173,15 @@ func (g *guard) oldest() uint64 {
 // wakeFor lets somebody see to what is due at a time, unless somebody does before it anyway: calls
 // that come one after another wake nobody up. Callers hold g.mu.
 func (g *guard) wakeFor(at time.Time) {
-	if !at.Before(g.armed) {
-		return
-	}
-	g.armed = at
-	select {
-	case g.wake <- struct{}{}:
-	default:
+	if at.Before(g.armed) {
+		g.armed = at
+		wait.Signal(g.wake)
 	}
 }
 
 // next removes and returns the attempts whose time has come, and says how long to wait for the
 // one after them.
-func (g *guard) next() (now []*due, wait time.Duration) {
+func (g *guard) next() (now []*due, pause time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.now()
@@ -257,7 +249,7 @@ func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now, wait := g.next()
+		now, pause := g.next()
 		for _, job := range now {
 			select {
 			case jobs <- job:
@@ -265,7 +257,7 @@ func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
 				return
 			}
 		}
-		timer.Reset(wait)
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return
@@ -282,7 +274,7 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 	switch {
 	case errors.Is(err, settle.ErrGone):
 		g.close(job.id, job.attempt, job.admitted)
-		d.dismiss(job)
+		d.abandon(job)
 		return
 	case form.Newer(err):
 		d.notices.Tell(d.Logger, "a deadline is left to dispatchers of a newer build", err)
@@ -311,12 +303,10 @@ func (d *Dispatcher) ended(ctx context.Context, g *guard, job *due, o settle.Out
 	}
 }
 
-// dismiss forgets the callers that wait here for an attempt that the log does not hold any more: there is
+// abandon forgets the callers that wait here for an attempt that the log does not hold any more: there is
 // nothing to tell, and their libraries say so.
-func (d *Dispatcher) dismiss(job *due) {
-	d.mu.Lock()
-	l := d.lines[lineKey{job.tool, job.id}]
-	d.mu.Unlock()
+func (d *Dispatcher) abandon(job *due) {
+	l := d.known(job.tool, job.id)
 	if l == nil {
 		return
 	}
@@ -347,14 +337,6 @@ func (g *guard) retry(job *due, after time.Duration) {
 
 // guard returns that of a partition.
 func (d *Dispatcher) guard(p subjects.Part) *guard { return d.guards[p] }
-
-// Watching returns how many open attempts this dispatcher guards.
-func (d *Dispatcher) Watching() (open int) {
-	for _, g := range d.guards {
-		open += g.size()
-	}
-	return open
-}
 
 // Oldest returns the position in a partition of the log from which a new guardian would have to read to
 // find all open attempts; 0 when there are none.

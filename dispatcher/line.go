@@ -88,6 +88,13 @@ func (d *Dispatcher) line(tool, id string) *line {
 	return l
 }
 
+// known returns the line of a key; nil where there is none.
+func (d *Dispatcher) known(tool, id string) *line {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lines[lineKey{tool, id}]
+}
+
 // serve answers all that arrive until none is left.
 func (d *Dispatcher) serve(ctx context.Context, l *line) {
 	for {

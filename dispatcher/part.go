@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -42,17 +43,13 @@ func (p *partings) add(at time.Time, from question.Leave) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	heap.Push(&p.due, parting{at, from})
-	if p.due[0].from != from {
-		return
-	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	if p.due[0].from == from {
+		wait.Signal(p.wake)
 	}
 }
 
 // next removes and returns those that stop waiting now, and says how long it is to the one after them.
-func (p *partings) next(now time.Time) (over []question.Leave, wait time.Duration) {
+func (p *partings) next(now time.Time) (over []question.Leave, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.due) > 0 && !p.due[0].at.After(now) {
@@ -69,11 +66,11 @@ func (d *Dispatcher) keepPartings(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		over, wait := d.partings.next(d.Now())
+		over, pause := d.partings.next(d.Now())
 		for _, l := range over {
 			d.safely("the deadline of a joiner", func() { d.part(l) })
 		}
-		timer.Reset(wait)
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return
@@ -87,15 +84,8 @@ func (d *Dispatcher) keepPartings(ctx context.Context) {
 func (d *Dispatcher) part(l question.Leave) {
 	now := call.At(d.Now())
 	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
-	if ok {
-		d.tellLate(w, s, l.Attempt)
+	if ok { // that is no outcome: the attempt has one of its own, later
+		e := envelope.NewError(envelope.CodeTimeout, "this caller's deadline has passed; the call goes on for the others")
+		d.dismiss(w, s, l.Attempt, e.WithFix("ask again with the same key for the outcome").WithEffect(effectSoFar(s)))
 	}
-}
-
-// tellLate tells a joiner that its deadline has passed. That is no outcome: the attempt has one of its own, later.
-func (d *Dispatcher) tellLate(w waiter, s call.State, n int) {
-	e := envelope.NewError(envelope.CodeTimeout, "this caller's deadline has passed; the call goes on for the others").
-		WithFix("ask again with the same key for the outcome").WithEffect(effectSoFar(s))
-	p := envelope.Provenance{ToolID: s.Tool, ToolVersion: s.Version, Attempt: n}
-	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
 }

@@ -55,17 +55,23 @@ func concerns(s call.State, actor, callID string) bool {
 	return false
 }
 
-// attemptOf finds the attempt that q asks for: that of its call id, or the newest.
-func attemptOf(s call.State, q question.Call) (call.Attempt, *envelope.Error) {
-	if q.CallID == "" {
-		return s.Last(), nil
+// attempt finds the attempt that q asks for, that of its call id or the newest, and the last event of its log.
+func (d *Dispatcher) attempt(
+	ctx context.Context, from question.Sender, q question.Call,
+) (last call.Entry, a call.Attempt, refusal *envelope.Error) {
+	if last, refusal = d.last(ctx, from, q); refusal != nil {
+		return last, a, refusal
 	}
-	a, ok := s.AttemptOf(q.CallID)
+	if q.CallID == "" {
+		return last, last.State.Last(), nil
+	}
+	a, ok := last.State.AttemptOf(q.CallID)
 	if !ok {
-		return a, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call id %q is bound to this call", q.CallID)).
+		says := fmt.Sprintf("no call id %q is bound to this call", q.CallID)
+		return last, a, envelope.NewError(envelope.CodeNotFound, says).
 			WithFix("leave the call id out for the newest attempt, or give the one that the request had")
 	}
-	return a, nil
+	return last, a, nil
 }
 
 // toldAs returns the call id under which the actor is told of the call: the one that it names, or its
@@ -83,14 +89,11 @@ func toldAs(s call.State, actor string, q question.Call) string {
 func (d *Dispatcher) Result(
 	ctx context.Context, from question.Sender, q question.Call,
 ) (none question.ResultAnswer, _ *envelope.Error) {
-	s, refusal := d.State(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
-	a, refusal := attemptOf(s, q)
-	if refusal != nil {
-		return none, refusal
-	}
+	s := last.State
 	id := toldAs(s, from.Actor, q)
 	if a.Open() {
 		return question.ResultAnswer{Accepted: &envelope.Accepted{
@@ -110,15 +113,11 @@ func (d *Dispatcher) Result(
 func (d *Dispatcher) Cancel(
 	ctx context.Context, from question.Sender, q question.Call,
 ) (none question.CancelAnswer, _ *envelope.Error) {
-	last, refusal := d.last(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
 	s := last.State
-	a, refusal := attemptOf(s, q)
-	if refusal != nil {
-		return none, refusal
-	}
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
 		d.Peers.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		return question.CancelAnswer{Told: "detached"}, nil
@@ -167,14 +166,11 @@ func unsettled(err error) *envelope.Error {
 func (d *Dispatcher) Why(
 	ctx context.Context, from question.Sender, q question.Call,
 ) (none question.WhyAnswer, _ *envelope.Error) {
-	s, refusal := d.State(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
-	a, refusal := attemptOf(s, q)
-	if refusal != nil {
-		return none, refusal
-	}
+	s := last.State
 	if !a.Open() {
 		return question.WhyAnswer{Sentence: call.Explain(s, a.N, d.Now())}, nil
 	}

@@ -96,17 +96,19 @@ func (d *Dispatcher) Forget(l question.Leave) {
 	if !ok {
 		return
 	}
-	e := envelope.NewError(envelope.CodeCancelled, "this caller does not wait any more; the call goes on for the others").
-		WithEffect(envelope.EffectUnknown)
-	p := envelope.Provenance{ToolID: l.Tool, ToolVersion: s.Version, Attempt: l.Attempt}
+	d.dismiss(w, s, l.Attempt, envelope.NewError(envelope.CodeCancelled,
+		"this caller does not wait any more; the call goes on for the others").WithEffect(envelope.EffectUnknown))
+}
+
+// dismiss tells a joiner of attempt n why it has no outcome.
+func (d *Dispatcher) dismiss(w waiter, s call.State, n int, e *envelope.Error) {
+	p := envelope.Provenance{ToolID: s.Tool, ToolVersion: s.Version, Attempt: n}
 	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
 }
 
 // leave takes out a waiter that may leave, and returns the log that it waited for.
 func (d *Dispatcher) leave(l question.Leave, may func(waiter) bool) (w waiter, s call.State, ok bool) {
-	d.mu.Lock()
-	line := d.lines[lineKey{l.Tool, l.ID}]
-	d.mu.Unlock()
+	line := d.known(l.Tool, l.ID)
 	if line == nil {
 		return w, s, false
 	}
@@ -202,16 +204,12 @@ const recordPause = time.Second
 
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
 	defer d.sharers.Add(-int64(len(s.with)))
-	for {
-		err := d.Records.Allowed(ctx, s.of, s.attempt, s.with)
-		if err == nil {
-			return
+	_ = wait.Retry{Pause: recordPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		if err = d.Records.Allowed(ctx, s.of, s.attempt, s.with); err != nil {
+			d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
 		}
-		d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
-		if errors.Is(err, audit.ErrRefused) || !wait.For(ctx, recordPause) {
-			return
-		}
-	}
+		return err == nil || errors.Is(err, audit.ErrRefused), err
+	})
 }
 
 func (d *Dispatcher) recordRest(ctx context.Context) {
@@ -257,9 +255,7 @@ type telling struct {
 
 // tell lets every caller that waits here for attempt n be answered.
 func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
-	d.mu.Lock()
-	l := d.lines[lineKey{s.Tool, s.ID}]
-	d.mu.Unlock()
+	l := d.known(s.Tool, s.ID)
 	if l == nil {
 		return
 	}

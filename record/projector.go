@@ -79,10 +79,7 @@ func (p *Projector) add(r audit.Record, known time.Duration) bool {
 	}
 	p.pending = append(p.pending, r)
 	p.waiting.Known(r.LogSeq, known)
-	select {
-	case p.more <- struct{}{}:
-	default:
-	}
+	wait.Signal(p.more)
 	return true
 }
 

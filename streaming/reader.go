@@ -67,7 +67,7 @@ func (r *Reader) Offer(run Run, header map[string][]string, data []byte) {
 	r.mu.Lock()
 	r.assembly.offer(run, f)
 	r.mu.Unlock()
-	signal(r.wake)
+	wait.Signal(r.wake)
 }
 
 // Resync says that live frames may have been lost, as after a reconnect, so that the Reader asks
@@ -76,7 +76,7 @@ func (r *Reader) Resync() {
 	r.mu.Lock()
 	r.assembly.doubt()
 	r.mu.Unlock()
-	signal(r.wake)
+	wait.Signal(r.wake)
 }
 
 // Finish tells the outcome: the run that it is of and the chunks that it names, nil if it names
@@ -90,7 +90,7 @@ func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 	r.mu.Lock()
 	r.assembly.finish(run, want)
 	r.mu.Unlock()
-	signal(r.wake)
+	wait.Signal(r.wake)
 }
 
 // Next returns the next chunk and waits for it if need be. It returns io.EOF after the last one,

@@ -65,7 +65,7 @@ type mark struct {
 }
 
 // Writer appends the chunks of one run to its subject. Emit and Close must not be called at the
-// same time, and Emit not by two goroutines; Size may be called by anyone.
+// same time, and Emit not by two goroutines.
 type Writer struct {
 	log     frameLog
 	subject string
@@ -160,15 +160,8 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 	}
 	w.pending, w.size = pending, size
 	w.next++
-	signal(w.wake)
+	wait.Signal(w.wake)
 	return true, nil
-}
-
-// Size is the number of data bytes taken so far.
-func (w *Writer) Size() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.size
 }
 
 // Close sends what is waiting, waits until all is stored, and returns count and digest of what
@@ -179,7 +172,7 @@ func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 	w.closing = true
 	w.refused = cmp.Or[error](w.refused, ErrClosed)
 	w.mu.Unlock()
-	signal(w.wake)
+	wait.Signal(w.wake)
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -223,7 +216,7 @@ func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 		}
 		w.mu.Unlock()
 		if f.Len() > 0 {
-			signal(w.room)
+			wait.Signal(w.room)
 			return f, nil
 		}
 		if closing {
@@ -291,12 +284,4 @@ func (w *Writer) fail(err error) {
 		w.failed = err
 	}
 	w.refused = cmp.Or(w.refused, err)
-}
-
-// signal wakes whoever waits on c, now or next time.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

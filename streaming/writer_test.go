@@ -428,3 +428,10 @@ func (discardLog) append(_ context.Context, _ string, _ Frame, _ string, prev ui
 }
 
 func (discardLog) last(context.Context, string) (mark, error) { return mark{}, nil }
+
+// Size is the number of data bytes taken so far.
+func (w *Writer) Size() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size
+}

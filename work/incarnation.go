@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // incarnation is what is known of a consumer, so that its counts of deliveries can be trusted. One
@@ -56,12 +58,7 @@ const (
 )
 
 // lookSoon has the consumers looked at, as soon as that can be.
-func (w *Workers) lookSoon() {
-	select {
-	case w.lookNow <- struct{}{}:
-	default: // they are about to be
-	}
-}
+func (w *Workers) lookSoon() { wait.Signal(w.lookNow) }
 
 // look keeps what is known of the consumers up to date until ctx ends, and makes those anew that
 // somebody has deleted.
@@ -75,13 +72,13 @@ func (w *Workers) look(ctx context.Context) {
 		case <-next.C:
 		case <-w.lookNow:
 		}
-		wait := lookEvery
+		pause := lookEvery
 		for _, s := range w.sources {
 			if !w.lookAt(ctx, s) {
-				wait = lookAgain
+				pause = lookAgain
 			}
 		}
-		next.Reset(wait)
+		next.Reset(pause)
 	}
 }
 

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Signal wakes whoever waits on c, which has room for one, now or the next time.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // For waits for d, not at all where d is not positive. It reports false when ctx ended first.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {

@@ -370,7 +370,7 @@ func (w *world) guard(s *stop, log settle.Log) (done <-chan struct{}) {
 		defer end()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for d.Watching() > 0 {
+		for d.Oldest(0) > 0 {
 			select {
 			case <-tick.C:
 			case <-died:
