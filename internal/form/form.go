@@ -25,9 +25,9 @@ var (
 	Frame    = Kind{"frame of chunks", first, first}                       // package streaming
 	Question = Kind{"question to the service", first, first}               // package bus
 	Answer   = Kind{"answer of the service", first, first}                 // package bus
-	Record   = Kind{"audit record", first, first}                          // packages audit and bus
-	Letter   = Kind{"dead letter", first, first}                           // package bus
-	Control  = Kind{"control message", first, first}                       // internal/app: kills, leaves, who runs what
+	Record   = Kind{"audit record", first, first}                          // packages audit and record
+	Letter   = Kind{"dead letter", first, first}                           // package record
+	Control  = Kind{"control message", first, first}                       // package bus: kills, leaves, who runs what
 	Streams  = Kind{"set of streams", first, first}                        // package bus: the topology as a whole
 )
 

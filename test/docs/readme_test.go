@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,7 +63,31 @@ func buildReadme(t *testing.T) string {
 			goIn(t, agent, words...)
 		}
 	}
+	buildReadmeTool(t, agent, rest)
 	return filepath.Join(agent, "program")
+}
+
+// buildReadmeTool makes a tool of the second program of the README, with its commands. rest is what follows the first.
+func buildReadmeTool(t *testing.T, agent, rest string) {
+	t.Helper()
+	_, rest, _ = strings.Cut(rest, "```go\n")
+	source, rest, _ := strings.Cut(rest, "```")
+	if err := os.Mkdir(filepath.Join(agent, "greet"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(agent, "greet", "main.go"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range commands(shell.FindStringSubmatch(rest)[1]) {
+		if words[0] == "go" {
+			goIn(t, agent, slices.Insert(words, 2, "-mod=mod")...)
+		}
+	}
+	for _, name := range []string{"greet", "tool.yaml", "run.request.json"} {
+		if _, err := os.Stat(filepath.Join(agent, "tools", "greet", name)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func goIn(t *testing.T, dir string, words ...string) {

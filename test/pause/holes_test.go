@@ -399,7 +399,7 @@ func TestH4AnOldMessageIsOfAnOldAdmission(t *testing.T) {
 
 // H4, when the consumer is made anew: it delivers everything as if for the first time, also what
 // is over, and what somebody runs. What is older than its consumer is taken for a second delivery
-// (package bus), so it is looked up before it runs, and claimed.
+// (package work), so it is looked up before it runs, and claimed.
 func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
 	b := newBase(t)
 	t.Run("another admission", func(t *testing.T) {
