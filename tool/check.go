@@ -111,12 +111,9 @@ func (l *toolLoader) conform(whole jsontext.Value) {
 	for _, v := range l.contract.schema.ValidateChecked(whole) {
 		at := jsontext.Pointer(v.Pointer)
 		message, hint := l.contract.explain(v, l.at(at))
-		switch v.Rule {
-		case "additionalProperties":
-			if where, ok := l.keys[at]; ok { // a pointer with a very long name in it is cut
-				l.report(where, message, hint)
-				continue
-			}
+		if where, ok := l.keys[at]; ok && v.Rule == "additionalProperties" { // one with a very long name is cut
+			l.report(where, message, hint)
+			continue
 		}
 		l.fail(at, message, hint)
 		switch v.Rule {
@@ -217,26 +214,14 @@ func pointer(format string, i int) jsontext.Pointer { return jsontext.Pointer(fm
 
 // described holds what callers are told of the tool against what one message has room for.
 func (l *toolLoader) described() {
-	const around = 256 // names of members, at most
-	m := l.manifest
-	texts := []string{m.ToolID, m.Owner, m.Title, m.Description}
-	size := around
-	for _, f := range m.Functions {
-		texts = append(texts, f.Name, f.Description)
-		size += around
+	raw, _ := json.Marshal(l.manifest.describe(false)) // of text that is UTF-8
+	size := len(raw)
+	for _, f := range l.manifest.Functions {
 		for _, s := range []*schema.Schema{f.Request, f.Response} {
 			if s != nil {
 				size += len(s.Whole())
 			}
 		}
-	}
-	for _, e := range m.Errors {
-		texts = append(texts, e.Name, e.Name, e.Message, e.Fix)
-		size += around
-	}
-	for _, text := range texts {
-		quoted, _ := jsontext.AppendQuote(nil, text) // the manifest is UTF-8
-		size += len(quoted)
 	}
 	if size > MaxDescribed {
 		l.fail("/functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, MaxDescribed),

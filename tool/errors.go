@@ -76,6 +76,10 @@ func (e *SurvivorError) Error() string {
 	return fmt.Sprintf("processes of the tool still there %v after they were killed", e.Waited)
 }
 
+func (e *StartError) Unwrap() error   { return e.Err }
+func (e *SinkError) Unwrap() error    { return e.Err }
+func (e *StoppedError) Unwrap() error { return e.Cause }
+
 // Check says what is wrong with e by the tool contract, or nil.
 func (e *Error) Check() error {
 	switch {
@@ -91,15 +95,6 @@ func (e *Error) Check() error {
 	}
 	return nil
 }
-
-// Unwrap returns why the tool could not be started.
-func (e *StartError) Unwrap() error { return e.Err }
-
-// Unwrap returns the sink's error.
-func (e *SinkError) Unwrap() error { return e.Err }
-
-// Unwrap returns the cause of the context's end.
-func (e *StoppedError) Unwrap() error { return e.Cause }
 
 // Stopped returns the error of a run that was ended because ctx was.
 func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedError {
@@ -174,33 +169,24 @@ func (e *CrashError) classify(m *Manifest) *envelope.Error {
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
-	return m.refused(envelope.CodeToolProtocol, e.Reason, e.Stderr)
+	return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, "", e.Reason, e.Stderr)
 }
 
 func (e *LimitError) classify(m *Manifest) *envelope.Error {
 	says := fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit)
-	return m.refused(envelope.CodeOutputLimit, says, e.Stderr)
+	return m.failure(envelope.CodeOutputLimit, envelope.CodeOutputLimit, "", says, e.Stderr)
 }
 
 func (e *SinkError) classify(m *Manifest) *envelope.Error {
-	effect, code := m.effect(""), envelope.CodeUpstream
-	if !m.safeAgain(effect) {
-		code = envelope.CodeToolUnknownState
-	}
-	return envelope.NewError(code, "the run was ended because its chunks could not be delivered").
-		WithCause(e.Err.Error()).WithEffect(effect)
+	const message = "the run was ended because its chunks could not be delivered"
+	return m.failure(envelope.CodeUpstream, envelope.CodeToolUnknownState, "", message, "").WithCause(e.Err.Error())
 }
 
 func (e *StoppedError) classify(m *Manifest) *envelope.Error {
-	effect := m.effect(e.Effect)
-	again, unsafe := envelope.CodeCancelled, envelope.CodeCancelledUnknown
 	if errors.Is(e.Cause, context.DeadlineExceeded) {
-		again, unsafe = envelope.CodeTimeout, envelope.CodeTimeoutUnknown
+		return m.failure(envelope.CodeTimeout, envelope.CodeTimeoutUnknown, e.Effect, "", e.Stderr)
 	}
-	if !m.safeAgain(effect) {
-		again = unsafe
-	}
-	return envelope.NewError(again, "").WithEffect(effect).WithStderr(e.Stderr)
+	return m.failure(envelope.CodeCancelled, envelope.CodeCancelledUnknown, e.Effect, "", e.Stderr)
 }
 
 func (e *SurvivorError) classify(m *Manifest) *envelope.Error {
@@ -209,16 +195,18 @@ func (e *SurvivorError) classify(m *Manifest) *envelope.Error {
 
 // fault is a tool that failed without saying how.
 func (m *Manifest) fault(message, stderr string) *envelope.Error {
-	code := envelope.CodeToolFault
-	if !m.safeAgain(m.effect("")) {
-		code = envelope.CodeToolUnknownState
-	}
-	return envelope.NewError(code, message).WithEffect(m.effect("")).WithStderr(stderr)
+	return m.failure(envelope.CodeToolFault, envelope.CodeToolUnknownState, "", message, stderr)
 }
 
-// refused is a tool whose answer cannot be used.
-func (m *Manifest) refused(code envelope.Code, message, stderr string) *envelope.Error {
-	return envelope.NewError(code, message).WithEffect(m.effect("")).WithStderr(stderr)
+// failure is a run that failed: with the code again where the call may run again under the same key, else with unsafe.
+func (m *Manifest) failure(
+	again, unsafe envelope.Code, said envelope.Effect, message, stderr string,
+) *envelope.Error {
+	effect := m.effect(said)
+	if !m.safeAgain(effect) {
+		again = unsafe
+	}
+	return envelope.NewError(again, message).WithEffect(effect).WithStderr(stderr)
 }
 
 // effect returns what is known of the effect of a run that failed.

@@ -137,28 +137,31 @@ func (s *source) value(at jsontext.Pointer, n ast.Node) any {
 	if entries, ok := mapping(n); ok {
 		return s.object(at, entries)
 	}
-	switch n := n.(type) {
-	case *ast.NullNode:
-		return nil
-	case *ast.StringNode:
-		return n.Value
-	case *ast.LiteralNode:
-		return n.Value.Value
-	case *ast.BoolNode:
-		return n.Value
-	case *ast.IntegerNode:
-		return n.Value
-	case *ast.FloatNode:
-		return n.Value
-	case *ast.SequenceNode:
-		items := make([]any, len(n.Values))
-		for i, item := range n.Values {
+	if list, ok := n.(*ast.SequenceNode); ok {
+		items := make([]any, len(list.Values))
+		for i, item := range list.Values {
 			items[i] = s.value(at.AppendToken(strconv.Itoa(i)), item)
 		}
 		return items
 	}
+	if value, ok := scalar(n); ok {
+		return value
+	}
 	s.fail(at, "a number has no JSON form", "write it as JSON would, or in quotes") // an infinite one, or none
 	return nil
+}
+
+// scalar returns a value that is neither a list nor a mapping, and that JSON has.
+func scalar(n ast.Node) (value any, ok bool) {
+	switch n := n.(type) {
+	case *ast.InfinityNode, *ast.NanNode:
+		return nil, false
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case ast.ScalarNode:
+		return n.GetValue(), true
+	}
+	return nil, false
 }
 
 // object takes the entries of a mapping, each key once.
@@ -166,15 +169,8 @@ func (s *source) object(at jsontext.Pointer, entries []*ast.MappingValueNode) ma
 	object := make(map[string]any, len(entries))
 	for _, entry := range entries {
 		where := placeOf(entry.Key.GetToken())
-		key, isText := "", true
-		switch n := ast.Node(entry.Key).(type) {
-		case *ast.StringNode:
-			key = n.Value
-		case *ast.LiteralNode:
-			key = n.Value.Value
-		default:
-			isText = false
-		}
+		value, _ := scalar(entry.Key)
+		key, isText := value.(string)
 		path := at.AppendToken(key)
 		first, double := s.keys[path]
 		switch {
