@@ -10,14 +10,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/record"
-	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -271,12 +269,4 @@ func (h *health) AuditLag() (lag time.Duration) {
 		lag = max(lag, r.projector.Lag(r.follower.Served(now)), r.follower.Behind(now))
 	}
 	return lag
-}
-
-// chunkSource opens the stored chunks of one call.
-func chunkSource(store *streaming.Store, s call.State) streaming.StoreSource {
-	return streaming.NewStoreSource(store, func(r streaming.Run) string {
-		a, _ := s.Attempt(r.Attempt)
-		return subjects.Chunk(s.Tenant, a.Owner.Actor, s.ID, r.Attempt, r.Fence)
-	})
 }

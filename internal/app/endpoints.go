@@ -52,7 +52,8 @@ func chunks(
 		q.Fence = run.Fence()
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
-	frame, err := chunkSource(store, s).Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
+	source := streaming.NewStoreSource(store, func(r streaming.Run) string { return chunkSubject(s, r.Attempt, r.Fence) })
+	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):
 		return question.ChunksAnswer{Fence: q.Fence, Expired: true}, nil

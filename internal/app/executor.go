@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -24,8 +25,8 @@ import (
 type ExecutorOptions struct {
 	Registry *tool.Registry
 	Adapters map[string]tool.Adapter
-	Pool     string        // default "default"
-	Slots    int           // calls at once; default 16
+	Pool     string        // default tool.DefaultPool
+	Slots    int           // calls at once; default DefaultSlots
 	Drain    time.Duration // how long calls in hand may take to finish at shutdown; default 10 s
 	Ready    func()
 }
@@ -88,23 +89,16 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	// Calls in hand outlive the intake by at most Drain.
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	var g errgroup.Group
-	g.Go(func() error { beat(hand, c, o, e, pools, anew); return nil })
-	g.Go(func() error { c.Clock.Run(hand, clockInterval); return nil })
-	g.Go(func() error {
+	var tasks sync.WaitGroup
+	tasks.Go(func() { beat(hand, c, o, e, pools, anew) })
+	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
+	tasks.Go(func() {
 		select {
 		case <-ctx.Done():
 		case <-hand.Done():
-			return nil
 		}
-		t := time.NewTimer(o.Drain)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			stop()
-		case <-hand.Done():
-		}
-		return nil
+		wait.For(hand, o.Drain)
+		stop()
 	})
 	if o.Ready != nil {
 		o.Ready()
@@ -112,7 +106,8 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	workers.Run(hand, ctx, c.NC)
 	stop()
 	deaf()
-	return g.Wait()
+	tasks.Wait()
+	return nil
 }
 
 // beat says every third of a lease that this executor and the work in its hands are alive.
@@ -148,7 +143,12 @@ type streams struct{ store *streaming.Store }
 
 func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
 	return streaming.NewRun(ctx, s.store, limit, func() string {
-		a, _ := st.Attempt(attempt)
-		return subjects.Chunk(st.Tenant, a.Owner.Actor, st.ID, attempt, fence)
+		return chunkSubject(st, attempt, fence)
 	})
+}
+
+// chunkSubject is where the chunks of one run lie.
+func chunkSubject(s call.State, attempt int, fence uint64) string {
+	a, _ := s.Attempt(attempt)
+	return subjects.Chunk(s.Tenant, a.Owner.Actor, s.ID, attempt, fence)
 }
