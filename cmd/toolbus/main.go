@@ -223,19 +223,15 @@ func strict(cmd *cobra.Command) {
 }
 
 func commands(g *global) []*cobra.Command {
+	env := cli.Env{Stdout: g.env.stdout, Stderr: g.env.stderr, Environ: g.env.environ, URL: g.env.url}
 	return []*cobra.Command{
-		demoCmd(g), devCmd(g), dispatcherCmd(g), executorCmd(g), natsCmd(g),
+		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.url)), subcommand(cli.Executor(env, g.url)), natsCmd(g),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
 		auditCmd(g), deadCmd(g), doctorCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 
 func (g *global) url() string { return cmp.Or(g.server, g.env.url, toolbus.DefaultURL) }
-
-// surroundings are those of the commands that package cli has.
-func (g *global) surroundings() cli.Env {
-	return cli.Env{Stdout: g.env.stdout, Stderr: g.env.stderr, Environ: g.env.environ, URL: g.env.url}
-}
 
 func versionCmd(g *global) *cobra.Command {
 	return &cobra.Command{

@@ -11,12 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-func dispatcherCmd(g *global) *cobra.Command {
-	return subcommand(cli.Dispatcher(g.surroundings(), g.url))
-}
-
-func executorCmd(g *global) *cobra.Command { return subcommand(cli.Executor(g.surroundings(), g.url)) }
-
 // subcommand fits a command that is a program of its own into this one.
 func subcommand(cmd *cobra.Command) *cobra.Command {
 	cmd.GroupID = "run"

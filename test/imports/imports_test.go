@@ -70,7 +70,7 @@ var layers = []layer{
 	// protocol and nothing else.
 	{"program", "tool/process/protocol"},
 	{"program/programtest", "program"},
-	{"tools/internal/...", ""},
+	{"tools/internal/...", "program"},
 	{"tools/...", "program tools/internal/..."},
 	// The wiring, and what is built on it.
 	{"internal/app", "*"},

@@ -43,7 +43,7 @@ func classify(err error, effect program.Effect) error {
 		}
 	}
 	if outside := rooted.Escape(err); outside != nil {
-		return outsideError(outside, effect)
+		return outside.Failure(effect)
 	}
 	var system syscall.Errno
 	errors.As(err, &system) // Escape has made sure of it

@@ -16,13 +16,12 @@ func checkPath(path string) (string, error) {
 	var outside *rooted.Outside
 	switch {
 	case errors.As(err, &outside):
-		return "", outsideError(outside, program.EffectNone)
+		return "", outside.Failure(program.EffectNone)
 	case namesFolder(path):
 		return "", none("is_directory", "the path names a folder")
 	case strings.Contains("/"+clean, "/"+temporaryPrefix):
-		return "", outsideError(&rooted.Outside{
-			Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved",
-		}, program.EffectNone)
+		outside = &rooted.Outside{Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved"}
+		return "", outside.Failure(program.EffectNone)
 	}
 	return clean, nil
 }
@@ -31,12 +30,6 @@ func checkPath(path string) (string, error) {
 func namesFolder(path string) bool {
 	last := path[strings.LastIndexByte(path, '/')+1:]
 	return last == "" || last == "." || last == ".."
-}
-
-func outsideError(outside *rooted.Outside, effect program.Effect) error {
-	return &program.Error{
-		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason}, Effect: effect,
-	}
 }
 
 func (t *tool) sideEffect(r request) (program.SideEffect, error) {

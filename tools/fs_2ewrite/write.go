@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -142,13 +143,8 @@ func writeTemporary(ctx context.Context, root *os.Root, name string, content []b
 	if err == nil {
 		err = file.Sync()
 	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = ctx.Err() // the last moment at which stopping leaves nothing behind
-	}
-	return err
+	// The context is asked at the last moment at which stopping leaves nothing behind.
+	return cmp.Or(err, file.Close(), ctx.Err())
 }
 
 // syncFolders makes a rename in a folder durable, and the folder itself, which may be new.
@@ -158,11 +154,7 @@ func syncFolders(root *os.Root, folder string) error {
 		if err != nil {
 			return err
 		}
-		err = dir.Sync()
-		if closed := dir.Close(); err == nil {
-			err = closed
-		}
-		if err != nil || folder == "." {
+		if err = cmp.Or(dir.Sync(), dir.Close()); err != nil || folder == "." {
 			return err
 		}
 		folder = filepath.Dir(folder)

@@ -95,7 +95,7 @@ func classify(err error, what string) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return failure("timeout", "the time was up before all files were searched")
 	case errors.As(err, &outside):
-		return outsideError(outside)
+		return outside.Failure(program.EffectNone)
 	case errors.Is(err, os.ErrNotExist):
 		return failure("not_found", fmt.Sprintf("%s does not exist", what))
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
@@ -104,18 +104,11 @@ func classify(err error, what string) error {
 		return err
 	}
 	if outside := rooted.Escape(err); outside != nil {
-		return outsideError(outside)
+		return outside.Failure(program.EffectNone)
 	}
 	return failure("io_error", fmt.Sprintf("%s cannot be read: %v", what, system.Err))
 }
 
 func failure(code, message string) error {
 	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
-}
-
-func outsideError(outside *rooted.Outside) error {
-	return &program.Error{
-		Code: "path_outside", Message: outside.Message, Details: map[string]any{"reason": outside.Reason},
-		Effect: program.EffectNone,
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 const (
@@ -24,6 +26,13 @@ type Outside struct {
 
 // Error implements error.
 func (o *Outside) Error() string { return o.Message }
+
+// Failure is what a tool says of such a path.
+func (o *Outside) Failure(effect program.Effect) error {
+	return &program.Error{
+		Code: "path_outside", Message: o.Message, Details: map[string]any{"reason": o.Reason}, Effect: effect,
+	}
+}
 
 // Clean returns the shortest form of a path that its words keep below the root. Its error is an
 // *Outside.
