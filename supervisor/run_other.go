@@ -4,12 +4,22 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"time"
 )
 
 var errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
+
+// RunIfSupervisor refuses: supervisors need Linux.
+func RunIfSupervisor() {
+	if len(os.Args) == 1 && os.Args[0] == Name {
+		fmt.Fprintln(os.Stderr, "toolbus:", errUnsupported)
+		os.Exit(1)
+	}
+}
 
 // Run does not exist here: nothing outside Linux ends a process tree for certain.
 type Run struct{ Stdout io.Reader }

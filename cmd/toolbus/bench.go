@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +40,7 @@ missed. Needs no running bus.`,
 				return fmt.Errorf("find the toolbus command: %w", err)
 			}
 			o.Self, o.Progress = self, g.env.stderr
-			return profiled(cpu, mem, func() error {
+			return bench.Profiled(cpu, mem, func() error {
 				report, err := bench.Run(cmd.Context(), o)
 				if err != nil {
 					return err
@@ -83,33 +81,6 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
 	f.StringVar(&o.Side, "side", bench.Both, "measure only one side, to profile it: raw, toolbus or both")
 	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
-}
-
-// profiled runs f and writes the profiles that were asked for.
-func profiled(cpu, mem string, f func() error) error {
-	if cpu != "" {
-		out, err := os.Create(cpu)
-		if err != nil {
-			return err
-		}
-		defer out.Close()
-		if err := pprof.StartCPUProfile(out); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
-	if mem == "" {
-		return f()
-	}
-	out, err := os.Create(mem) // what cannot be written is better known before
-	if err != nil {
-		return err
-	}
-	if err := f(); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	runtime.GC() // the profile is as of the last collection
-	return errors.Join(pprof.Lookup("allocs").WriteTo(out, 0), out.Close())
 }
 
 // benchNodeCmd is what a drain runs as processes of their own.

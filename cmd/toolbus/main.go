@@ -233,6 +233,13 @@ func commands(g *global) []*cobra.Command {
 
 func (g *global) url() string { return cmp.Or(g.server, g.env.url, toolbus.DefaultURL) }
 
+// subcommand fits a command that is a program of its own into this one.
+func subcommand(cmd *cobra.Command) *cobra.Command {
+	cmd.GroupID = "run"
+	cmd.Example = strings.Replace(cmd.Example, cmd.Name(), "toolbus "+cmd.Name(), 1)
+	return cmd
+}
+
 func versionCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", GroupID: "operate", Args: cli.NoArgs,

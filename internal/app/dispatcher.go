@@ -270,3 +270,17 @@ func (h *health) AuditLag() (lag time.Duration) {
 	}
 	return lag
 }
+
+// evidence is what a dispatcher knows of what executors cannot have done.
+type evidence struct {
+	*kv.Attendance
+	*bus.Deliveries
+}
+
+func newEvidence(c *Conn, pools *kv.Pools, r *tool.Registry) evidence {
+	var watched []string
+	for _, m := range r.List() {
+		watched = append(watched, m.Pool)
+	}
+	return evidence{kv.NewAttendance(pools, c.Clock.Now, watched...), bus.NewDeliveries(c.JS)}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -175,6 +176,25 @@ func (p *Pool) Check() error {
 // Options are those of an executor whose tools may be given variables of environ.
 func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
+}
+
+// Absence is the flag of a process with a dispatcher that says how long a pool may be empty.
+type Absence struct{ Long time.Duration }
+
+// Flags adds the flag to cmd.
+func (a *Absence) Flags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&a.Long, "pool-absence", dispatcher.DefaultPoolAbsence,
+		"how long no executor of a pool may be alive before calls that wait for it end with S-TOOL-UNAVAILABLE, also ahead "+
+			"of their deadline; a restart of the executors should be shorter")
+}
+
+// Check refuses a time in which executors that are well need not have been heard of. The error is an [ErrUsage].
+func (a *Absence) Check(n *Node) error {
+	if a.Long < n.lease {
+		return Usagef("--pool-absence is %s: it is no shorter than --lease, %s, in which an executor may be silent",
+			a.Long, n.lease)
+	}
+	return nil
 }
 
 // Version is the version of this build: the module's as the build recorded it, if it did.

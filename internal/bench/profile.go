@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"runtime/pprof"
+)
+
+// Profiled runs f and writes the profiles that were asked for.
+func Profiled(cpu, mem string, f func() error) error {
+	if cpu != "" {
+		out, err := os.Create(cpu)
+		if err != nil {
+			return err
+		}
+		defer out.Close()
+		if err := pprof.StartCPUProfile(out); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if mem == "" {
+		return f()
+	}
+	out, err := os.Create(mem) // what cannot be written is better known before
+	if err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	runtime.GC() // the profile is as of the last collection
+	return errors.Join(pprof.Lookup("allocs").WriteTo(out, 0), out.Close())
+}
