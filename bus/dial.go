@@ -111,16 +111,7 @@ func ConnectFix(err error) string {
 // older compares two versions of the form x.y.z; a version that cannot be read counts as old.
 func older(have, want string) bool {
 	var h, w [3]int
-	if _, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2]); err != nil {
-		return true
-	}
-	if _, err := fmt.Sscanf(want, "%d.%d.%d", &w[0], &w[1], &w[2]); err != nil {
-		return true
-	}
-	for i := range h {
-		if h[i] != w[i] {
-			return h[i] < w[i]
-		}
-	}
-	return false
+	_, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2])
+	_, bad := fmt.Sscanf(want, "%d.%d.%d", &w[0], &w[1], &w[2])
+	return err != nil || bad != nil || slices.Compare(h[:], w[:]) < 0
 }

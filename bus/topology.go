@@ -36,7 +36,6 @@ type TopologyOptions struct {
 	ChunksBytes  int64         // default 1 GiB
 	PayloadAge   time.Duration // default 26 hours: outlives the default retention
 	PayloadBytes int64         // default 2 GiB
-	Lease        time.Duration // default DefaultLease
 	Logger       *slog.Logger  // told what the servers are waited for; nil for nobody
 }
 
@@ -53,7 +52,6 @@ func (o TopologyOptions) withDefaults() TopologyOptions {
 	o.ChunksBytes = cmp.Or(o.ChunksBytes, gib)
 	o.PayloadAge = cmp.Or(o.PayloadAge, 26*time.Hour)
 	o.PayloadBytes = cmp.Or(o.PayloadBytes, 2*gib)
-	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	return o
 }
 
@@ -66,7 +64,6 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 		Description:        "Toolbus call log: one log per idempotency id",
 		Subjects:           []string{p.All()},
 		Retention:          jetstream.LimitsPolicy,
-		Storage:            jetstream.FileStorage,
 		Discard:            jetstream.DiscardNew, // full must be an answer, not a loss
 		AllowMsgTTL:        true,
 		AllowDirect:        false, // reads must come from the leader
@@ -77,8 +74,6 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 		// they contain the older one
 		MaxMsgsPerSubject: 32,
 		MaxMsgSize:        -1,
-		Duplicates:        dedup,
-		Replicas:          o.Replicas,
 	}
 	if o.Partitions > 1 {
 		c.Metadata = map[string]string{subjects.MetaPartitions: strconv.Itoa(o.Partitions)}
@@ -98,78 +93,62 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Name:               subjects.AuditStream,
 			Description:        "Toolbus audit record",
 			Subjects:           []string{subjects.AuditAll},
-			Storage:            jetstream.FileStorage,
 			Discard:            jetstream.DiscardOld,
 			DenyDelete:         true,
 			DenyPurge:          true,
 			AllowAtomicPublish: true, // the projection appends many records by one compare-and-set
 			MaxAge:             o.AuditAge,
 			MaxBytes:           o.AuditBytes,
-			Duplicates:         dedup,
-			Replicas:           o.Replicas,
 		},
 		{
 			Name:        subjects.ChunksStream,
 			Description: "Toolbus chunks of running calls",
 			Subjects:    []string{subjects.ChunksAll},
-			Storage:     jetstream.FileStorage,
 			Discard:     jetstream.DiscardOld,
 			AllowDirect: true, // chunks are immutable, so a stale read only misses
 			MaxAge:      o.ChunksAge,
 			MaxBytes:    o.ChunksBytes,
-			Duplicates:  dedup,
-			Replicas:    o.Replicas,
 		},
 		{
 			Name:        subjects.DeadStream,
 			Description: "Toolbus calls that could not be run",
 			Subjects:    []string{subjects.DeadAll},
-			Storage:     jetstream.FileStorage,
 			Discard:     jetstream.DiscardNew,
 			MaxAge:      o.AuditAge,
 			MaxBytes:    o.ChunksBytes,
-			Duplicates:  dedup,
-			Replicas:    o.Replicas,
 		},
 		{
 			Name:              subjects.PayloadsStream,
 			Description:       "Toolbus payloads above the inline limit, by SHA-256",
 			Subjects:          []string{subjects.PayloadsAll},
-			Storage:           jetstream.FileStorage,
 			Discard:           jetstream.DiscardNew,
 			MaxMsgsPerSubject: 1, // putting the same content again renews it
 			AllowDirect:       true,
 			MaxAge:            o.PayloadAge,
 			MaxBytes:          o.PayloadBytes,
-			Duplicates:        dedup,
-			Replicas:          o.Replicas,
 		},
 		{
 			Name:              subjects.PoolsStream,
 			Description:       "Toolbus executor heartbeats",
 			Subjects:          []string{subjects.PoolsAll},
-			Storage:           jetstream.FileStorage, // a memory stream would be gone after a restart of the server
-			Discard:           jetstream.DiscardOld,  // a beat always finds room, whoever has filled the bucket
+			Discard:           jetstream.DiscardOld, // a beat always finds room, whoever has filled the bucket
 			AllowMsgTTL:       true,
 			MaxMsgsPerSubject: 1,
 			MaxAge:            24 * time.Hour, // of what is no beat, and has no TTL
 			MaxBytes:          64 << 20,
 			Duplicates:        time.Second,
-			Replicas:          o.Replicas,
 		},
 	}...)
 	for i := range all {
-		stampStream(&all[i])
+		c := &all[i]
+		c.Storage = jetstream.FileStorage // a memory stream would be gone after a restart of the server
+		c.Replicas, c.Duplicates = o.Replicas, cmp.Or(c.Duplicates, dedup)
+		if c.Metadata == nil {
+			c.Metadata = map[string]string{}
+		}
+		c.Metadata[subjects.MetaForm] = strconv.Itoa(form.Streams.Written())
 	}
 	return all
-}
-
-// stampStream says in a stream of which form it is.
-func stampStream(c *jetstream.StreamConfig) {
-	if c.Metadata == nil {
-		c.Metadata = map[string]string{}
-	}
-	c.Metadata[subjects.MetaForm] = strconv.Itoa(form.Streams.Written())
 }
 
 // Readable refuses a stream that a build of another age made. One that is not of Toolbus at all says so by its
@@ -236,9 +215,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 		return o, err
 	}
 	o.Partitions = cmp.Or(want, before)
-	first := callLog(0, o)
-	stampStream(&first)
-	if err := ensureStream(ctx, js, first); err != nil {
+	if err := ensureStream(ctx, js, Streams(o)[0]); err != nil {
 		return o, err
 	}
 	have, err := kv.Partitions(ctx, js)

@@ -13,21 +13,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// LastAlive returns when an executor of pool beat last, in bus time, and whether it lives by now; the zero time when
-// there is no beat: nobody has beaten for a lease then, or since the server came again. It costs two reads.
-func (p *Pools) LastAlive(ctx context.Context, pool string) (last time.Time, alive bool, err error) {
+// LastAlive returns when an executor of pool beat last, in bus time; the zero time when there is no beat: nobody has
+// beaten for a lease then, or since the server came again.
+func (p *Pools) LastAlive(ctx context.Context, pool string) (last time.Time, err error) {
 	msg, err := p.newest(ctx, subjects.PoolFilter(pool))
 	if err != nil {
-		return time.Time{}, false, fmt.Errorf("pool %s: %w", pool, err)
+		return time.Time{}, fmt.Errorf("pool %s: %w", pool, err)
 	}
 	if msg == nil {
-		return time.Time{}, false, nil
+		return time.Time{}, nil
 	}
-	info, err := p.stream.Info(ctx) // by the clock that beats are stamped with
-	if err != nil {
-		return time.Time{}, false, fmt.Errorf("pool %s: %w", pool, err)
-	}
-	return msg.Time, p.lives(msg, info.TimeStamp), nil
+	return msg.Time, nil
 }
 
 // Alive returns how many executors of pool beat. It costs a read for each.
@@ -52,24 +48,31 @@ func (p *Pools) AllAlive(ctx context.Context) (int, error) {
 const maxCounted = 10_000
 
 func (p *Pools) count(ctx context.Context, filter string) (n int, err error) {
-	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
-	if err != nil {
-		return 0, err
-	}
-	looked := 0
-	for subject := range info.State.Subjects {
-		if looked++; looked > maxCounted {
-			break
-		}
+	err = p.each(ctx, filter, maxCounted, func(subject string, now time.Time) error {
 		msg, err := p.newest(ctx, subject)
-		if err != nil {
-			return 0, err
-		}
-		if msg != nil && p.lives(msg, info.TimeStamp) {
+		if err == nil && msg != nil && p.lives(msg, now) {
 			n++
 		}
+		return err
+	})
+	return n, err
+}
+
+// each calls do for each subject that has a beat, but no more than most, with what time it is on the bus.
+func (p *Pools) each(ctx context.Context, filter string, most int, do func(string, time.Time) error) error {
+	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return err
 	}
-	return n, nil
+	for subject := range info.State.Subjects {
+		if most--; most < 0 {
+			break
+		}
+		if err := do(subject, info.TimeStamp); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newest returns the newest beat of the subject; nil when there is none, or none that can be read.

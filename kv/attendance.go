@@ -2,6 +2,8 @@ package kv
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -53,11 +55,7 @@ func (a *Attendance) Run(ctx context.Context) {
 func (a *Attendance) all() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := make([]string, 0, len(a.known))
-	for pool := range a.known {
-		all = append(all, pool)
-	}
-	return all
+	return slices.Collect(maps.Keys(a.known))
 }
 
 // lookTime bounds one look.
@@ -68,7 +66,7 @@ func (a *Attendance) look(ctx context.Context, pool string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	settled, at := a.pools.settled(), a.now()
-	lived, _, err := a.pools.LastAlive(ctx, pool)
+	lived, err := a.pools.LastAlive(ctx, pool)
 	if err != nil {
 		return err
 	}

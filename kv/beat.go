@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -47,17 +46,13 @@ const maxOld = 1000
 // Old returns a [form.Error] for the executors of Toolbus 0.1 that beat on this bus. They would acknowledge
 // away what they cannot read.
 func (p *Pools) Old(ctx context.Context) error {
-	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subjects.PoolsAll))
+	var all error
+	err := p.each(ctx, subjects.PoolsAll, maxOld, func(subject string, now time.Time) error {
+		all = errors.Join(all, p.old(ctx, subject, now))
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("pools: %w", err)
-	}
-	var all error
-	looked := 0
-	for subject := range info.State.Subjects {
-		if looked++; looked > maxOld {
-			break
-		}
-		all = errors.Join(all, p.old(ctx, subject, info.TimeStamp))
 	}
 	return all
 }

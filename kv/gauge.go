@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -27,16 +28,9 @@ func (l *Log) Gauge() *Gauge { return &Gauge{l.js, make([]atomic.Bool, l.Partiti
 
 // Run watches until ctx ends.
 func (g *Gauge) Run(ctx context.Context) {
-	tick := time.NewTicker(gaugeInterval)
-	defer tick.Stop()
-	for {
+	for ok := true; ok; ok = wait.For(ctx, gaugeInterval) {
 		for p := range g.full {
 			g.measure(ctx, subjects.Part(p))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if unreadable(err) { // whoever reads it goes on; it does not get any better here
+		if form.Unreadable(err) { // whoever reads it goes on; it does not get any better here
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
 		}
 		silence.looked(err)
@@ -210,20 +210,13 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 		return call.Entry{}, fmt.Errorf("read call log: %w", err)
 	}
 	last, err := entry(msg)
-	if unreadable(err) {
+	if form.Unreadable(err) {
 		return call.Entry{}, err
 	}
 	if err != nil {
 		return in.scan(ctx, key, msg)
 	}
 	return last, nil
-}
-
-// unreadable reports whether err says that a build of another age wrote an event: then nobody here knows
-// what the log says.
-func unreadable(err error) bool {
-	_, ok := errors.AsType[*form.Error](err)
-	return ok
 }
 
 // scan reads a log whose last message is none of ours, such as the marker of an operator's
@@ -239,7 +232,7 @@ func (p part) scan(ctx context.Context, key subjects.Key, intruder *jetstream.Ra
 			return call.Entry{}, fmt.Errorf("read call log: %w", err)
 		}
 		switch e, err := entry(msg); {
-		case unreadable(err):
+		case form.Unreadable(err):
 			return call.Entry{}, err
 		case err == nil:
 			last = e

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,26 +171,21 @@ func appendChunk(dst []byte, kind envelope.ChunkKind, data jsontext.Value) ([]by
 	return append(out, '\n'), nil
 }
 
+// The kinds of chunk, by their letters.
+const letters = "dpl"
+
+var kinds = [...]envelope.ChunkKind{envelope.ChunkData, envelope.ChunkProgress, envelope.ChunkLog}
+
 func letterOf(kind envelope.ChunkKind) byte {
-	switch kind {
-	case envelope.ChunkData:
-		return 'd'
-	case envelope.ChunkProgress:
-		return 'p'
-	case envelope.ChunkLog:
-		return 'l'
+	if i := slices.Index(kinds[:], kind); i >= 0 {
+		return letters[i]
 	}
 	return 0
 }
 
 func kindOf(letter byte) envelope.ChunkKind {
-	switch letter {
-	case 'd':
-		return envelope.ChunkData
-	case 'p':
-		return envelope.ChunkProgress
-	case 'l':
-		return envelope.ChunkLog
+	if i := strings.IndexByte(letters, letter); i >= 0 {
+		return kinds[i]
 	}
 	return ""
 }

@@ -66,16 +66,15 @@ func NewPayloads(store *Store, prefix string, maxBytes int64) *Payloads {
 // Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
 // is uncertain is simply put again.
 func (p *Payloads) Put(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
-	return p.put(ctx, data, p.putPart)
+	return p.put(ctx, data, true)
 }
 
 // PutNow is Put for callers that do better than to wait for room: a full store is ErrFull at once.
 func (p *Payloads) PutNow(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
-	return p.put(ctx, data, p.putPartNow)
+	return p.put(ctx, data, false)
 }
 
-func (p *Payloads) put(ctx context.Context, data []byte,
-	putPart func(context.Context, string, []byte) error) (envelope.PayloadRef, error) {
+func (p *Payloads) put(ctx context.Context, data []byte, patient bool) (envelope.PayloadRef, error) {
 	if int64(len(data)) > p.maxBytes {
 		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
 	}
@@ -84,30 +83,21 @@ func (p *Payloads) put(ctx context.Context, data []byte,
 	for part := range parts(ref) {
 		from := part * partSize
 		to := min(from+partSize, ref.Bytes)
-		if err := putPart(ctx, p.subject(ref, part), data[from:to]); err != nil {
+		if err := p.putPart(ctx, p.subject(ref, part), data[from:to], patient); err != nil {
 			return envelope.PayloadRef{}, err
 		}
 	}
 	return ref, nil
 }
 
-func (p *Payloads) putPart(ctx context.Context, subject string, data []byte) error {
-	return untilDone(ctx, func(ctx context.Context) error { return p.send(ctx, subject, data) })
-}
-
-func (p *Payloads) putPartNow(ctx context.Context, subject string, data []byte) error {
+func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, patient bool) error {
 	return untilDone(ctx, func(ctx context.Context) error {
-		err := p.send(ctx, subject, data)
-		if jscode.Is(err, jscode.StoreFailed) {
+		_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
+		if !patient && jscode.Is(err, jscode.StoreFailed) {
 			return fmt.Errorf("%w: %w: %w", errRefused, ErrFull, err)
 		}
 		return err
 	})
-}
-
-func (p *Payloads) send(ctx context.Context, subject string, data []byte) error {
-	_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
-	return err
 }
 
 // Get returns the payload that ref names, verified.

@@ -103,7 +103,7 @@ func TestPayloadsRefuse(t *testing.T) {
 
 	tamper := func(part int64, data []byte, want error) {
 		t.Helper()
-		if err := p.putPart(ctx, p.subject(ref, part), data); err != nil {
+		if err := p.putPart(ctx, p.subject(ref, part), data, true); err != nil {
 			t.Fatal(err)
 		}
 		got, err := p.Get(ctx, ref)

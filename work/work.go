@@ -1,7 +1,6 @@
 package work
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
@@ -117,7 +115,6 @@ func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, le
 	if slots < MinSlots {
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
-	lease = cmp.Or(lease, bus.DefaultLease)
 	w := &Workers{slots: slots, patience: min(handTime, lease/4), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
 	for p := range partitions {
 		if err := w.add(ctx, subjects.Part(p), pool, lease); err != nil {

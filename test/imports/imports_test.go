@@ -55,7 +55,7 @@ var layers = []layer{
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/form internal/jscode internal/members internal/wait kv subjects " +
 		"question"},
-	{"work", "bus call envelope internal/crew internal/form internal/wait kv subjects"},
+	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},
