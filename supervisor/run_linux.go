@@ -95,12 +95,10 @@ func (r *Run) listen() {
 
 // EndsWithin reports whether the run ends by itself within d.
 func (r *Run) EndsWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-r.reported:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 		return false
 	}
 }

@@ -140,9 +140,10 @@ func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) 
 	go readCommands(control, commands)
 
 	t := tree{pid: pid}
-	var graceOver, again <-chan time.Time
-	limit, stop := overdue(cfg)
-	defer stop()
+	var limit, graceOver, again <-chan time.Time
+	if cfg.LimitMS > 0 {
+		limit = time.After(time.Duration(cfg.LimitMS)*time.Millisecond + Overdue)
+	}
 	terminate := func() (ended bool) {
 		if t.reap(); t.terminate() { // what has ended by now has not ended by this
 			graceOver, ended = time.After(time.Duration(cfg.GraceMS)*time.Millisecond), true
@@ -176,15 +177,6 @@ func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) 
 		}
 	}
 	return t.report
-}
-
-// overdue says when a run is over its limit, and never for a run without one.
-func overdue(cfg Config) (limit <-chan time.Time, stop func() bool) {
-	if cfg.LimitMS <= 0 {
-		return nil, func() bool { return false }
-	}
-	timer := time.NewTimer(time.Duration(cfg.LimitMS)*time.Millisecond + Overdue)
-	return timer.C, timer.Stop
 }
 
 // readCommands passes commands on; the end of the socket is a Kill.
