@@ -174,7 +174,7 @@ func TestOneWinner(t *testing.T) {
 	}
 }
 
-// Whatever happens to the acknowledgement, a write that was applied is known to be (H3).
+// Whatever happens to the acknowledgement, a write that was applied is known to be.
 func TestUncertainAnswers(t *testing.T) {
 	for name, publish := range map[string]func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error){
 		"lost acknowledgement": func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {

@@ -44,15 +44,15 @@ type Rule uint32
 
 // The rules that can be left out. The comments say what happens instead.
 const (
-	ClaimInLog     Rule = 1 << iota // claims are records of their own, beside the log (C1)
-	Fingerprint                     // admission does not compare inputs (C2)
-	Binding                         // call ids are not bound to attempts (C3)
+	ClaimInLog     Rule = 1 << iota // claims are records of their own, beside the log
+	Fingerprint                     // admission does not compare inputs
+	Binding                         // call ids are not bound to attempts
 	AdmissionCAS                    // admission writes whatever the log holds
-	FreshSequence                   // deciders expect the sequence of the admission (C4)
-	ConfirmOnly                     // "absent" from the tool's lookup is taken as leave to run (C7)
-	AdmissionFence                  // a message counts for whatever attempt has its number now (H4)
-	OwnNonce                        // a refused writer does not look for its own nonce (H3)
-	LiveClaim                       // a claim is taken over while the claimer lives (H6)
+	FreshSequence                   // deciders expect the sequence of the admission
+	ConfirmOnly                     // "absent" from the tool's lookup is taken as leave to run
+	AdmissionFence                  // a message counts for whatever attempt has its number now
+	OwnNonce                        // a refused writer does not look for its own nonce
+	LiveClaim                       // a claim is taken over while the claimer lives
 	ClaimFirst                      // side-effectful calls run unclaimed on the first delivery
 	ClaimSecond                     // other calls run unclaimed on every delivery
 	ClaimOld                        // what is older than its consumer counts as delivered for the first time
@@ -60,7 +60,7 @@ const (
 	PhaseEffect                     // side-effectful attempts end as idempotent ones do
 	JointEffect                     // the "none" of one run speaks for all runs of the attempt
 	FinalStays                      // a final outcome is followed by another attempt
-	OwnAttempt                      // a loser adopts the newest outcome, not its attempt's (rule 8)
+	OwnAttempt                      // a loser adopts the newest outcome, not its attempt's
 	OutliveRequest                  // outcomes are kept for the retention only, however long requests live
 	OutliveEarlier                  // events are kept by their own attempt's deadline only
 	CarryOutcomes                   // later attempts do not carry earlier outcomes

@@ -53,15 +53,15 @@
 // (go test -v -run Needed prints them):
 //
 //	rule left out                          steps  what is seen then
-//	claim in the log (C1)                      7  told "effect none", but there was one
-//	fingerprint at admission (C2)              7  told the outcome of another input
-//	binding of call ids to attempts (C3)       8  told two outcomes
+//	claim in the log                           7  told "effect none", but there was one
+//	fingerprint at admission                   7  told the outcome of another input
+//	binding of call ids to attempts            8  told two outcomes
 //	compare-and-set at admission               7  told two outcomes of one attempt
-//	fresh sequence after 10071 (C4)            3  an attempt that nobody can decide
-//	lookup only confirms (C7)                  8  a second effect
-//	admission fence (H4)                      12  told the outcome of another input
-//	own nonce (H3)                             5  a winner believes that it lost
-//	live claims stay (H6)                      5  a running call is given up
+//	fresh sequence after 10071                 3  an attempt that nobody can decide
+//	lookup only confirms                       8  a second effect
+//	admission fence                           12  told the outcome of another input
+//	own nonce                                  5  a winner believes that it lost
+//	live claims stay                           5  a running call is given up
 //	side-effectful calls claim first           6  told "effect none", but there was one
 //	second deliveries claim                    5  two runs with one fence
 //	what is older than its consumer claims     6  two runs with one fence
@@ -74,7 +74,7 @@
 //	a refusal by lag is not final              4  told two outcomes
 //	attempts that nobody took do not count    22  a key used up by a tool that never ran
 //	tools get a key of their own call's        7  told the effect of another's call
-//	outcomes outlive requests (H12)            3  a decided call is open again
+//	outcomes outlive requests                  3  a decided call is open again
 //	events outlive earlier ones                7  a decided attempt is as if it had never been
 //	earlier outcomes are carried               6  an outcome that is bound to cannot be found
 //

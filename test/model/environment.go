@@ -114,7 +114,7 @@ func (m *machine) environment(w *world) {
 }
 
 // expire lets a decided log run out of its retention. An executor whose tool is about to start
-// is left out: that is what remains of H4, and the deadline of its run ends it long before.
+// is left out: it would run for a log that is gone, and the deadline of its run ends it long before.
 func (m *machine) expire(w *world) {
 	last := m.last(w)
 	if w.expiries == 0 || last == 0 {

@@ -28,19 +28,19 @@ var (
 )
 
 var rulesOfCall = []removed{
-	{ClaimInLog, "claim in the log (C1)", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 7,
+	{ClaimInLog, "claim in the log", with(sideEffectful, func(c *Config) { c.Ticks = 0 }), 7,
 		"ended with effect none, but it had one"},
-	{Fingerprint, "fingerprint at admission (C2)", with(sideEffectful, func(c *Config) { c.Asks = "AX" }), 7,
+	{Fingerprint, "fingerprint at admission", with(sideEffectful, func(c *Config) { c.Asks = "AX" }), 7,
 		"the outcome of another input"},
-	{Binding, "binding of call ids to attempts (C3)", sideEffectful, 8, "then P-PRECOND-CANCELLED of attempt 2"},
+	{Binding, "binding of call ids to attempts", sideEffectful, 8, "then P-PRECOND-CANCELLED of attempt 2"},
 	{AdmissionCAS, "compare-and-set at admission", sideEffectful, 7, "then P-PRECOND-CANCELLED of attempt 1"},
-	{FreshSequence, "fresh sequence after 10071 (C4)", sideEffectful, 3, "nobody can decide"},
-	{ConfirmOnly, "lookup only confirms (C7)", with(sideEffectful, func(c *Config) { c.Suspect = true }), 8,
+	{FreshSequence, "fresh sequence after 10071", sideEffectful, 3, "nobody can decide"},
+	{ConfirmOnly, "lookup only confirms", with(sideEffectful, func(c *Config) { c.Suspect = true }), 8,
 		"a second effect"},
-	{AdmissionFence, "admission fence (H4)", with(sideEffectful, func(c *Config) { c.Asks, c.Expiries = "AX", 1 }), 12,
+	{AdmissionFence, "admission fence", with(sideEffectful, func(c *Config) { c.Asks, c.Expiries = "AX", 1 }), 12,
 		"the outcome of another input"},
-	{OwnNonce, "own nonce (H3)", with(sideEffectful, func(c *Config) { c.Lost = 1 }), 5, "taken for another's"},
-	{LiveClaim, "live claims stay (H6)", sideEffectful, 5, "the claim of a live executor is taken over"},
+	{OwnNonce, "own nonce", with(sideEffectful, func(c *Config) { c.Lost = 1 }), 5, "taken for another's"},
+	{LiveClaim, "live claims stay", sideEffectful, 5, "the claim of a live executor is taken over"},
 	{ClaimFirst, "side-effectful calls claim first", sideEffectful, 6, "ended with effect none, but it had one"},
 	{ClaimSecond, "second deliveries claim", idempotent, 5, "two runs have the fence"},
 	{ClaimOld, "what is older than its consumer claims", with(idempotent, func(c *Config) { c.Due, c.Recreates = 2, 1 }),
@@ -71,7 +71,7 @@ func TestRulesAreNeeded(t *testing.T) {
 }
 
 var rulesOfRetention = []removed{
-	{OutliveRequest, "outcomes outlive requests (H12)", Config{}, 3, "goes back"},
+	{OutliveRequest, "outcomes outlive requests", Config{}, 3, "goes back"},
 	{OutliveEarlier, "events outlive earlier ones", Config{}, 7, "goes back"},
 	{CarryOutcomes, "earlier outcomes are carried", Config{}, 6, "cannot be found"},
 }

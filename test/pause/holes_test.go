@@ -311,9 +311,9 @@ func (l nobodys) Write(ctx context.Context, e call.Event, body []byte) (call.Sta
 	return call.State{}, &call.Moved{State: next}
 }
 
-// H3: every write is applied, and no acknowledgement comes. The retry is told that the log has
+// Every write is applied, and no acknowledgement comes. The retry is told that the log has
 // moved; the nonce says that it was oneself who moved it.
-func TestH3OneKnowsOnesOwnWrite(t *testing.T) {
+func TestOneKnowsOnesOwnWrite(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
 		var log settle.Log = lossy(t, w)
 		if !rule {
@@ -370,9 +370,9 @@ func lossy(t *testing.T, w *world) *kv.Log {
 	return log
 }
 
-// H4: the log of a call is gone, the same key has been admitted anew, with another input, and the
+// The log of a call is gone, the same key has been admitted anew, with another input, and the
 // old work message comes back. It is not of this admission.
-func TestH4AnOldMessageIsOfAnOldAdmission(t *testing.T) {
+func TestAnOldMessageIsOfAnOldAdmission(t *testing.T) {
 	for _, id := range []string{"chaos.mail", "chaos.put"} {
 		t.Run(id, func(t *testing.T) {
 			both(t, id, func(t *testing.T, w *world, rule bool) {
@@ -397,10 +397,10 @@ func TestH4AnOldMessageIsOfAnOldAdmission(t *testing.T) {
 	}
 }
 
-// H4, when the consumer is made anew: it delivers everything as if for the first time, also what
+// The consumer is made anew: it delivers everything as if for the first time, also what
 // is over, and what somebody runs. What is older than its consumer is taken for a second delivery
 // (package work), so it is looked up before it runs, and claimed.
-func TestH4AFirstDeliveryMayBeNone(t *testing.T) {
+func TestAFirstDeliveryMayBeNone(t *testing.T) {
 	b := newBase(t)
 	t.Run("another admission", func(t *testing.T) {
 		w := b.world(t, "chaos.put")
@@ -461,9 +461,9 @@ func (w *world) expire() {
 	}
 }
 
-// H6: the executor runs the call, and the work is delivered again because its signs of life were
+// The executor runs the call, and the work is delivered again because its signs of life were
 // lost. A claim of somebody who lives is left to him.
-func TestH6ALiveClaimIsNotTakenOver(t *testing.T) {
+func TestALiveClaimIsNotTakenOver(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
 		w.end(w.ask(w.dispatcher("d", nil, nil), callA, 1, time.Minute).done, "the dispatcher")
 		running := stopAt("in-tool")
