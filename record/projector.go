@@ -172,10 +172,9 @@ func (p *Projector) projectAll(ctx context.Context, size *int) error {
 	return nil
 }
 
-// How long it may take at first to find where the record ends, and at the most. A leader or a server that goes answers
-// nothing of what it was asked, so that asking again soon is what helps, unless there is much to read.
+// How long it may take at first to find where the record ends, and at the most, where there is much to read.
 const (
-	findTime = time.Second
+	findTime = 2 * askTime
 	findLong = time.Minute
 )
 

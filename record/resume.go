@@ -31,16 +31,22 @@ func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Par
 	return p, from, nil
 }
 
+// askTime is how long an answer is waited for that needs no reading: a server or a leader that goes takes what it was
+// asked with it, so that asking again is what helps.
+const askTime = time.Second
+
 // match holds the last projected record, of position done and time at, against the call log, and
 // returns the position up to which the log is on record. A log that has lost its end (see
 // [bus.ErrLostTail]) uses positions again: then everything younger than that record is still to come.
 func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint64, error) {
-	stream, err := p.js.Stream(ctx, p.part.Stream())
+	soon, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	stream, err := p.js.Stream(soon, p.part.Stream())
 	if err != nil {
 		return 0, fmt.Errorf("audit: %w", err)
 	}
 	end := stream.CachedInfo().State.LastSeq
-	msg, err := bus.MessageAt(ctx, stream, done)
+	msg, err := bus.MessageAt(soon, stream, done)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && done <= end: // expired
 		return done, nil
@@ -98,11 +104,13 @@ func readProjected(header nats.Header, data []byte) (r projected, ok bool, err e
 // lastProjected returns the position in AUDIT of the last message of the projection's subjects, which is
 // what the next record is to follow on, and the last record among them; zero where there is none.
 func (p *Projector) lastProjected(ctx context.Context) (end uint64, last projected, err error) {
-	stream, err := p.js.Stream(ctx, subjects.AuditStream)
+	soon, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	stream, err := p.js.Stream(soon, subjects.AuditStream)
 	if err != nil {
 		return 0, last, fmt.Errorf("audit: %w", err)
 	}
-	msg, err := stream.GetLastMsgForSubject(ctx, p.part.AuditLog())
+	msg, err := stream.GetLastMsgForSubject(soon, p.part.AuditLog())
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // new, or all records have aged out
 		return 0, last, nil
