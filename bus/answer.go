@@ -2,8 +2,11 @@ package bus
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -45,4 +48,33 @@ func (e Endpoint) unharmed(
 		}
 	}()
 	return e.Handle(ctx, from, body)
+}
+
+// Stamp encodes v, which is a JSON object, with the form that this build writes of its kind, as its first
+// member.
+func Stamp(k form.Kind, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	stamped := fmt.Appendf(make([]byte, 0, len(data)+12), `{"form":%d`, k.Written())
+	if len(data) > len("{}") {
+		stamped = append(stamped, ',')
+	}
+	return append(stamped, data[1:]...), nil
+}
+
+// Unstamp is the inverse of [Stamp]. Members that this build does not know are left out; a form that it does
+// not read is a [form.Error].
+func Unstamp(k form.Kind, data []byte, v any) error {
+	var head struct {
+		Form int `json:"form"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return err
+	}
+	if err := k.Check(head.Form); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
 }

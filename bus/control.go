@@ -23,17 +23,12 @@ type Control struct {
 	notices form.Notices
 }
 
-// kill is the message of a cancel.
-type kill struct {
+// about is the message of a cancel, with when the attempt is due, and of the question who runs an attempt; sighting is
+// the answer of the one that does.
+type about struct {
 	ID      string      `json:"id"`
 	Attempt int         `json:"attempt"`
-	Due     call.UnixMS `json:"due"`
-}
-
-// seek asks who runs an attempt; sighting is the answer of the one that does.
-type seek struct {
-	ID      string `json:"id"`
-	Attempt int    `json:"attempt"`
+	Due     call.UnixMS `json:"due,omitzero"`
 }
 
 type sighting struct {
@@ -56,7 +51,7 @@ func (c *Control) Kill(ctx context.Context, id string, attempt int, due time.Tim
 	// no answer says that nobody ran it
 	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
-		msg, err := c.request(ctx, subjects.Kill(id), kill{ID: id, Attempt: attempt, Due: call.At(due)})
+		msg, err := c.request(ctx, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})
 		running = err == nil && string(msg.Data) == killedRunning
 		return err == nil || tries == killTries, err
 	})
@@ -68,7 +63,7 @@ func (c *Control) Find(ctx context.Context, id string, attempt int) (by string, 
 	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
 	defer cancel()
 	var seen sighting
-	msg, err := c.request(ctx, subjects.Seek(id), seek{ID: id, Attempt: attempt})
+	msg, err := c.request(ctx, subjects.Seek(id), about{ID: id, Attempt: attempt})
 	if err != nil || Unstamp(form.Control, msg.Data, &seen) != nil {
 		return "", since, false
 	}
@@ -116,7 +111,7 @@ func (c *Control) Obey(instance string, runs Runs) (stop func(), err error) {
 }
 
 func (c *Control) killed(runs Runs, msg *nats.Msg) {
-	var k kill
+	var k about
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
 		err = Unstamp(form.Control, msg.Data, &k)
@@ -132,7 +127,7 @@ func (c *Control) killed(runs Runs, msg *nats.Msg) {
 
 // sought answers when an attempt is asked for that runs here.
 func sought(instance string, runs Runs, msg *nats.Msg) {
-	var s seek
+	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
 	if err != nil || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
 		return

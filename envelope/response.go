@@ -1,6 +1,10 @@
 package envelope
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"github.com/go-json-experiment/json/jsontext"
+	"strconv"
+	"strings"
+)
 
 // Status is one of the four outcomes a call can have. There are no others.
 type Status string
@@ -102,4 +106,23 @@ type Accepted struct {
 	Joined         bool   `json:"joined"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"`
 	ToolVersion    string `json:"tool_version"`
+}
+
+// String is the reference as a header carries it: `sha256:<hex>;<bytes>`.
+func (r PayloadRef) String() string {
+	return "sha256:" + r.SHA256 + ";" + strconv.FormatInt(r.Bytes, 10)
+}
+
+// ParsePayloadRef is the inverse of String; it returns nil for anything else.
+func ParsePayloadRef(s string) *PayloadRef {
+	s, ok := strings.CutPrefix(s, "sha256:")
+	sum, bytes, ok2 := strings.Cut(s, ";")
+	n, err := strconv.ParseInt(bytes, 10, 64)
+	if !ok || !ok2 || err != nil || n < 0 || strconv.FormatInt(n, 10) != bytes {
+		return nil // only one spelling of a number is taken
+	}
+	if len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
+		return nil
+	}
+	return &PayloadRef{SHA256: sum, Bytes: n}
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"maps"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -222,4 +223,13 @@ func (e *Executor) Extend() {
 	for _, l := range leases {
 		l.Extend()
 	}
+}
+
+// failed hands back a message whose handling has panicked with p, and says where. What becomes of its call is up to
+// the log, as if this executor had died: it runs again where it may, and is a poison call when it was claimed five
+// times; a side-effectful one that was claimed has an unknown effect.
+func (e *Executor) failed(m Message, p any) {
+	e.Logger.Error("panic", "call", m.Entry.State.ID, "attempt", m.Entry.Attempt, "panic", p,
+		"stack", string(debug.Stack()))
+	m.Lease.HandBack(retryDelay)
 }

@@ -3,7 +3,9 @@ package record
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -68,4 +70,30 @@ func (j *Journal) Dead(ctx context.Context, s call.State, m call.Entry, deliveri
 
 func letterOf(s call.State, m call.Entry, deliveries int, cause *envelope.Error, now time.Time) DeadLetter {
 	return DeadLetter{Cause: cause, State: s, Attempt: m.Attempt, Deliveries: deliveries, Body: m.Body, Time: now.UTC()}
+}
+
+// maxRemembered is how many names are remembered at the least, if there were so many, and twice as many at the most.
+const maxRemembered = 20_000
+
+// remembered is a set of the names that were last put into it. The zero value is empty. It is safe for concurrent use.
+type remembered struct {
+	mu         sync.Mutex
+	young, old map[string]bool
+}
+
+func (r *remembered) has(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.young[name] || r.old[name]
+}
+
+func (r *remembered) add(names iter.Seq[string]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range names {
+		if r.young == nil || len(r.young) >= maxRemembered {
+			r.young, r.old = map[string]bool{}, r.young
+		}
+		r.young[name] = true
+	}
 }
