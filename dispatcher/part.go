@@ -8,7 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
-// partAt tells a joiner at its own deadline, in bus time, which comes before that of the attempt, that its call goes on.
+// partAt tells a joiner at its own deadline, in bus time, that its call goes on: it comes before that of the attempt.
 func (d *Dispatcher) partAt(due time.Time, l question.Leave) {
 	time.AfterFunc(due.Sub(d.Now()), func() {
 		switch {
