@@ -120,7 +120,7 @@ type Dispatcher struct {
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
-	over        atomic.Bool // Run has ended
+	partings    partings
 	inputs      *inputs
 	stages      []stage
 }
@@ -142,8 +142,8 @@ func New(o Options) *Dispatcher {
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)},
-		inputs:      newInputs(), stages: stages(),
+		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
+		inputs: newInputs(), stages: stages(),
 	}
 	for range max(1, o.Partitions) {
 		d.guards = append(d.guards, newGuard(o.Now))

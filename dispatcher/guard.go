@@ -214,7 +214,6 @@ const expirers = 32
 // Run keeps deadlines and answers waiting callers until ctx ends. All it started has ended when
 // it returns.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	defer d.over.Store(true)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range expirers {
@@ -226,6 +225,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for _, g := range d.guards {
 		wg.Go(func() { d.keepDeadlines(ctx, g) })
 	}
+	wg.Go(func() { d.keepPartings(ctx) })
 	wg.Go(func() { d.endDeserted(ctx) })
 	d.acceptLate(ctx)
 	return nil
