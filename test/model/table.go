@@ -14,10 +14,10 @@ import (
 
 // Ids of interned values; 0 is the empty log, no event, no outcome.
 type (
-	viewID    uint16 // a folded log
-	draftID   uint16 // an event that somebody wants to write, with its body
-	entryID   uint16 // a stored event
-	outcomeID uint16 // an outcome as a caller is told it
+	viewID    uint32 // a folded log
+	draftID   uint32 // an event that somebody wants to write, with its body
+	entryID   uint32 // a stored event
+	outcomeID uint32 // an outcome as a caller is told it
 )
 
 // table interns what is large, so that a world stays small. Everything in it is immutable.
@@ -144,10 +144,10 @@ func (t *table) refusal() outcomeID {
 	return intern(t.outcomeOf, "refusal", &t.outcomes, v)
 }
 
-func intern[K comparable, I ~uint16, V any](ids map[K]I, key K, values *[]V, v V) I {
+func intern[K comparable, I ~uint32, V any](ids map[K]I, key K, values *[]V, v V) I {
 	id, ok := ids[key]
 	if !ok {
-		if len(*values) >= 1<<16 {
+		if len(*values) >= 1<<32 {
 			panic("model: more values than fit an id; choose a smaller configuration")
 		}
 		id = I(len(*values))
