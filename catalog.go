@@ -46,14 +46,15 @@ const freshDescription = 30 * time.Second
 
 // Tools lists the tools.
 func (c *Client) Tools(ctx context.Context) ([]question.Tool, error) {
-	ctx, cancel := context.WithTimeout(ctx, describeTime)
-	defer cancel()
 	d, err := c.Describe(ctx)
 	return d.Tools, err
 }
 
-// Describe returns one description of all tools, and what the dispatcher that answers says of itself.
+// Describe returns one description of all tools, and what the dispatcher that answers says of itself. It gives up
+// after five seconds, or when ctx ends.
 func (c *Client) Describe(ctx context.Context) (question.Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
 	all := []question.Tool{} // none is a list, too
 	for q := (question.Describe{}); ; q.After = all[len(all)-1].ToolID {
 		d, err := c.describe(ctx, q)
@@ -91,13 +92,13 @@ const (
 
 // describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
 // answer too.
-func (c *Client) describe(ctx context.Context, q question.Describe) (question.Description, error) {
-	for {
-		d, err := c.describeOnce(ctx, q)
-		if !lost(err) || !wait.For(ctx, describePause) {
-			return d, err
-		}
-	}
+func (c *Client) describe(ctx context.Context, q question.Describe) (d question.Description, err error) {
+	tries := wait.Retry{Pause: describePause, Try: describeAgain}
+	err = tries.Until(ctx, func(ctx context.Context) (_ bool, err error) {
+		d, err = c.describeOnce(ctx, q)
+		return !lost(err), err
+	})
+	return d, err
 }
 
 // lost says whether a question or its answer may have been lost.
@@ -107,8 +108,6 @@ func lost(err error) bool {
 }
 
 func (c *Client) describeOnce(ctx context.Context, q question.Describe) (question.Description, error) {
-	ctx, cancel := context.WithTimeout(ctx, describeAgain)
-	defer cancel()
 	var d question.Description
 	sent := c.Now()
 	if refusal, err := c.inbox.Ask(ctx, subjects.OpDescribe, q, &d); err != nil {

@@ -48,7 +48,7 @@ const (
 // was running it.
 func (c *Control) Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool) {
 	tries := 0
-	// no answer says that nobody ran it
+	// An error says no more than that nobody answered.
 	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
 		msg, err := c.request(ctx, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,34 +9,34 @@ import (
 
 // The clock of a server goes only while it serves, and not for long without having been heard.
 func TestServing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s serving
-		want := func(d time.Duration) {
-			t.Helper()
-			if got := s.at(time.Now()); got != d {
-				t.Errorf("served %s, want %s", got, d)
-			}
+	var s serving
+	now := time.Now()
+	want := func(d time.Duration) {
+		t.Helper()
+		if got := s.at(now); got != d {
+			t.Errorf("served %s, want %s", got, d)
 		}
-		want(0)
-		time.Sleep(time.Minute)
-		s.heard(time.Now())
-		want(0)
-		time.Sleep(time.Second)
-		want(time.Second)
-		s.heard(time.Now())
-		time.Sleep(500 * time.Millisecond)
-		want(1500 * time.Millisecond)
-		s.away() // since when is not known
-		want(time.Second)
-		time.Sleep(time.Hour)
-		want(time.Second)
-		s.heard(time.Now())
-		want(time.Second)
-		time.Sleep(time.Hour) // this process was stopped
-		want(time.Second + unheard)
-		s.heard(time.Now())
-		want(time.Second + unheard)
-	})
+	}
+	pass := func(d time.Duration) { now = now.Add(d) }
+	want(0)
+	pass(time.Minute)
+	s.heard(now)
+	want(0)
+	pass(time.Second)
+	want(time.Second)
+	s.heard(now)
+	pass(500 * time.Millisecond)
+	want(1500 * time.Millisecond)
+	s.away() // since when is not known
+	want(time.Second)
+	pass(time.Hour)
+	want(time.Second)
+	s.heard(now)
+	want(time.Second)
+	pass(time.Hour) // this process was stopped
+	want(time.Second + unheard)
+	s.heard(now)
+	want(time.Second + unheard)
 }
 
 // What is known first and not done counts, however much becomes known and is done behind it.

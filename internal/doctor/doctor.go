@@ -215,9 +215,7 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
 
 // diagnoseDispatchers looks at what dispatchers say, and, unless js is nil, at the record and the pools of their tools.
 func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *toolbus.Client, inbox *bus.Inbox) []Check {
-	asking, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	d, err := c.Describe(asking)
+	d, err := c.Describe(ctx)
 	switch {
 	case errors.Is(err, bus.ErrNobody):
 		return []Check{{"dispatchers", CheckFailed, err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`"}}
