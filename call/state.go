@@ -106,6 +106,12 @@ type Attempt struct {
 	More     string            `json:"more,omitzero"` // as [Facts.More]
 }
 
+// AttemptKey names an attempt: the id of its call, and its number.
+type AttemptKey struct {
+	ID string
+	N  int
+}
+
 // Inbox is where one caller waits, and in which content type it wants its answers.
 type Inbox struct {
 	Reply       string

@@ -38,7 +38,7 @@ func (d *Dispatcher) watch(s call.State, a call.Attempt) {
 func (g *guard) queue(s call.State, a call.Attempt, early time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.byKey[attemptKey{s.ID, a.N}]
+	d := g.byKey[call.AttemptKey{ID: s.ID, N: a.N}]
 	switch {
 	case d == nil || d.admitted != a.Admitted:
 	case a.Claim != nil:

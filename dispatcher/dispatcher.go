@@ -54,15 +54,14 @@ type Recorder interface {
 	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error
 }
 
-// Killer tells executors that an attempt was cancelled. running is true when one of them says
-// that it was running the tool; it waits a short, bounded time for such an answer.
-type Killer interface {
+// Control reaches executors, for whose answers it waits a short, bounded time, and all dispatchers of the deployment,
+// this one included: nobody knows where a caller waits.
+type Control interface {
+	// Kill tells executors that an attempt was cancelled; running is true when one says that it was running the tool.
 	Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool)
-}
-
-// Peers are all dispatchers of the deployment, this one included: nobody knows where a caller waits.
-type Peers interface {
-	Left(l question.Leave) // lets each of them Forget; best effort
+	// Find asks which executor runs an attempt; ok is false where none says in time that it does.
+	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
+	Left(l question.Leave) // lets every dispatcher Forget; best effort
 }
 
 // Pools knows how many executors of a pool live.
@@ -70,15 +69,10 @@ type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
-// Finder asks the executors which of them runs an attempt; ok is false where none says in time that it does.
-type Finder interface {
-	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
-}
-
 // DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options are what a Dispatcher is made of; all but Evidence, Finder, Observer, Logger and the bounds are required.
+// Options are what a Dispatcher is made of; all but Evidence, Observer, Logger and the bounds are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -86,11 +80,9 @@ type Options struct {
 	Payloads Payloads
 	Health   Health
 	Records  Recorder
-	Killer   Killer
-	Peers    Peers
+	Control  Control
 	Pools    Pools
 	Evidence Evidence         // nil: nothing is known, and nothing ended early for want of executors
-	Finder   Finder           // nil: nobody is asked
 	Now      func() time.Time // bus time
 	Instance string           // unique per start of a process; every nonce begins with it
 	NewNonce func() string

@@ -39,7 +39,7 @@ type world struct {
 	running   bool // what executors answer to a kill
 	executors int
 	evidence  dispatcher.Evidence // of dispatchers that start now
-	finder    dispatcher.Finder
+	finds     *pool               // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
@@ -99,8 +99,8 @@ func (w *world) serve(instance string) context.Context {
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
-		Killer: w, Peers: w, Pools: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence, Finder: w.finder,
+		Control: w, Pools: w, Now: time.Now,
+		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 }
@@ -201,6 +201,13 @@ func (w *world) Alive(context.Context, string) (int, error) { return w.executors
 func (w *world) Left(l question.Leave) { w.d.Forget(l) }
 
 func (w *world) Kill(context.Context, string, int, time.Time) bool { w.kills++; return w.running }
+
+func (w *world) Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool) {
+	if w.finds == nil {
+		return "", since, false
+	}
+	return w.finds.Find(ctx, id, attempt)
+}
 
 // uuid makes a call id out of a number.
 func uuid(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", n) }

@@ -27,10 +27,10 @@ type guard struct {
 
 	mu    sync.Mutex
 	due   dues
-	byKey map[attemptKey]*due // undecided attempts
-	order []*due              // the same as the log has them, and decided ones behind the first
-	over  int                 // how many in order are decided
-	armed time.Time           // until then nobody sees to what is due
+	byKey map[call.AttemptKey]*due // undecided attempts
+	order []*due                   // the same as the log has them, and decided ones behind the first
+	over  int                      // how many in order are decided
+	armed time.Time                // until then nobody sees to what is due
 	// queued are the attempts that nobody has claimed, by pool.
 	queued map[string]*poolQueue
 	seen   uint64 // position in the log up to which they are known
@@ -73,13 +73,9 @@ func (h *dues) Pop() any {
 }
 
 func newGuard(now func() time.Time) *guard {
-	return &guard{now: now, wake: make(chan struct{}, 1), byKey: map[attemptKey]*due{}, queued: map[string]*poolQueue{}}
-}
-
-// attemptKey names an attempt.
-type attemptKey struct {
-	id string
-	n  int
+	return &guard{
+		now: now, wake: make(chan struct{}, 1), byKey: map[call.AttemptKey]*due{}, queued: map[string]*poolQueue{},
+	}
 }
 
 // open watches an attempt, unless it is watched already. A log that was lost or has expired may have been
@@ -88,7 +84,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	have := g.byKey[attemptKey{id, a.N}]
+	have := g.byKey[call.AttemptKey{ID: id, N: a.N}]
 	if have != nil && have.admitted != a.Admitted {
 		g.remove(have)
 		have = nil
@@ -98,7 +94,7 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 	}
 	// The names are parts of a whole message, which must not be kept for them.
 	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
-	g.byKey[attemptKey{d.id, a.N}] = d
+	g.byKey[call.AttemptKey{ID: d.id, N: a.N}] = d
 	g.insert(d)
 	heap.Push(&g.due, d)
 	g.wakeFor(at)
@@ -119,7 +115,7 @@ func (g *guard) insert(d *due) {
 func (g *guard) close(id string, attempt int, admitted uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d := g.byKey[attemptKey{id, attempt}]; d != nil && d.admitted == admitted {
+	if d := g.byKey[call.AttemptKey{ID: id, N: attempt}]; d != nil && d.admitted == admitted {
 		g.remove(d)
 	}
 }
@@ -128,7 +124,7 @@ func (g *guard) close(id string, attempt int, admitted uint64) {
 func (g *guard) remove(d *due) {
 	d.done = true
 	g.unqueue(d)
-	delete(g.byKey, attemptKey{d.id, d.attempt})
+	delete(g.byKey, call.AttemptKey{ID: d.id, N: d.attempt})
 	if d.index >= 0 {
 		heap.Remove(&g.due, d.index)
 	}
@@ -156,7 +152,7 @@ func (g *guard) saw(seq uint64) {
 func (g *guard) decided(id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.byKey[attemptKey{id, attempt}]
+	d := g.byKey[call.AttemptKey{ID: id, N: attempt}]
 	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 

@@ -119,7 +119,7 @@ func (d *Dispatcher) Cancel(
 	}
 	s := last.State
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
-		d.Peers.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+		d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		return question.CancelAnswer{Told: "detached"}, nil
 	}
 	reading, done := context.WithTimeout(ctx, evidenceTime)
@@ -134,7 +134,7 @@ func (d *Dispatcher) Cancel(
 	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
 	told := "decided"
 	if o.Won || unheard(o.Attempt, d.Now()) {
-		running := d.Killer.Kill(ctx, s.ID, a.N, a.Due())
+		running := d.Control.Kill(ctx, s.ID, a.N, a.Due())
 		switch {
 		case running || o.Won && o.Attempt.Claim != nil:
 			told = "running"
@@ -183,8 +183,8 @@ func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt)
 	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {
 		v.Alive = -1
 	}
-	if d.Finder != nil && a.Claim == nil {
-		v.By, v.Since, _ = d.Finder.Find(ctx, s.ID, a.N)
+	if a.Claim == nil {
+		v.By, v.Since, _ = d.Control.Find(ctx, s.ID, a.N)
 	}
 	return v
 }

@@ -64,7 +64,7 @@ func staffed(t *testing.T, class call.Class, f func(*testing.T, *world, *pool)) 
 	bubble(t, class, func(t *testing.T, w *world) {
 		w.stop()
 		p := &pool{}
-		w.evidence, w.finder = p, p
+		w.evidence, w.finds = p, p
 		w.run("d2")
 		f(t, w, p)
 	})

@@ -91,11 +91,11 @@ type Executor struct {
 	Options
 	notices form.Notices
 	mu      sync.Mutex
-	running map[attemptKey]*job
-	loads   map[string]*load         // of the tools that run, or are waited for
-	killed  map[attemptKey]time.Time // kills heard since listening, until their deadline
-	since   time.Time                // no kill was missed since then; zero: all may have been
-	beaten  time.Time                // when the newest heartbeat was sent; zero: none is told of
+	running map[call.AttemptKey]*job
+	loads   map[string]*load              // of the tools that run, or are waited for
+	killed  map[call.AttemptKey]time.Time // kills heard since listening, until their deadline
+	since   time.Time                     // no kill was missed since then; zero: all may have been
+	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
 }
 
 // New returns an Executor.
@@ -104,7 +104,7 @@ func New(o Options) *Executor {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Executor{
-		Options: o, running: map[attemptKey]*job{}, loads: map[string]*load{}, killed: map[attemptKey]time.Time{},
+		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
 	}
 }
 

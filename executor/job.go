@@ -45,14 +45,10 @@ func (j *job) setRunning() {
 	j.running, j.since = true, j.started
 }
 
-// attemptKey names an attempt.
-type attemptKey struct {
-	id string
-	n  int
-}
-
 // key is what the job is registered as. The message says it: a log that is gone has no id.
-func (j *job) key() attemptKey { return attemptKey{j.message.Entry.State.ID, j.attempt} }
+func (j *job) key() call.AttemptKey {
+	return call.AttemptKey{ID: j.message.Entry.State.ID, N: j.attempt}
+}
 
 // tool is whose load the job is part of.
 func (j *job) tool() string { return j.message.Entry.State.Tool }
@@ -161,7 +157,7 @@ func (e *Executor) Listening() {
 func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	now := e.Now()
 	e.mu.Lock()
-	k := attemptKey{id, attempt}
+	k := call.AttemptKey{ID: id, N: attempt}
 	e.remember(k, due, now)
 	j := e.running[k]
 	e.mu.Unlock()
@@ -178,9 +174,9 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 
 // remember keeps a kill until due. It looks for those that are over only when there are many: a flood
 // of kills must not cost a pass over all of them each. Callers hold e.mu.
-func (e *Executor) remember(k attemptKey, due, now time.Time) {
+func (e *Executor) remember(k call.AttemptKey, due, now time.Time) {
 	if len(e.killed) >= maxKilled {
-		maps.DeleteFunc(e.killed, func(_ attemptKey, due time.Time) bool { return !due.After(now) })
+		maps.DeleteFunc(e.killed, func(_ call.AttemptKey, due time.Time) bool { return !due.After(now) })
 		if len(e.killed) > maxKilled/2 {
 			clear(e.killed)
 			e.since = now

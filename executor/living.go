@@ -1,6 +1,10 @@
 package executor
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+)
 
 // Beaten tells the executor that a heartbeat of its own, sent at a time (in bus time), is stored. Call it for every
 // one, and for the first before any message is handled. Dispatchers call an attempt untaken where nobody has beaten
@@ -24,7 +28,7 @@ func (e *Executor) silent(now time.Time) bool {
 // Seek reports since when, in bus time, the tool of an attempt has run here; ok is false where it does not.
 func (e *Executor) Seek(id string, attempt int) (since time.Time, ok bool) {
 	e.mu.Lock()
-	j := e.running[attemptKey{id, attempt}]
+	j := e.running[call.AttemptKey{ID: id, N: attempt}]
 	e.mu.Unlock()
 	if j == nil {
 		return time.Time{}, false

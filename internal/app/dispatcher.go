@@ -127,10 +127,10 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	health := &health{store, readers}
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
-		Evidence: evidence, Finder: c.control, PoolAbsence: absence(c, o),
+		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
 		Health: health, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce),
-		Killer: c.control, Peers: c.control, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
 	})
 

@@ -179,6 +179,9 @@ type alone struct{}
 
 func (alone) Left(question.Leave)                        {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
+func (alone) Find(context.Context, string, int) (by string, since time.Time, ok bool) {
+	return "", since, false
+}
 
 func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
 	if log == nil {
@@ -186,7 +189,7 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 	}
 	return dispatcher.New(dispatcher.Options{
 		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
-		Killer: killer{w}, Peers: alone{}, Pools: alone{},
+		Control: killer{w: w}, Pools: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Observer: observe.Observer{Step: s.step},
 	})
 }
@@ -485,7 +488,10 @@ type (
 	owners  struct{ w *world }
 	well    struct{}
 	gate    struct{ w *world }
-	killer  struct{ w *world }
+	killer  struct {
+		alone
+		w *world
+	}
 	peers   struct{ w *world }
 	records struct{ w *world }
 	silent  struct{}
