@@ -66,36 +66,13 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
+// NoEffect returns a failure before anything was done, or of a function that has no effect in any case.
+func NoEffect(code, message string) *Error {
+	return &Error{Code: code, Message: message, Effect: EffectNone}
+}
+
 // ErrAbsent is what a lookup function returns when nothing was committed under the key.
 var ErrAbsent = errors.New("nothing committed under this key")
-
-// The lines a program writes.
-type (
-	dataLine struct {
-		Type string `json:"type"`
-		Data any    `json:"data"`
-	}
-	outputLine struct {
-		Type        string       `json:"type"`
-		Output      any          `json:"output"`
-		SideEffects []SideEffect `json:"side_effects"`
-		Warnings    []string     `json:"warnings"`
-	}
-	errorLine struct {
-		Type  string    `json:"type"`
-		Error errorBody `json:"error"`
-	}
-	errorBody struct {
-		Code         string         `json:"code"`
-		Message      string         `json:"message"`
-		Details      map[string]any `json:"details,omitzero"`
-		Effect       Effect         `json:"effect"`
-		RetryAfterMS int64          `json:"retry_after_ms,omitzero"`
-	}
-	absentLine struct {
-		Type string `json:"type"`
-	}
-)
 
 // readCall reads the one request of r. Members it does not know are ignored, so that the
 // executor can grow.

@@ -44,18 +44,22 @@ func Fits(res Result) bool {
 	return err == nil && len(line) <= MaxLine
 }
 
-func newOutputLine(res Result) outputLine {
-	return outputLine{protocol.LineOutput, res.Output, res.SideEffects, res.Warnings}
+func newOutputLine(res Result) protocol.Output[any, SideEffect] {
+	return protocol.Output[any, SideEffect]{
+		Type: protocol.LineOutput, Output: res.Output, SideEffects: res.SideEffects, Warnings: res.Warnings,
+	}
 }
 
-func newErrorLine(e *Error) errorLine {
-	effect := cmp.Or(e.Effect, EffectUnknown)
-	return errorLine{protocol.LineError, errorBody{e.Code, e.Message, e.Details, effect, e.RetryAfter.Milliseconds()}}
+func newErrorLine(e *Error) protocol.Error[map[string]any] {
+	return protocol.Error[map[string]any]{Type: protocol.LineError, Error: protocol.Failure[map[string]any]{
+		Code: e.Code, Message: e.Message, Details: e.Details,
+		Effect: string(cmp.Or(e.Effect, EffectUnknown)), RetryAfterMS: e.RetryAfter.Milliseconds(),
+	}}
 }
 
 func (s *Stream) data(kind string, data any) error {
 	const around = len(`{"type":"","data":}`) + 1 // the line end
-	return s.write(dataLine{kind, data}, around+len(kind)+MaxChunk)
+	return s.write(protocol.Data[any]{Type: kind, Data: data}, around+len(kind)+MaxChunk)
 }
 
 func (s *Stream) write(v any, limit int) error {

@@ -112,7 +112,7 @@ func (s *Stream) end(call *Call, res Result, err error) error {
 	case errors.As(err, &failure):
 		return s.write(newErrorLine(failure), MaxLine)
 	case call.Op == OpLookup && errors.Is(err, ErrAbsent):
-		return s.write(absentLine{protocol.LineAbsent}, MaxLine)
+		return s.write(protocol.Absent{Type: protocol.LineAbsent}, MaxLine)
 	}
 	return err
 }

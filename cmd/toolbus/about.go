@@ -81,14 +81,13 @@ to be open, and the exit code is 13.`,
 		})
 }
 
-// cancelled reports whether a call has ended because somebody cancelled it.
-func cancelled(r *envelope.Response) bool {
-	return r != nil && r.Error != nil && (r.Error.Code == envelope.CodeCancelled ||
-		r.Error.Code == envelope.CodeCancelledUnknown)
-}
-
 // tooLate reports whether a call had another end before it could be cancelled.
-func tooLate(a question.CancelAnswer) bool { return a.Told == "decided" && !cancelled(a.Response) }
+func tooLate(a question.CancelAnswer) bool {
+	r := a.Response
+	cancelled := r != nil && r.Error != nil &&
+		(r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown)
+	return a.Told == "decided" && !cancelled
+}
 
 // told says what became of a cancel. What runs without a claim may run unheard.
 func told(a question.CancelAnswer) string {

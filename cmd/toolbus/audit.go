@@ -61,8 +61,8 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor; --actor does the same")
 	fl.StringVar(&f.call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
-	completeWith(cmd, "event", audit.Events())
-	completeTool(g, cmd, "tool")
+	completeFlag(cmd, "event", values(audit.Events()))
+	completeFlag(cmd, "tool", g.completeTools(1))
 }
 
 // filter is what the flags say at a point in bus time.

@@ -73,11 +73,9 @@ What asks about the call later takes its reference, which is printed to standard
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
   toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run`,
-		Args: cli.Args(1, 2, "TOOL and perhaps FN"),
-		RunE: func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completeTools(cmd.Context(), g, args)
-		},
+		Args:              cli.Args(1, 2, "TOOL and perhaps FN"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
+		ValidArgsFunction: g.completeTools(2),
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.input, "input", "i", "{}", "input: JSON, @FILE, or - for standard input")
@@ -92,8 +90,8 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again "+
 		"are void")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
-	completeWith(cmd, "key-scope", keyScopes)
-	completeWith(cmd, "priority", priorities)
+	completeFlag(cmd, "key-scope", values(keyScopes))
+	completeFlag(cmd, "priority", values(priorities))
 	fl.IntVar(&f.attempts, "attempts", 3, "how often to try when the outcome is a retryable_error")
 	return cmd
 }
@@ -179,7 +177,11 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	call.Accepted = func(a envelope.Accepted) {
 		switch {
 		case !g.json:
-			fmt.Fprintf(g.env.stderr, "accepted: %s (attempt %d%s)\n", a.Ref, a.Attempt, joined(a))
+			joined := ""
+			if a.Joined { // another command may ask about a call that somebody else opened, by this call id
+				joined = ", joined, --call-id " + a.CallID
+			}
+			fmt.Fprintf(g.env.stderr, "accepted: %s (attempt %d%s)\n", a.Ref, a.Attempt, joined)
 		case ref == "":
 			fmt.Fprintln(g.env.stderr, "ref:", a.Ref)
 		}
@@ -280,14 +282,6 @@ func chunkPrinter(g *global) func(envelope.Chunk) error {
 		run = c.Fence
 		return printChunk(g, c)
 	}
-}
-
-// joined says with which call id another command may ask about a call that somebody else opened.
-func joined(a envelope.Accepted) string {
-	if a.Joined {
-		return ", joined, --call-id " + a.CallID
-	}
-	return ""
 }
 
 // check refuses flags that no call can be made of.

@@ -73,8 +73,7 @@ func listDead(ctx context.Context, g *global) error {
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
 	for _, d := range all {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain(d.State.Tool),
-			d.Attempt,
-			d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
+			d.Attempt, d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
 }
@@ -159,10 +158,8 @@ func anew(r *envelope.Request) toolbus.Call {
 	k := r.Constraints
 	return toolbus.Call{
 		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context,
-		Provenance: r.Provenance,
-		Timeout:    time.Duration(k.TimeoutMS) * time.Millisecond, Key: "replay-" + uuid.NewString(),
-		KeyScope: k.IdempotencyScope,
-		Priority: k.Priority, Retry: k.RetryPolicy, CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit,
-		NetAllowlist: k.NetAllowlist,
+		Provenance: r.Provenance, Timeout: time.Duration(k.TimeoutMS) * time.Millisecond,
+		Key: "replay-" + uuid.NewString(), KeyScope: k.IdempotencyScope, Priority: k.Priority, Retry: k.RetryPolicy,
+		CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit, NetAllowlist: k.NetAllowlist,
 	}
 }

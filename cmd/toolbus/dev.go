@@ -32,7 +32,8 @@ hand have ten seconds to end, and it says so; a second one ends it at once.`,
 			return cli.Stopped(cmd.Context(), dev(cmd.Context(), g, n, p, a, state, port))
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", defaultState(g.env), "directory for everything that is kept")
+	home := filepath.Join(cmp.Or(g.env.state, filepath.Join(g.env.home, ".local", "state")), "toolbus")
+	cmd.Flags().StringVar(&state, "state", home, "directory for everything that is kept")
 	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
 	n.Flags(cmd)
 	p.Flags(cmd)
@@ -45,13 +46,6 @@ func checkState(dir string) error {
 		return usagef("--state is empty: it is a directory for everything that is kept")
 	}
 	return nil
-}
-
-func defaultState(env *environment) string {
-	if env.state != "" {
-		return filepath.Join(env.state, "toolbus")
-	}
-	return filepath.Join(env.home, ".local", "state", "toolbus")
 }
 
 func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absence, state string, port int) error {
@@ -78,8 +72,12 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absenc
 	o.NATS = append(o.NATS, srv.InProcess())
 	return n.WhileReady(ctx, g.env.stderr, srv.URL(), func(ctx context.Context, ready func() bool) error {
 		return serveBoth(ctx, srv.URL(), o, tools, a, p.Options(g.env.environ), func() {
-			if ready() {
-				announce(g, srv.URL(), tools.Len())
+			if !ready() {
+				return
+			}
+			fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), srv.URL())
+			if srv.URL() != toolbus.DefaultURL {
+				fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", srv.URL())
 			}
 		})
 	})
@@ -111,12 +109,4 @@ func serveBoth(
 		return err
 	}
 	return toolbus.Serve(ctx, dispatcher, executor, ready)
-}
-
-// announce says that the bus is there, and where.
-func announce(g *global, url string, tools int) {
-	fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools, url)
-	if url != toolbus.DefaultURL {
-		fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
-	}
 }

@@ -76,7 +76,11 @@ func (d shownLetter) write(out io.Writer) error {
 	line("tool", "%s %s, function %s", d.State.Tool, d.State.Version, cmp.Or(d.State.Fn, "-"))
 	line("tenant", "%s", d.State.Tenant)
 	line("ref", "%s", d.Ref)
-	line("attempt", "%d, %s", d.Attempt, handed(d, a))
+	handed := fmt.Sprintf("handed out %d times", d.Deliveries)
+	if c := a.Claim; c != nil {
+		handed += fmt.Sprintf(", claimed %d times, last by %s", c.Count, c.By)
+	}
+	line("attempt", "%d, %s", d.Attempt, handed)
 	if again := d.AskedAgain; again != nil {
 		line("asked again", "%s as %s in tenant %s", d.when(), again.Ref, again.Tenant)
 	}
@@ -96,15 +100,6 @@ func (d shownLetter) write(out io.Writer) error {
 	}
 	_, err = fmt.Fprint(out, plain(text.String()))
 	return err
-}
-
-// handed says what became of an attempt that was given up.
-func handed(d shownLetter, a call.Attempt) string {
-	says := fmt.Sprintf("handed out %d times", d.Deliveries)
-	if c := a.Claim; c != nil {
-		says += fmt.Sprintf(", claimed %d times, last by %s", c.Count, c.By)
-	}
-	return says
 }
 
 // asked is the request of a dead letter; its input lies elsewhere where the body has a reference to it.

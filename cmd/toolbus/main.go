@@ -267,18 +267,6 @@ func family(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// completeWith lets the shell complete a flag with the values that it takes.
-func completeWith[T ~string](cmd *cobra.Command, flag string, values []T) {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = string(v)
-	}
-	complete := cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-		panic(err) // there is no such flag: a mistake of ours
-	}
-}
-
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

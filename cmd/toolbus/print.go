@@ -132,7 +132,7 @@ func printError(to io.Writer, e *envelope.Error) {
 	defer func() { fmt.Fprint(to, plain(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
 	for _, v := range e.Details.Violations {
-		fmt.Fprintf(w, "  %s: %s\n", pointer(v.Pointer), v.Message)
+		fmt.Fprintf(w, "  %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
 	}
 	if e.Cause != "" {
 		fmt.Fprintln(w, "  cause:", e.Cause)
@@ -163,13 +163,6 @@ func plain(s string) string {
 		}
 		return r
 	}, s)
-}
-
-func pointer(p string) string {
-	if p == "" {
-		return "(whole request)"
-	}
-	return p
 }
 
 func printChunk(g *global, c envelope.Chunk) error {

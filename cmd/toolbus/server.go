@@ -60,9 +60,11 @@ func startServer(o natsserver.Options) (srv *natsserver.Server, stop func(), err
 	if o.Port < 0 || o.Port > 65535 {
 		return nil, nil, usagef("--port is 0 to 65535, not %d", o.Port)
 	}
-	if err := portFree(o.Port); err != nil {
+	port, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
+	if err != nil {
 		return nil, nil, fmt.Errorf("%w\nis another bus running? --port 0 picks a free port", err)
 	}
+	_ = port.Close() // it is free
 	release, err := hold(o.StoreDir)
 	if err != nil {
 		return nil, nil, err
@@ -72,14 +74,6 @@ func startServer(o natsserver.Options) (srv *natsserver.Server, stop func(), err
 		return nil, nil, err
 	}
 	return srv, func() { srv.Stop(); release() }, nil
-}
-
-func portFree(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return err
-	}
-	return l.Close()
 }
 
 var errHeld = errors.New("another server uses it; name another directory with --state")

@@ -35,13 +35,8 @@ func toolsCmd(g *global) *cobra.Command {
 		},
 	}, asking(g, &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
-		Example: "  toolbus tools show text.search",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeTools(cmd.Context(), g, nil)
-		},
+		Example:           "  toolbus tools show text.search",
+		ValidArgsFunction: g.completeTools(1),
 	}, "one tool id", func(ctx context.Context, c *toolbus.Client, id string) error {
 		t, err := c.Tool(ctx, id)
 		if err != nil {

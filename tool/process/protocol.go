@@ -36,33 +36,6 @@ var chunkKinds = map[string]envelope.ChunkKind{
 	protocol.LineLog:      envelope.ChunkLog,
 }
 
-// The lines of a tool, by type.
-type (
-	chunkLine struct {
-		Type string         `json:"type"`
-		Data jsontext.Value `json:"data"`
-	}
-	outputLine struct {
-		Type        string           `json:"type"`
-		Output      jsontext.Value   `json:"output"`
-		SideEffects []jsontext.Value `json:"side_effects"`
-		Warnings    []string         `json:"warnings"`
-	}
-	errorLine struct {
-		Type  string `json:"type"`
-		Error struct {
-			Code         string          `json:"code"`
-			Message      string          `json:"message"`
-			Details      jsontext.Value  `json:"details"`
-			Effect       envelope.Effect `json:"effect"`
-			RetryAfterMS int64           `json:"retry_after_ms"`
-		} `json:"error"`
-	}
-	absentLine struct {
-		Type string `json:"type"`
-	}
-)
-
 // statement is what a tool said with its terminal line; kind is "" while it has said nothing.
 type statement struct {
 	kind   string
@@ -144,7 +117,7 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	if r.said.kind != "" {
 		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
 	}
-	var l absentLine // any line, seen by its type alone
+	var l protocol.Absent // any line, seen by its type alone
 	if err := json.Unmarshal(r.line, &l); err != nil {
 		return untyped(r.line)
 	}
@@ -171,7 +144,7 @@ func untyped(line []byte) error {
 }
 
 func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
-	var l chunkLine
+	var l protocol.Data[jsontext.Value]
 	if err := r.decode(&l); err != nil {
 		return err
 	}
@@ -193,7 +166,7 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 }
 
 func (r *reader) output() error {
-	var l outputLine
+	var l protocol.Output[jsontext.Value, jsontext.Value]
 	if err := r.decode(&l); err != nil {
 		return err
 	}
@@ -206,13 +179,13 @@ func (r *reader) output() error {
 }
 
 func (r *reader) fault() error {
-	var l errorLine
+	var l protocol.Error[jsontext.Value]
 	if err := r.decode(&l); err != nil {
 		return err
 	}
 	fault := &tool.Error{
-		Code: l.Error.Code, Message: l.Error.Message, Details: l.Error.Details, Effect: l.Error.Effect,
-		RetryAfter: milliseconds(l.Error.RetryAfterMS),
+		Code: l.Error.Code, Message: l.Error.Message, Details: l.Error.Details,
+		Effect: envelope.Effect(l.Error.Effect), RetryAfter: milliseconds(l.Error.RetryAfterMS),
 	}
 	if err := fault.Check(); err != nil {
 		return broken("%v", err)

@@ -9,11 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
 )
 
-// none is a failure before anything was done.
-func none(code, message string) error {
-	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
-}
-
 // systemErrors says what the errors of the system mean to the caller. What is not here is an
 // io_error.
 var systemErrors = []struct {

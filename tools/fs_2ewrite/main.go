@@ -61,13 +61,13 @@ func newRequest(in input) (request, error) {
 	r := request{path: path, content: []byte(in.Content), mode: 0o644, keep: in.Mode == ""}
 	if in.Encoding == "base64" {
 		if r.content, err = base64.StdEncoding.Strict().DecodeString(in.Content); err != nil {
-			return request{}, none("bad_content", "the content is not base64")
+			return request{}, program.NoEffect("bad_content", "the content is not base64")
 		}
 	}
 	if in.Mode != "" {
 		mode, err := strconv.ParseUint(in.Mode, 8, 32)
 		if err != nil || mode > 0o777 {
-			return request{}, none("bad_content", "the mode is not of the form 0644")
+			return request{}, program.NoEffect("bad_content", "the mode is not of the form 0644")
 		}
 		r.mode = os.FileMode(mode)
 	}

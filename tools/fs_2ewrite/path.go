@@ -18,7 +18,7 @@ func checkPath(path string) (string, error) {
 	case errors.As(err, &outside):
 		return "", outside.Failure(program.EffectNone)
 	case namesFolder(path):
-		return "", none("is_directory", "the path names a folder")
+		return "", program.NoEffect("is_directory", "the path names a folder")
 	case strings.Contains("/"+clean, "/"+temporaryPrefix):
 		outside = &rooted.Outside{Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved"}
 		return "", outside.Failure(program.EffectNone)

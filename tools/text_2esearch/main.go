@@ -93,22 +93,18 @@ func classify(err error, what string) error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return failure("timeout", "the time was up before all files were searched")
+		return program.NoEffect("timeout", "the time was up before all files were searched")
 	case errors.As(err, &outside):
 		return outside.Failure(program.EffectNone)
 	case errors.Is(err, os.ErrNotExist):
-		return failure("not_found", fmt.Sprintf("%s does not exist", what))
+		return program.NoEffect("not_found", fmt.Sprintf("%s does not exist", what))
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
-		return failure("not_found", fmt.Sprintf("%s leads through a file, or through links in a circle", what))
+		return program.NoEffect("not_found", fmt.Sprintf("%s leads through a file, or through links in a circle", what))
 	case !errors.As(err, &system):
 		return err
 	}
 	if outside := rooted.Escape(err); outside != nil {
 		return outside.Failure(program.EffectNone)
 	}
-	return failure("io_error", fmt.Sprintf("%s cannot be read: %v", what, system.Err))
-}
-
-func failure(code, message string) error {
-	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
+	return program.NoEffect("io_error", fmt.Sprintf("%s cannot be read: %v", what, system.Err))
 }

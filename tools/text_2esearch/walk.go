@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
 )
 
@@ -37,7 +38,7 @@ func (w *walker) start(ctx context.Context, asked string) error {
 	case info.Mode().IsRegular():
 		return w.file(ctx, name)
 	case !info.IsDir():
-		return failure("not_found", asked+" is neither a file nor a folder")
+		return program.NoEffect("not_found", asked+" is neither a file nor a folder")
 	}
 	if _, err := w.entries(name); err != nil {
 		return err // asked for, so not just passed over

@@ -53,18 +53,19 @@ func run(ctx context.Context, _ *program.Call, in input, out *program.Stream) (p
 	res := program.Result{Output: output{strings.Join(paragraphs, "\n\n")}}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return program.Result{}, failure("timeout", "the time was up before the transcript was clean")
+		return program.Result{}, program.NoEffect("timeout", "the time was up before the transcript was clean")
 	case errors.Is(err, program.ErrTooLong):
-		return program.Result{}, failure("too_large", "a paragraph of the clean text is larger than a chunk may be")
+		return program.Result{}, program.NoEffect("too_large", "a paragraph of the clean text is larger than a chunk may be")
 	case errors.Is(err, errFull):
-		return program.Result{}, failure("too_large",
+		return program.Result{}, program.NoEffect("too_large",
 			"the clean text is larger than all chunks together may be; send it in parts")
 	case err != nil:
 		return program.Result{}, err
 	case len(paragraphs) == 0:
-		return program.Result{}, failure("empty_transcript", "the transcript has no spoken words")
+		return program.Result{}, program.NoEffect("empty_transcript", "the transcript has no spoken words")
 	case !program.Fits(res):
-		return program.Result{}, failure("too_large", "the clean text is larger than an answer may be; send it in parts")
+		return program.Result{}, program.NoEffect("too_large",
+			"the clean text is larger than an answer may be; send it in parts")
 	}
 	return res, nil
 }
@@ -75,9 +76,4 @@ func within(out *program.Stream, write func(any) error, data any) error {
 		return errFull
 	}
 	return write(data)
-}
-
-// failure is an error of a tool that has no effect in any case.
-func failure(code, message string) error {
-	return &program.Error{Code: code, Message: message, Effect: program.EffectNone}
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/program"
 )
 
 const (
@@ -157,7 +159,7 @@ func classify(ctx context.Context, err error) error {
 	var authority x509.UnknownAuthorityError
 	switch {
 	case ctx.Err() != nil:
-		return timeout()
+		return program.NoEffect("timeout", "the time was up before the page was there")
 	case errors.As(err, &redirect):
 		return notFetchable(redirect.reason, redirect.message)
 	case errors.As(err, &dns):

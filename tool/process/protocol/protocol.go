@@ -28,6 +28,39 @@ const (
 	LineAbsent   = "absent" // answers a lookup alone
 )
 
+// The lines of a program. It writes its own values into them; an executor reads these as they stand.
+type (
+	// Data is a line of one of the first three types.
+	Data[Value any] struct {
+		Type string `json:"type"`
+		Data Value  `json:"data"`
+	}
+	// Output is the line of a success.
+	Output[Value, SideEffect any] struct {
+		Type        string       `json:"type"`
+		Output      Value        `json:"output"`
+		SideEffects []SideEffect `json:"side_effects"`
+		Warnings    []string     `json:"warnings"`
+	}
+	// Error is the line of a failure that the tool's manifest declares.
+	Error[Details any] struct {
+		Type  string           `json:"type"`
+		Error Failure[Details] `json:"error"`
+	}
+	// Failure is what an [Error] says.
+	Failure[Details any] struct {
+		Code         string  `json:"code"`
+		Message      string  `json:"message"`
+		Details      Details `json:"details,omitzero"`
+		Effect       string  `json:"effect"`
+		RetryAfterMS int64   `json:"retry_after_ms,omitzero"`
+	}
+	// Absent is the line by which a lookup finds nothing; of any other line it is the type.
+	Absent struct {
+		Type string `json:"type"`
+	}
+)
+
 // Request is one call as the executor writes it.
 type Request struct {
 	Op          Op             `json:"op"`
