@@ -12,7 +12,20 @@ import (
 // Refusal is a Go error for an operation that the bus refused.
 type Refusal struct{ Reason *envelope.Error }
 
-func (r *Refusal) Error() string { return r.Reason.String() }
+// Error implements error.
+func (r *Refusal) Error() string { return inFull(r.Reason) }
+
+// inFull is what went wrong, why, and each place that is to be corrected.
+func inFull(e *envelope.Error) string {
+	text := e.String()
+	if e.Cause != "" {
+		text += ": " + e.Cause
+	}
+	for _, v := range e.Details.Violations {
+		text += "; " + v.Pointer + " " + v.Message
+	}
+	return text
+}
 
 // fetchTime is how long the output that an answer refers to is waited for, unless ctx ends earlier.
 const fetchTime = 30 * time.Second

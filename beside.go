@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -39,7 +40,7 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made 
 	}
 	e.deadline = started.Add(e.atMost(cmp.Or(call.Timeout, describeTime)))
 	if !c.crew.Start(e) {
-		return made{err: errClosed}
+		return made{err: bus.ErrClosed}
 	}
 	return c.await(e)
 }
@@ -107,8 +108,6 @@ func uncut(ctx context.Context, started time.Time) (own context.Context, within 
 	})
 	return own, within, func() { stop(); cancel() }, nil
 }
-
-var errClosed = errors.New("the client is closed")
 
 // errand is a call to be made beside its caller.
 type errand struct {

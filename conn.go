@@ -35,7 +35,7 @@ type Options struct {
 	Fsync      bool          // the server syncs every write: SideEffectful tools may be called
 	Replicas   int           // servers that hold each stream; default 1, and 3 in a cluster of three
 	Partitions int           // of the call log, fixed when it is made; default what there is, else 1
-	Lease      time.Duration // how long an executor may be silent before its work is taken over; default 5 s
+	Lease      time.Duration // how long an executor may be silent before its work is taken over; at least 100 ms, default 5 s
 	Group      int           // with Fsync: how many events must wait at once to be written together; default 16
 
 	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step
@@ -61,6 +61,9 @@ type Conn struct {
 // ends at the latest. Close the connection when done.
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	url = cmp.Or(url, DefaultURL)
+	if o.Lease != 0 && o.Lease < bus.MinLease {
+		return nil, fmt.Errorf("a lease of %s is too short: it is %s or more", o.Lease, bus.MinLease)
+	}
 	options := app.Options{
 		URL: url, Fsync: o.Fsync, Lease: o.Lease, KV: kv.LogOptions{Group: o.Group}, Skew: o.Skew,
 		Logger: o.Logger, Observer: o.Observer,

@@ -38,7 +38,7 @@ const (
 type Failure struct{ Response *Response }
 
 // Error implements error.
-func (f *Failure) Error() string { return f.Response.Error.String() }
+func (f *Failure) Error() string { return inFull(f.Response.Error) }
 
 // Is reports whether target is the [ToolError] that the tool returned.
 func (f *Failure) Is(target error) bool {

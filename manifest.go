@@ -53,27 +53,31 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 			"request", p.file("request"), "response", p.file("response")))
 	}
 	for _, e := range a.Errors {
+		e = cmp.Or(e, &ToolError{}) // in which everything is missing
 		failures = append(failures, members("code", e.Name, "class", string(e.Class), "http_status", e.HTTPStatus,
 			"message", e.Message, "fix", e.Fix))
 	}
 	return members(
 		"tool_id", a.ID, "semver", cmp.Or(a.Version, "0.1.0"), "owner", cmp.Or(a.Owner, "@local"), "title", a.Title,
 		"description", description, "tags", a.Tags, "determinism", string(a.Class),
-		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", int64(a.Retention/time.Second), "pool", a.Pool,
+		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", whole(a.Retention, time.Second), "pool", a.Pool,
 		"transport", transport, "endpoint", members("command", command), "functions", members(functions...),
 		"capabilities", members("streaming", a.Streaming, "dry_run", a.DryRun, "lookup", lookup),
-		"limits", members("timeout_ms_default", milliseconds(a.Timeout), "timeout_ms_max", milliseconds(a.MaxTimeout),
-			"concurrency_max", a.Concurrency, "output_bytes_max", a.OutputBytes),
+		"limits", members("timeout_ms_default", whole(a.Timeout, time.Millisecond), "timeout_ms_max",
+			whole(a.MaxTimeout, time.Millisecond), "concurrency_max", a.Concurrency, "output_bytes_max", a.OutputBytes),
 		"errors", failures,
 	)
 }
 
-// milliseconds rounds up: what is no default stays none.
-func milliseconds(d time.Duration) int64 {
-	if d > 0 {
-		d += time.Millisecond - 1
+// whole is d in units, away from 0, which is the default: what is none stays none.
+func whole(d, unit time.Duration) int64 {
+	if n := int64(d / unit); d%unit == 0 {
+		return n
+	} else if d < 0 {
+		return n - 1
+	} else {
+		return n + 1
 	}
-	return d.Milliseconds()
 }
 
 // files are the manifest and the schemas of the tool, by name.

@@ -53,6 +53,9 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Pool != "" && !tool.ValidPool(o.Pool) {
+		return nil, fmt.Errorf("%q is no pool that a tool can name: lower-case letters, digits and -, at most 32 bytes", o.Pool)
+	}
 	adapters := map[string]tool.Adapter{}
 	if len(tools.typed) > 0 {
 		adapters[native.Transport] = tools.native()
@@ -124,7 +127,7 @@ func told(ready func(instance string), c *app.Conn) func() {
 }
 
 // Serve runs a dispatcher and an executor until ctx ends or one of them fails, as a process does that is both, and
-// calls ready once both serve. It returns as their Run does, when both have ended.
+// calls ready, which may be nil, once both serve. It returns as their Run does, when both have ended.
 func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	one, other := *d, *e
@@ -134,7 +137,7 @@ func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error 
 			if first != nil {
 				first(instance)
 			}
-			if serving.Add(1) == 2 {
+			if serving.Add(1) == 2 && ready != nil {
 				ready()
 			}
 		}

@@ -216,3 +216,65 @@ func TestConnectSaysWhatToDo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Both parts serve, also where nobody wants to be told of it.
+func TestServeUntold(t *testing.T) {
+	tools, ready := toolbus.NewTools(), make(chan string, 2)
+	must(t, tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure}, hello)
+	b := toolbustest.Start(t, tools)
+	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(name string) { ready <- name }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := b.Conn.Executor(tools, toolbus.ExecutorOptions{Ready: func(name string) { ready <- name }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- toolbus.Serve(ctx, d, e, nil) }()
+	<-ready
+	<-ready
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What no process can work with is said when it is made: no tool could name the pool, and no executor would be alive.
+func TestOptionsThatCannotBe(t *testing.T) {
+	if e, err := new(toolbus.Conn).Executor(toolbus.NewTools(), toolbus.ExecutorOptions{Pool: "No Pool"}); err == nil {
+		t.Errorf("it is %+v", e)
+	}
+	srv := natstest.Start(t)
+	for _, lease := range []time.Duration{-1, 1, 99 * time.Millisecond} {
+		conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Lease: lease})
+		if err == nil {
+			t.Errorf("it connects with a lease of %s", lease)
+			conn.Close()
+		}
+	}
+}
+
+// A closed client says so at once, whatever it is asked.
+func TestClosedClient(t *testing.T) {
+	c, err := toolbustest.Start(t, toolbus.NewTools()).Conn.Client(toolbus.ClientOptions{})
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, called := c.Call(t.Context(), toolbus.Call{Tool: "hello"})
+	_, asked := c.Why(t.Context(), toolbus.CallQuery{Ref: "hello.id"})
+	_, listed := c.Tool(t.Context(), "hello")
+	for _, err := range []error{called, asked, listed} {
+		if err == nil || !strings.Contains(err.Error(), "the client is closed") {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}

@@ -84,9 +84,17 @@ func TestErrorsOfTools(t *testing.T) {
 			!strings.Contains(e.Cause, want.cause) || want.http != 0 && e.Details.HTTPStatus != want.http {
 			t.Errorf("%s: it is %s %+v", how, resp.Status, e)
 		}
+		if text := (&toolbus.Failure{Response: resp}).Error(); !strings.Contains(text, want.message) ||
+			!strings.Contains(text, want.cause) {
+			t.Errorf("%s: as an error it is %s", how, text)
+		}
 		if how == "busy" && (e.Details.RetryAfterMS != time.Hour.Milliseconds() || !strings.Contains(fmt.Sprint(e), "full")) {
 			t.Errorf("%s: %+v", how, e.Details)
 		}
+	}
+	if _, err := toolbus.Invoke[string](t.Context(), b.Client, toolbus.Call{Tool: "fail"}, 7); err == nil ||
+		!strings.Contains(err.Error(), "/input") {
+		t.Errorf("it does not say what is to be corrected: %v", err)
 	}
 	if !errors.Is(fmt.Errorf("x: %w", errNotFound.Because("y")), errNotFound) || errors.Is(errBusy, errNotFound) {
 		t.Error("errors.Is goes by something else than the name")

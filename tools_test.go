@@ -45,6 +45,15 @@ func TestAddSaysAllThatIsWrong(t *testing.T) {
 				"errors[0].message is required", "errors[0].fix is required", "no schema of the input", "chan int",
 			},
 		},
+		"an error that is none, and times that round to the default": {
+			func() error {
+				return toolbus.Add(tools, toolbus.Tool{
+					ID: "rounded", Class: toolbus.Pure, Errors: []*toolbus.ToolError{nil},
+					Retention: -time.Millisecond, Timeout: -time.Microsecond,
+				}, hello)
+			},
+			[]string{"errors[0].code is required", "retention_s is -1", "timeout_ms_default is -1"},
+		},
 		"nothing": {
 			func() error {
 				return toolbus.Add[person, string](tools, toolbus.Tool{}, nil)

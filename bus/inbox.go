@@ -82,8 +82,14 @@ func (in *Inbox) Drop(reply string) {
 // statusNobody is the server's word that nobody listens on the subject of a request.
 const statusNobody = "503"
 
+// ErrClosed means that an answer could not be heard any more.
+var ErrClosed = errors.New("the client is closed")
+
 // Request sends a request and returns its answer, or the error of ctx when that ends.
 func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	if !in.sub.IsValid() && !in.NC.IsClosed() {
+		return nil, ErrClosed
+	}
 	answer := make(chan *nats.Msg, 1)
 	reply := in.Open(func(msg *nats.Msg) {
 		select {

@@ -42,6 +42,10 @@ type TopologyOptions struct {
 // DefaultLease is how long an executor may be silent before its work is given to another.
 const DefaultLease = 5 * time.Second
 
+// MinLease leaves room for a heartbeat, of which there are three in a lease, to be late: one that
+// is shorter takes executors that are well for dead, and their work from them.
+const MinLease = 100 * time.Millisecond
+
 func (o TopologyOptions) withDefaults() TopologyOptions {
 	const gib = 1 << 30
 	o.Replicas = cmp.Or(o.Replicas, 1)

@@ -68,20 +68,15 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	_ = f.MarkHidden("group") // exists
 }
 
-const (
-	maxReplicas = 5 // that a server allows
-	// minLease leaves room for a heartbeat, of which there are three in a lease, to be late: one that
-	// is shorter takes executors that are well for dead, and their work from them.
-	minLease = 100 * time.Millisecond
-)
+const maxReplicas = 5 // that a server allows
 
 // Check refuses flags that no process can work with. The error is an [ErrUsage].
 func (n *Node) Check() error {
 	switch {
 	case n.Tools == "":
 		return Usagef("--tools is empty: it is a folder of tool manifests")
-	case n.lease < minLease:
-		return Usagef("--lease is %s: it is %s or more", n.lease, minLease)
+	case n.lease < bus.MinLease:
+		return Usagef("--lease is %s: it is %s or more", n.lease, bus.MinLease)
 	case n.replicas < 0 || n.replicas > maxReplicas:
 		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
 	case n.partitions < 0 || n.partitions > subjects.MaxPartitions:
