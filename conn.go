@@ -35,7 +35,7 @@ type Options struct {
 	Fsync      bool          // the server syncs every write: SideEffectful tools may be called
 	Replicas   int           // servers that hold each stream; default 1, and 3 in a cluster of three
 	Partitions int           // of the call log, fixed when it is made; default what there is, else 1
-	Lease      time.Duration // how long an executor may be silent before its work is taken over; at least 100 ms, default 5 s
+	Lease      time.Duration // that an executor may be silent before its work is taken over; from 100 ms on, default 5 s
 	Group      int           // with Fsync: how many events must wait at once to be written together; default 16
 
 	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step

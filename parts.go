@@ -54,7 +54,7 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 		return nil, err
 	}
 	if o.Pool != "" && !tool.ValidPool(o.Pool) {
-		return nil, fmt.Errorf("%q is no pool that a tool can name: lower-case letters, digits and -, at most 32 bytes", o.Pool)
+		return nil, fmt.Errorf("%q is no pool of a tool: lower-case letters, digits and -, at most 32 bytes", o.Pool)
 	}
 	adapters := map[string]tool.Adapter{}
 	if len(tools.typed) > 0 {
