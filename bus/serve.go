@@ -36,31 +36,24 @@ const (
 // each, in at most maxHandlers goroutines at once.
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger,
 	handle func(context.Context, *question.Incoming)) (*Intake, error) {
-	slots, strays := make(chan struct{}, maxHandlers), newStrays(log)
-	in := &Intake{crew: crew.New(func(request question.Incoming) {
-		defer func() { <-slots }()
-		handle(ctx, &request)
-	})}
+	strays := newStrays(log)
+	in := &Intake{crew: crew.Bounded(maxHandlers, func(request question.Incoming) { handle(ctx, &request) })}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
 		if strays.drops(msg.Subject, msg.Reply) {
 			return
 		}
-		slots <- struct{}{}
-		taken := in.crew.Start(question.Incoming{
+		in.crew.Start(question.Incoming{ // once it has stopped the caller asks another dispatcher
 			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
 			Body: msg.Data, Reply: msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		})
-		if !taken {
-			<-slots // stopped; the caller asks another dispatcher
-		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listen for calls: %w", err)
+	if err == nil {
+		err = sub.SetPendingLimits(maxIntakeMsgs, maxIntakeBytes)
 	}
-	if err := sub.SetPendingLimits(maxIntakeMsgs, maxIntakeBytes); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("listen for calls: %w", err)
 	}
 	in.sub = sub
@@ -92,9 +85,8 @@ type Endpoint struct {
 
 // Service is what [Serve] offers.
 type Service struct {
-	svc   micro.Service
-	crew  *crew.Crew[asked]
-	slots chan struct{}
+	svc  micro.Service
+	crew *crew.Crew[asked]
 }
 
 // asked is one request to an endpoint.
@@ -119,21 +111,18 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
-	s := &Service{svc: svc, slots: make(chan struct{}, maxQuestions)}
 	strays := newStrays(log)
-	s.crew = crew.New(func(q asked) {
-		defer func() { <-s.slots }()
-		if strays.drops(q.request.Subject(), q.request.Reply()) {
-			return
+	s := &Service{svc: svc, crew: crew.Bounded(maxQuestions, func(q asked) {
+		if !strays.drops(q.request.Subject(), q.request.Reply()) {
+			respond(ctx, nc, log, q.endpoint, q.request)
 		}
-		respond(ctx, nc, log, q.endpoint, q.request)
-	})
+	})}
 	for _, e := range endpoints {
 		options := []micro.EndpointOpt{micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op))}
 		if e.All {
 			options = append(options, micro.WithEndpointQueueGroupDisabled())
 		}
-		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(asked{e, r}) }), options...)
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.crew.Start(asked{e, r}) }), options...)
 		if err != nil {
 			return nil, fmt.Errorf("service %s: %w", e.Op, errors.Join(err, s.Stop()))
 		}
@@ -141,14 +130,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	return s, nil
 }
 
-func (s *Service) take(q asked) {
-	s.slots <- struct{}{}
-	if !s.crew.Start(q) {
-		<-s.slots // stopped; the caller asks another dispatcher
-	}
-}
-
-// Stop takes no more requests and waits for those in hand.
+// Stop takes no more requests, whose callers ask another dispatcher, and waits for those in hand.
 func (s *Service) Stop() error {
 	err := s.svc.Stop()
 	s.crew.End()

@@ -66,8 +66,7 @@ func (h *acceptances) hold(a acceptance) {
 	}
 }
 
-// due removes and returns what is due, and says how long it is to the next; 0 means that
-// none is held.
+// due removes and returns what is due, and says how long it is to the next one.
 func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,30 +77,20 @@ func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) 
 	due, h.held = h.held[:n:n], h.held[n:]
 	if len(h.held) == 0 {
 		h.held = nil
-		return due, 0
+		return due, time.Hour
 	}
 	return due, h.held[0].due.Sub(now)
 }
 
 // acceptLate sends the acceptances of calls that are not decided in time, until ctx ends.
 func (d *Dispatcher) acceptLate(ctx context.Context) {
-	for {
+	keep(ctx, d.acceptances.first, func() time.Duration {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
 			if !d.guard(a.key.Part).decided(a.key.ID, a.message.Attempt, a.admitted) {
 				d.safely("an acceptance", func() { d.tellAccepted(a) })
 			}
 		}
-		if next > 0 {
-			if !wait.For(ctx, next) {
-				return
-			}
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.acceptances.first:
-		}
-	}
+		return next
+	})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -137,22 +137,13 @@ func (d *Dispatcher) empty() map[string]bool {
 }
 
 func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	jobs := make(chan *due)
-	defer close(jobs)
-	for range min(deserters, len(found)) {
-		wg.Go(func() {
-			for job := range jobs {
-				d.safely("a call without executors", func() { d.endOne(ctx, g, job) })
-			}
-		})
-	}
+	crew := crew.Bounded(deserters, func(job *due) {
+		d.safely("a call without executors", func() { d.endOne(ctx, g, job) })
+	})
+	defer crew.End()
 	for _, job := range found {
-		select {
-		case jobs <- job:
-		case <-ctx.Done():
-			return
+		if ctx.Err() == nil {
+			crew.Start(job)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -229,36 +230,34 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // keepDeadlines keeps those of one partition until ctx ends.
 func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	jobs := make(chan *due)
-	defer close(jobs)
-	for range expirers {
-		wg.Go(func() {
-			for job := range jobs {
-				if !d.safely("a deadline", func() { d.expire(ctx, g, job) }) {
-					g.retry(job, retryPanic)
-				}
-			}
-		})
-	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
+	crew := crew.Bounded(expirers, func(job *due) {
+		if !d.safely("a deadline", func() { d.expire(ctx, g, job) }) {
+			g.retry(job, retryPanic)
+		}
+	})
+	defer crew.End()
+	keep(ctx, g.wake, func() time.Duration {
 		now, pause := g.next()
 		for _, job := range now {
-			select {
-			case jobs <- job:
-			case <-ctx.Done():
-				return
+			if ctx.Err() == nil {
+				crew.Start(job)
 			}
 		}
-		timer.Reset(pause)
+		return pause
+	})
+}
+
+// keep calls do whenever the pause is over that it returned, and when it is woken, until ctx ends.
+func keep(ctx context.Context, wake <-chan struct{}, do func() (pause time.Duration)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(do())
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-g.wake:
+		case <-wake:
 		}
 	}
 }

@@ -63,21 +63,13 @@ func (p *partings) next(now time.Time) (over []question.Leave, pause time.Durati
 
 // keepPartings answers joiners at their own deadlines until ctx ends.
 func (d *Dispatcher) keepPartings(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
+	keep(ctx, d.partings.wake, func() time.Duration {
 		over, pause := d.partings.next(d.Now())
 		for _, l := range over {
 			d.safely("the deadline of a joiner", func() { d.part(l) })
 		}
-		timer.Reset(pause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-d.partings.wake:
-		}
-	}
+		return pause
+	})
 }
 
 // part tells a joiner at its deadline that its call goes on, if it still waits.

@@ -8,10 +8,11 @@ import (
 // Crew runs jobs, each in a goroutine of its own, and uses the goroutines again: a fresh one
 // would have to grow its stack anew for every message.
 type Crew[J any] struct {
-	do   func(J)
-	jobs chan J
-	idle atomic.Int32
-	wg   sync.WaitGroup
+	do    func(J)
+	slots chan struct{} // one is taken by each job; nil where there are as many as jobs
+	jobs  chan J
+	idle  atomic.Int32
+	wg    sync.WaitGroup
 
 	mu    sync.RWMutex
 	ended bool
@@ -23,9 +24,27 @@ const maxIdle = 64
 // New returns a crew that does jobs by calling do. It is safe for concurrent use.
 func New[J any](do func(J)) *Crew[J] { return &Crew[J]{do: do, jobs: make(chan J)} }
 
-// Start runs one job, unless the crew has ended. It never waits: bounding how many run is the
-// caller's part.
-func (c *Crew[J]) Start(job J) bool {
+// Bounded returns a crew that does at most so many jobs at once: Start waits while all are busy.
+func Bounded[J any](most int, do func(J)) *Crew[J] {
+	slots := make(chan struct{}, most)
+	c := New(func(job J) {
+		do(job)
+		<-slots
+	})
+	c.slots = slots
+	return c
+}
+
+// Start runs one job, unless the crew has ended, and reports whether it does.
+func (c *Crew[J]) Start(job J) (taken bool) {
+	if c.slots != nil {
+		c.slots <- struct{}{}
+		defer func() {
+			if !taken {
+				<-c.slots
+			}
+		}()
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.ended {

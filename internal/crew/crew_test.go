@@ -1,6 +1,7 @@
 package crew
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,5 +43,36 @@ func TestCrewTakesNoJobsAfterItsEnd(t *testing.T) {
 	c.End()
 	if c.Start(1) {
 		t.Error("a dismissed crew takes a job")
+	}
+}
+
+// A bounded crew does no more jobs at once than it may, whoever is refused after its end included.
+func TestBoundedCrew(t *testing.T) {
+	const most = 3
+	var at, over atomic.Int32
+	c := Bounded(most, func(int) {
+		if at.Add(1) > most {
+			over.Add(1)
+		}
+		runtime.Gosched()
+		at.Add(-1)
+	})
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for i := range 50 {
+				c.Start(i)
+			}
+		})
+	}
+	starters.Wait()
+	c.End()
+	for i := range most + 1 { // one that kept a slot for a job it does not take would wait for ever
+		if c.Start(i) {
+			t.Error("an ended crew takes a job")
+		}
+	}
+	if n := over.Load(); n > 0 {
+		t.Errorf("%d jobs began while %d were busy", n, most)
 	}
 }

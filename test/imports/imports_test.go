@@ -46,8 +46,8 @@ var layers = []layer{
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope internal/form internal/ijson internal/wait observe question schema settle " +
-		"subjects tool"},
+	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/wait observe question " +
+		"schema settle subjects tool"},
 	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
 	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
