@@ -34,10 +34,13 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	return q, nil
 }
 
-// sureRequest reports whether a request that could be read is fine. A null is read as the zero that stands for a
-// member that is left out: there may be none but that of the input.
+// sureRequest reports whether a request that could be read is fine. A zero is read as a member that is left out, which
+// it must not stand for: there may be no null but that of the input, no empty text, and no memory_mb_limit, however
+// it is written.
 func sureRequest(q *Request, p parts) bool {
-	return p.payload != nil && q.Plain() && bytes.Count(p.head, []byte("null")) == 1
+	return p.payload != nil && q.Plain() && bytes.Count(p.head, []byte("null")) == 1 &&
+		!bytes.Contains(p.head, []byte(`""`)) && !bytes.Contains(p.head, []byte("memory_mb")) &&
+		bytes.IndexByte(p.head, '\\') < 0
 }
 
 // DecodeResponse decodes a response; see [DecodeRequest]. The response is coherent, too (see

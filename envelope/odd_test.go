@@ -22,8 +22,8 @@ func accepts(body []byte) bool {
 		json.Unmarshal(body, &parts) == nil && len(body)-len(parts.Input) <= MaxHead
 }
 
-// TestFastPathAgreesWithSchema puts every odd value at every place of a full request, and leaves
-// every member out, and demands that the fast path and the schema say the same.
+// TestFastPathAgreesWithSchema puts every odd value at every place of a full request, and, of one that has only what
+// it must, at every place of each member, and leaves every member out, and demands that the fast path and the schema say the same.
 func TestFastPathAgreesWithSchema(t *testing.T) {
 	body, err := EncodeRequest("", openRequest())
 	if err != nil {
@@ -47,6 +47,21 @@ func TestFastPathAgreesWithSchema(t *testing.T) {
 		tried++
 		compareVerdicts(t, path, body)
 	})
+	plain, err := EncodeRequest("", minimalRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	walkPaths(decodeAny(t, body), nil, func(path []string) {
+		if len(path) > 2 || len(path) == 2 && path[0] != "context" && path[0] != "constraints" {
+			return
+		}
+		for _, v := range odd {
+			tried++
+			compareVerdicts(t, path, edited(t, decodeAny(t, plain), path, v, false))
+		}
+	})
+	escaped := strings.Replace(string(plain), `"constraints":{`, `"constraints":{"memory\u005fmb_limit":0,`, 1)
+	compareVerdicts(t, []string{"an escaped name"}, []byte(escaped))
 	if tried < 1000 {
 		t.Errorf("tried only %d documents", tried)
 	}
