@@ -22,8 +22,9 @@ func accepts(body []byte) bool {
 		json.Unmarshal(body, &parts) == nil && len(body)-len(parts.Input) <= MaxHead
 }
 
-// TestFastPathAgreesWithSchema puts every odd value at every place of a full request, and, of one that has only what
-// it must, at every place of each member, and leaves every member out, and demands that the fast path and the schema say the same.
+// TestFastPathAgreesWithSchema puts every odd value at every place of a full request, and at the place of every
+// member of one that has only what it must, and leaves every member out, and demands that the fast path and the schema
+// say the same.
 func TestFastPathAgreesWithSchema(t *testing.T) {
 	body, err := EncodeRequest("", openRequest())
 	if err != nil {
