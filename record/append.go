@@ -86,15 +86,12 @@ func AppendAll(ctx context.Context, js jetstream.JetStream, records map[string]a
 	var group errgroup.Group
 	group.SetLimit(appendWriters)
 	for id, r := range records {
-		group.Go(func() error { return appendAgain(ctx, js, id, r) })
+		group.Go(func() error { // again and again, which is safe: a message id is stored once
+			return wait.Retry{Pause: appendPause, Try: appendAck}.Until(ctx, func(ctx context.Context) (bool, error) {
+				err := Append(ctx, js, id, r)
+				return err == nil || errors.Is(err, audit.ErrRefused), err
+			})
+		})
 	}
 	return group.Wait()
-}
-
-// appendAgain is Append until that succeeds. That is safe: a message id is stored once.
-func appendAgain(ctx context.Context, js jetstream.JetStream, id string, r audit.Record) error {
-	return wait.Retry{Pause: appendPause, Try: appendAck}.Until(ctx, func(ctx context.Context) (bool, error) {
-		err := Append(ctx, js, id, r)
-		return err == nil || errors.Is(err, audit.ErrRefused), err
-	})
 }

@@ -104,15 +104,15 @@ type auditReader struct {
 var errEnough = errors.New("enough")
 
 func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerConfig, follow bool) error {
-	for msg, err := range messages(ctx, a.js, subjects.AuditStream, from, follow) {
+	quiet := quietTime
+	if follow {
+		quiet = 0
+	}
+	for msg, err := range messages(ctx, a.js, subjects.AuditStream, from, quiet) {
 		if err != nil {
 			return err
 		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("audit record on %s: %w", msg.Subject(), err)
-		}
-		a.last = meta.Sequence.Stream
+		a.last = msg.seq
 		r, ok, err := decodeRecord(msg.Data())
 		if err != nil {
 			return fmt.Errorf("audit record %d: %w", a.last, err)
@@ -201,55 +201,54 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 // and found again, takes some ten seconds.
 const quietTime = 30 * time.Second
 
-// messages yields the messages of a stream in order, up to its present end unless follow.
-func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	follow bool) iter.Seq2[jetstream.Msg, error] {
-	if follow {
-		return messagesWithin(ctx, js, stream, cfg, 0)
-	}
-	return messagesWithin(ctx, js, stream, cfg, quietTime)
+// stored is a message of a stream.
+type stored struct {
+	jetstream.Msg
+	seq uint64 // its position
 }
 
-// messagesWithin yields the messages of a stream up to its present end, each of which has to come within
-// quiet after the one before was taken; or all that ever come, if quiet is 0.
-func messagesWithin(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	quiet time.Duration) iter.Seq2[jetstream.Msg, error] {
+// messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
+// the one before was taken; or all that ever come, if quiet is 0.
+func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration) iter.Seq2[stored, error] {
+	return func(yield func(stored, error) bool) {
+		if err := consume(ctx, js, stream, cfg, quiet, yield); err != nil {
+			yield(stored{}, fmt.Errorf("read %s: %w", stream, err))
+		}
+	}
+}
+
+// consume is messages, and returns the error that ends them.
+func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration, yield func(stored, error) bool) error {
 	follow := quiet == 0
-	return func(yield func(jetstream.Msg, error) bool) {
-		cons, err := js.OrderedConsumer(ctx, stream, cfg)
+	cons, err := js.OrderedConsumer(ctx, stream, cfg)
+	if err != nil {
+		return bus.Missing(err)
+	}
+	info, err := cons.Info(ctx)
+	if err != nil || info.NumPending == 0 && !follow {
+		return err
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	for {
+		msg, err := nextWithin(ctx, it, quiet)
+		if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
+			return nil // that is its end; whoever wants all must know that it was not
+		}
 		if err != nil {
-			yield(nil, fmt.Errorf("read %s: %w", stream, bus.Missing(err)))
-			return
+			return err
 		}
-		info, err := cons.Info(ctx)
+		meta, err := msg.Metadata()
 		if err != nil {
-			yield(nil, fmt.Errorf("read %s: %w", stream, err))
-			return
+			return err
 		}
-		if info.NumPending == 0 && !follow {
-			return
-		}
-		it, err := cons.Messages()
-		if err != nil {
-			yield(nil, fmt.Errorf("read %s: %w", stream, err))
-			return
-		}
-		defer it.Stop()
-		for {
-			msg, err := nextWithin(ctx, it, quiet)
-			if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
-				return // that is its end; whoever wants all must know that it was not
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("read %s: %w", stream, err))
-				return
-			}
-			if !yield(msg, nil) {
-				return
-			}
-			if meta, err := msg.Metadata(); !follow && err == nil && meta.NumPending == 0 {
-				return
-			}
+		if !yield(stored{msg, meta.Sequence.Stream}, nil) || !follow && meta.NumPending == 0 {
+			return nil
 		}
 	}
 }
@@ -275,15 +274,11 @@ func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Du
 // stream are left out.
 func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
 	letters := []DeadLetter{}
-	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, false) {
+	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, quietTime) {
 		if err != nil {
 			return nil, err
 		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		d, err := letter(msg.Data(), meta.Sequence.Stream)
+		d, err := letter(msg.Data(), msg.seq)
 		if form.Unreadable(err) {
 			return nil, err
 		}

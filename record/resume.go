@@ -62,24 +62,16 @@ func (p *Projector) match(ctx context.Context, done uint64, at time.Time) (uint6
 // none.
 func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
 	after := at.Add(1)
-	cons, err := p.js.OrderedConsumer(ctx, p.part.Stream(), jetstream.OrderedConsumerConfig{
+	from := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("audit: %w", err)
 	}
-	if cons.CachedInfo().NumPending == 0 {
-		return end, nil
+	for msg, err := range messages(ctx, p.js, p.part.Stream(), from, quietTime) {
+		if err != nil {
+			return 0, fmt.Errorf("audit: %w", err)
+		}
+		return msg.seq - 1, nil
 	}
-	msg, err := cons.Next(jetstream.FetchContext(ctx))
-	if err != nil {
-		return 0, fmt.Errorf("audit: %w", err)
-	}
-	meta, err := msg.Metadata()
-	if err != nil {
-		return 0, fmt.Errorf("audit: %w", err)
-	}
-	return meta.Sequence.Stream - 1, nil
+	return end, nil
 }
 
 // projected is what a record of the projection says of where it comes from.
@@ -134,15 +126,11 @@ func (p *Projector) search(ctx context.Context, newest uint64) (end uint64, last
 	for span := uint64(firstSpan); last.seq == 0; span *= 10 {
 		from := after(newest - min(span, newest))
 		from.FilterSubjects = []string{p.part.AuditLog()}
-		for msg, err := range messages(ctx, p.js, subjects.AuditStream, from, false) {
+		for msg, err := range messages(ctx, p.js, subjects.AuditStream, from, quietTime) {
 			if err != nil {
 				return 0, last, fmt.Errorf("audit: %w", err)
 			}
-			meta, err := msg.Metadata()
-			if err != nil {
-				return 0, last, fmt.Errorf("audit: %w", err)
-			}
-			end = meta.Sequence.Stream
+			end = msg.seq
 			r, ok, err := readProjected(msg.Headers(), msg.Data())
 			if err != nil {
 				return 0, last, err
