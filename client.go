@@ -191,17 +191,15 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 
 // logOutcome is for whoever wants every call logged.
 func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
-	if c.Logger.Enabled(ctx, slog.LevelInfo) {
-		c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
-			"duration_ms", took.Milliseconds(), "error.code", code(r))
+	if !c.Logger.Enabled(ctx, slog.LevelInfo) {
+		return
 	}
-}
-
-func code(r *envelope.Response) envelope.Code {
-	if r.Error == nil {
-		return ""
+	var code envelope.Code
+	if r.Error != nil {
+		code = r.Error.Code
 	}
-	return r.Error.Code
+	c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
+		"duration_ms", took.Milliseconds(), "error.code", code)
 }
 
 // refused is the local answer to a request that fails preflight: nothing was sent.

@@ -102,7 +102,9 @@ func (c *Client) once(e errand) (*envelope.Response, error) {
 	defer cancel()
 	msg, err := c.message(bounded, e.req)
 	if errors.Is(err, streaming.ErrFull) {
-		return c.refused(e.req, payloadsFull().WithCause(err.Error())), nil
+		full := envelope.NewError(envelope.CodeStoreFull, "the payload store has no room for the input").
+			WithFix("call again later, or with an input of at most 256 KiB; the operator must enlarge the stream PAYLOADS")
+		return c.refused(e.req, full.WithCause(err.Error())), nil
 	}
 	if err != nil {
 		return nil, err
@@ -275,9 +277,4 @@ func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, e
 			streaming.ErrTooLarge, envelope.MaxInline)
 	}
 	return c.Payloads.PutNow(ctx, data)
-}
-
-func payloadsFull() *envelope.Error {
-	return envelope.NewError(envelope.CodeStoreFull, "the payload store has no room for the input").
-		WithFix("call again later, or with an input of at most 256 KiB; the operator must enlarge the stream PAYLOADS")
 }

@@ -105,21 +105,15 @@ func (t *typed) load() (*tool.Manifest, error) {
 	}
 	r, err := tool.LoadFS(folder, app.Transports()...)
 	if problems, ok := errors.AsType[tool.Problems](err); ok {
-		return nil, withoutPlaces(problems)
+		err = nil
+		for _, p := range problems { // without places: no file has this manifest
+			err = errors.Join(err, fmt.Errorf("%s (%s)", p.Message, p.Hint))
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return r.List()[0], nil
-}
-
-// withoutPlaces tells problems of a manifest that no file has.
-func withoutPlaces(problems tool.Problems) error {
-	all := make([]error, len(problems))
-	for i, p := range problems {
-		all[i] = fmt.Errorf("%s (%s)", p.Message, p.Hint)
-	}
-	return errors.Join(all...)
 }
 
 // fits says why the schema of a type is none of its values: it has tags that only one of generator and encoder

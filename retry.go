@@ -36,10 +36,7 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	if r.Status != envelope.RetryableError || !r.Provenance.Final && !turnedAway(r) || !r.Error.Code.AutoRetry() {
 		return false
 	}
-	if len(p.RetryableErrors) == 0 {
-		return true
-	}
-	return slices.Contains(p.RetryableErrors, string(r.Error.Code))
+	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))
 }
 
 // backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the

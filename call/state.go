@@ -279,12 +279,7 @@ func (s State) Wrote(e Event) bool {
 
 func (a Attempt) hasAll(after State) bool {
 	want, _ := after.Attempt(a.N)
-	for _, id := range want.Joined {
-		if !a.Has(id) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(want.Joined, func(id string) bool { return !a.Has(id) })
 }
 
 func (s *State) attempt(n int) *Attempt {

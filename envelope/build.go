@@ -93,13 +93,7 @@ func (e *Error) WithHTTPStatus(status int) *Error {
 
 // WithStderr keeps the end of what the tool wrote to stderr, where the reason usually is.
 func (e *Error) WithStderr(stderr string) *Error {
-	if cut := len(stderr) - MaxStderr; cut > 0 {
-		stderr = stderr[cut:]
-	}
-	e.Details.Stderr = printable(stderr, "\n\t")
-	if cut := len(e.Details.Stderr) - MaxStderr; cut > 0 {
-		e.Details.Stderr = strings.ToValidUTF8(e.Details.Stderr[cut:], "")
-	}
+	e.Details.Stderr = printable(stderr[max(0, len(stderr)-MaxStderr):], "\n\t")
 	return e
 }
 
@@ -130,10 +124,7 @@ func (e *Error) String() string { return string(e.Code) + ": " + e.Message }
 
 // sanitise makes s safe to show anywhere: one line of valid, printable text of at most n bytes.
 func sanitise(s string, n int) string {
-	if len(s) > 4*n {
-		s = s[:4*n]
-	}
-	return ijson.Clip(strings.TrimSpace(printable(s, "")), n)
+	return ijson.Clip(strings.TrimSpace(printable(s[:min(len(s), 4*n)], "")), n)
 }
 
 // printable removes control characters, except those in keep, and invalid UTF-8. A removed line

@@ -145,7 +145,9 @@ func decodeJSON[T any](
 		}
 	}
 	if err != nil { // the schema takes 1.0 and 1e3 for integers, in canonical form they are 1 and 1000
-		v, err = readCanonical[T](p.head)
+		if p.head, err = ijson.Canonical(p.head); err == nil {
+			v, err = read[T](p.head)
+		}
 	}
 	if err != nil {
 		var pointer string
@@ -169,14 +171,6 @@ func read[T any](doc jsontext.Value, options ...json.Options) (*T, error) {
 	v := new(T)
 	err := json.Unmarshal(doc, v, append(options, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))...)
 	return v, err
-}
-
-func readCanonical[T any](doc jsontext.Value) (*T, error) {
-	doc, err := ijson.Canonical(doc)
-	if err != nil {
-		return nil, err
-	}
-	return read[T](doc)
 }
 
 // parts are a document without its payload, which is null there, and its payload; nil where it has none.

@@ -190,7 +190,11 @@ func jsonToMsgpack(v jsontext.Value) ([]byte, error) {
 	for {
 		switch kind := dec.PeekKind(); kind {
 		case '{', '[':
-			err = encodeHead(enc, kind, counts[0])
+			head := enc.EncodeArrayLen
+			if kind == '{' {
+				head = enc.EncodeMapLen
+			}
+			err = head(counts[0])
 			counts = counts[1:]
 			fallthrough
 		case '}', ']':
@@ -207,13 +211,6 @@ func jsonToMsgpack(v jsontext.Value) ([]byte, error) {
 			return nil, err
 		}
 	}
-}
-
-func encodeHead(enc *msgpack.Encoder, kind jsontext.Kind, count int) error {
-	if kind == '{' {
-		return enc.EncodeMapLen(count)
-	}
-	return enc.EncodeArrayLen(count)
 }
 
 // countItems returns how many items each object and array of v has, in the order in which they

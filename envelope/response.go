@@ -1,9 +1,10 @@
 package envelope
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Status is one of the four outcomes a call can have. There are no others.

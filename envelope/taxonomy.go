@@ -1,6 +1,9 @@
 package envelope
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Code names an error precisely; its prefix is its class.
 type Code string
@@ -98,11 +101,7 @@ func Lookup(c Code) Row {
 	if r, ok := rows[c]; ok {
 		return r
 	}
-	class := c.Class()
-	if class == "" {
-		class = ClassTool
-	}
-	r := classRows[class]
+	r := classRows[cmp.Or(c.Class(), ClassTool)]
 	r.Code = c
 	return r
 }

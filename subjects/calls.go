@@ -1,6 +1,7 @@
 package subjects
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -171,12 +172,7 @@ func natural(s string) (int, bool) {
 }
 
 // priority is the token of a priority; none means normal.
-func priority(prio string) string {
-	if prio == "" {
-		prio = "normal"
-	}
-	return word(prio)
-}
+func priority(prio string) string { return word(cmp.Or(prio, "normal")) }
 
 // Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
 func Worker(pool, prio string) string {

@@ -47,21 +47,16 @@ func serve(control *os.File, started func()) int {
 	if cfg.Path == "" { // a probe: it asks whether supervisors work here
 		return answer(control, Report{})
 	}
-	signals := caught() // before there is a run that a signal could leave alone
+	// What would end this process is caught before there is a run that it could leave alone. It is not ignored: an
+	// ignored signal would stay ignored in the tool.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	pid, err := start(cfg)
 	if err != nil {
 		return answer(control, Report{Failure: fmt.Sprintf("start %s: %v", cfg.Path, err)})
 	}
 	started()
 	return answer(control, supervise(pid, cfg, control, signals))
-}
-
-// caught returns the signals that would end this process from now on. They are caught, not ignored: an
-// ignored signal would stay ignored in the tool.
-func caught() <-chan os.Signal {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	return signals
 }
 
 func answer(control *os.File, r Report) int {

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -268,8 +267,7 @@ func (l *toolLoader) read(name string) ([]byte, error) {
 	name = path.Clean(name)
 	raw, err := readFile(l.files, name, schema.MaxBytes)
 	if err == nil {
-		sum := sha256.Sum256(raw)
-		l.sums[name] = hex.EncodeToString(sum[:])
+		l.sums[name] = fmt.Sprintf("%x", sha256.Sum256(raw))
 	}
 	return raw, err
 }
@@ -318,6 +316,5 @@ func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
 	if err := raw.Canonicalize(); err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(raw)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(raw)), nil
 }

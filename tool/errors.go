@@ -141,15 +141,10 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 		code = envelope.CodeToolUnknownState
 		spec.Fix = "" // it tells how to call again
 	}
-	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix)
+	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix).
+		WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details)
 	if e.RetryAfter > 0 {
 		out.WithRetryAfter(e.RetryAfter)
-	}
-	if spec.HTTPStatus != 0 {
-		out.WithHTTPStatus(spec.HTTPStatus)
-	}
-	if len(e.Details) > 0 {
-		out.WithDetails(e.Details)
 	}
 	return out
 }

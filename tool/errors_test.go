@@ -219,10 +219,6 @@ func TestCheckedResultsCanBeRead(t *testing.T) {
 }
 
 func TestFunctions(t *testing.T) {
-	m := &tool.Manifest{Functions: map[string]*tool.Function{"a": {Name: "a"}, "b": {Name: "b"}}}
-	if _, ok := m.OnlyFunction(); ok {
-		t.Error("one of two functions is the only one")
-	}
 	if got := (question.Limits{}).Longest(); got != 10*time.Minute {
 		t.Errorf("no limit is %v", got)
 	}

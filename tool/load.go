@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,7 +11,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // DefaultPool is the executor pool of tools that name none.
@@ -94,7 +98,9 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		manifests = append(manifests, m)
 	}
 	if len(problems) > 0 {
-		problems.sort()
+		slices.SortStableFunc(problems, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
 		return nil, problems
 	}
 	return NewRegistry(manifests...), nil
@@ -112,8 +118,11 @@ type toolLoader struct {
 
 func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest, Problems) {
 	l := &toolLoader{
-		source: newSource(path.Join(folder, manifestFile)), files: files, folder: folder,
-		manifest: &Manifest{}, sums: map[string]string{},
+		source: &source{
+			file: path.Join(folder, manifestFile), values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
+			bad: map[jsontext.Pointer]bool{},
+		},
+		files: files, folder: folder, manifest: &Manifest{}, sums: map[string]string{},
 	}
 	if dir != "" {
 		l.manifest.Dir = filepath.Join(dir, folder)

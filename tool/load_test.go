@@ -135,7 +135,7 @@ func TestLoadMinimal(t *testing.T) {
 		cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
-	f, ok := got.OnlyFunction()
+	f, ok := got.Function("fetch")
 	if !ok || f.Name != "fetch" || f.Request == nil || f.Response == nil {
 		t.Errorf("function %+v", f)
 	}

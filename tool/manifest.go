@@ -62,18 +62,6 @@ func (m *Manifest) Function(fn string) (*Function, bool) {
 	return f, ok
 }
 
-// OnlyFunction returns the function of a tool that has exactly one: the default where a caller
-// names none.
-func (m *Manifest) OnlyFunction() (*Function, bool) {
-	if len(m.Functions) != 1 {
-		return nil, false
-	}
-	for _, f := range m.Functions {
-		return f, true
-	}
-	return nil, false
-}
-
 // Function is one function of a tool with its schemas, compiled.
 type Function struct {
 	Name        string

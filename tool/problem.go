@@ -1,9 +1,7 @@
 package tool
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/internal/nearest"
@@ -43,13 +41,6 @@ func (ps Problems) Error() string {
 		lines[i] = p.String()
 	}
 	return strings.Join(lines, "\n")
-}
-
-// sort brings problems into reading order.
-func (ps Problems) sort() {
-	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
 }
 
 // didYouMean hints at the candidate nearest to word, or lists all when none is near.

@@ -37,13 +37,6 @@ type source struct {
 	problems Problems
 }
 
-func newSource(file string) *source {
-	return &source{
-		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
-		bad: map[jsontext.Pointer]bool{},
-	}
-}
-
 // parse takes the YAML and reports whether there is a value. Doubled keys, anchors, aliases and tags are refused.
 func (s *source) parse(raw []byte) bool {
 	text := strings.TrimPrefix(string(raw), "\ufeff") // some editors write the mark

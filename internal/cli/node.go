@@ -134,10 +134,11 @@ func WriteReady(file, url string) error {
 		return nil
 	}
 	tmp := file + ".tmp"
-	if err := os.WriteFile(tmp, []byte(bus.Redacted(url)+"\n"), 0o644); err != nil {
-		return fmt.Errorf("ready file: %w", err)
+	err := os.WriteFile(tmp, []byte(bus.Redacted(url)+"\n"), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, file)
 	}
-	if err := os.Rename(tmp, file); err != nil {
+	if err != nil {
 		return fmt.Errorf("ready file: %w", err)
 	}
 	return nil

@@ -199,15 +199,15 @@ func emptyPool(pool string, tools []string, waiting int) Check {
 }
 
 func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) Check {
+	n := 0
 	pools, err := kv.OpenPools(ctx, js, bus.DefaultLease)
-	if err != nil {
-		return Check{"executors", CheckFailed, err.Error(), ""}
+	if err == nil {
+		n, err = pools.AllAlive(ctx)
 	}
-	n, err := pools.AllAlive(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Check{"executors", CheckFailed, err.Error(), ""}
-	}
-	if n == 0 {
+	case n == 0:
 		return Check{"executors", CheckFailed, "no executor beats", "start one with `toolbus executor` or `toolbus dev`"}
 	}
 	return Check{"executors", CheckOK, fmt.Sprintf("%d alive", n), ""}
@@ -234,19 +234,14 @@ func diagnoseDispatchers(ctx context.Context, js jetstream.JetStream, c *toolbus
 	}
 	checks := []Check{{"dispatchers", CheckOK, fmt.Sprintf("answering, %d tools", len(tools)), ""}, clock,
 		diagnoseTools(ctx, inbox)}
-	if d.SilentMS > 0 {
-		checks = append(checks, diagnoseSilence(time.Duration(d.SilentMS)*time.Millisecond))
+	if d.SilentMS > 0 { // it could not write to its disk, and answers reads alone until it is started again
+		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)
+		checks = append(checks, Check{"call log", CheckFailed,
+			fmt.Sprintf("the server has taken no write for %s: nothing is admitted or decided", silence),
+			"see what the server logs: is its disk full? Make room and restart it"})
 	}
 	if js == nil {
 		return checks
 	}
 	return append(append(checks, diagnoseRecord(ctx, js, time.Now().Add(offset))), diagnosePools(ctx, js, d)...)
-}
-
-// diagnoseSilence is said of a server that answers reads and no writes: it does so when it could not
-// write to its disk, until it is started again.
-func diagnoseSilence(d time.Duration) Check {
-	return Check{"call log", CheckFailed, fmt.Sprintf("the server has taken no write for %s: nothing is admitted or "+
-		"decided", d.Round(time.Second)),
-		"see what the server logs: is its disk full? Make room and restart it"}
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
+	"fmt"
 	"os"
 	"strconv"
 
@@ -71,8 +71,7 @@ func newRequest(in input) (request, error) {
 		}
 		r.mode = os.FileMode(mode)
 	}
-	sum := sha256.Sum256(r.content)
-	r.sum = hex.EncodeToString(sum[:])
+	r.sum = fmt.Sprintf("%x", sha256.Sum256(r.content))
 	return r, nil
 }
 

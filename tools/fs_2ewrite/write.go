@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,7 +22,7 @@ const temporaryPrefix = ".fs-write-"
 // written so that names sort like fences.
 func temporary(call *program.Call) string {
 	sum := sha256.Sum256([]byte(call.IdempotencyKey))
-	return fmt.Sprintf("%s%s-%016x", temporaryPrefix, hex.EncodeToString(sum[:8]), call.Fence)
+	return fmt.Sprintf("%s%x-%016x", temporaryPrefix, sum[:8], call.Fence)
 }
 
 // inspect looks at what is at the path of r now: the mode that the new file gets, and whether the

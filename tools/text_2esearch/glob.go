@@ -217,10 +217,7 @@ func (c class) readItem(rest string) (class, string, error) {
 			return nil, "", err
 		}
 	}
-	if high < low {
-		high = low
-	}
-	return append(c, low, high), rest, nil
+	return append(c, low, max(low, high)), rest, nil
 }
 
 func readRune(text string) (rune, string, error) {

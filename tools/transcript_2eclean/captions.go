@@ -30,9 +30,7 @@ var (
 )
 
 // isCaptions says whether the lines are captions: whether any of them is a timing.
-func isCaptions(lines []string) bool {
-	return slices.ContainsFunc(lines, func(line string) bool { return parseTiming(line) != nil })
-}
+func isCaptions(lines []string) bool { return indexTiming(lines) >= 0 }
 
 // parseTiming returns the start and the end of a timing line, or nil.
 func parseTiming(line string) []time.Duration {
