@@ -191,9 +191,7 @@ func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunk
 
 // turnedAway says whether r is no outcome but a refusal by a dispatcher that another one may contradict, as one
 // whose record lags, or whose clock is ahead.
-func turnedAway(r *envelope.Response) bool {
-	return r.Provenance.Attempt == 0 && !r.Provenance.Final
-}
+func turnedAway(r *envelope.Response) bool { return r.Provenance.Attempt == 0 && !r.Provenance.Final }
 
 // copies counts how often a request was sent. Every copy may meet another dispatcher, so one may
 // be turned away and another be taken in: only when all were turned away, the call was.

@@ -44,21 +44,14 @@ type turn struct {
 // held is a heap of records, the oldest first.
 type held []turn
 
-// Len implements heap.Interface.
-func (h held) Len() int { return len(h) }
+// The methods of heap.Interface.
 
-// Less implements heap.Interface.
+func (h held) Len() int { return len(h) }
 func (h held) Less(i, j int) bool {
 	return cmp.Or(h[i].Timestamp.Compare(h[j].Timestamp), cmp.Compare(h[i].came, h[j].came)) < 0
 }
-
-// Swap implements heap.Interface.
 func (h held) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *held) Push(x any) { *h = append(*h, x.(turn)) }
-
-// Pop implements heap.Interface.
+func (h *held) Push(x any)   { *h = append(*h, x.(turn)) }
 func (h *held) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

@@ -183,9 +183,7 @@ func (r *Response) Check() error {
 	return nil
 }
 
-func (e Effect) known() bool {
-	return e == EffectNone || e == EffectApplied || e == EffectUnknown
-}
+func (e Effect) known() bool { return e == EffectNone || e == EffectApplied || e == EffectUnknown }
 
 func (r *Response) checkSuccess() error {
 	switch {

@@ -175,9 +175,7 @@ func natural(s string) (int, bool) {
 func priority(prio string) string { return word(cmp.Or(prio, "normal")) }
 
 // Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
-func Worker(pool, prio string) string {
-	return "exec_" + Token(pool) + "_" + priority(prio)
-}
+func Worker(pool, prio string) string { return "exec_" + Token(pool) + "_" + priority(prio) }
 
 // PoolSubject returns the subject of an executor's heartbeat in the pools bucket.
 func PoolSubject(pool, executor string) string { return tokens(poolsPrefix, pool, executor) }

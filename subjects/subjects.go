@@ -43,9 +43,7 @@ func Inbox(subject, reply string) bool {
 }
 
 // Call returns the subject on which an actor of a tenant asks for a call of a tool.
-func Call(tenant, actor, tool string) string {
-	return tokens(callPrefix, tenant, actor, tool)
-}
+func Call(tenant, actor, tool string) string { return tokens(callPrefix, tenant, actor, tool) }
 
 // ParseCall is the inverse of [Call]. Beside an error, which says what is no token, it returns the names that
 // could be read.
@@ -93,9 +91,7 @@ func Chunk(tenant, actor, id string, attempt int, fence uint64) string {
 // ChunkLive returns the subscription for the chunks of all runs of a call.
 func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
 
-func chunks(tenant, actor, id string) string {
-	return tokens(chunkPrefix, tenant, actor, id)
-}
+func chunks(tenant, actor, id string) string { return tokens(chunkPrefix, tenant, actor, id) }
 
 // ParseChunk is the inverse of [Chunk].
 func ParseChunk(subject string) (ChunkSource, error) {

@@ -52,9 +52,7 @@ type Manifest struct {
 
 // Callable says whether calls of the tool may be admitted: planned and disabled tools are only
 // listed.
-func (m *Manifest) Callable() bool {
-	return m.Status == StatusActive || m.Status == StatusDeprecated
-}
+func (m *Manifest) Callable() bool { return m.Status == StatusActive || m.Status == StatusDeprecated }
 
 // Function returns the function named fn.
 func (m *Manifest) Function(fn string) (*Function, bool) {

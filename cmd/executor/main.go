@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -11,11 +12,6 @@ import (
 
 func main() {
 	supervisor.RunIfSupervisor()
-	ctx, stop := cli.UntilSignal()
 	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
-	release := cli.Ballast()
-	code := cli.Run(ctx, env, cli.Executor, os.Args[1:])
-	stop()
-	release()
-	os.Exit(code)
+	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, env, cli.Executor, os.Args[1:]) })
 }

@@ -22,16 +22,11 @@ import (
 
 func main() {
 	supervisor.RunIfSupervisor()
-	ctx, stop := cli.UntilSignal()
-	defer stop()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), terminal: isTerminal(os.Stdout),
 		url: os.Getenv("TOOLBUS_URL"), state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
-	release := cli.Ballast()
-	code := run(ctx, env, os.Args[1:])
-	release()
-	os.Exit(code)
+	cli.Main(func(ctx context.Context) int { return run(ctx, env, os.Args[1:]) })
 }
 
 // environment is all that the command knows of its surroundings.

@@ -117,9 +117,7 @@ func indexTiming(block []string) int {
 	return slices.IndexFunc(block, func(line string) bool { return parseTiming(line) != nil })
 }
 
-func startsCue(all [][]string, i int) bool {
-	return i < len(all) && parseTiming(all[i][0]) != nil
-}
+func startsCue(all [][]string, i int) bool { return i < len(all) && parseTiming(all[i][0]) != nil }
 
 // utterances returns what the cues say, each line once.
 func utterances(cues []cue) []utterance {
