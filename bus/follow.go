@@ -87,14 +87,6 @@ func (u *Unreadable) Error() string {
 // Unwrap returns the [form.Error].
 func (u *Unreadable) Unwrap() error { return u.Err }
 
-// refuse ends Run with u.
-func (f *Follower) refuse(u *Unreadable) {
-	select {
-	case f.refused <- u:
-	default:
-	}
-}
-
 // Gone waits until the event at which a follower stopped is not there any more, because it has expired, or ctx ends.
 func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 	for {
@@ -252,7 +244,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 	e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
 	if form.Unreadable(err) { // nothing behind it is observed either
 		f.over = true
-		f.refuse(&Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err})
+		f.refused <- &Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
 		return
 	}
 	known, isNew := f.begun(meta)

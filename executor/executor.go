@@ -199,9 +199,11 @@ func (e *Executor) follow(j *job, step call.Step) error {
 // a second delivery: it claims before it runs, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.Step, error) {
 	if j.pickup.Deliveries > 1 || e.inDoubt(j) {
-		if err := e.refresh(j); err != nil {
+		last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
+		if err != nil {
 			return 0, err
 		}
+		j.state = last.State
 		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
 	}
 	for {
@@ -224,15 +226,6 @@ func (e *Executor) take(j *job) (call.Step, error) {
 			return 0, err
 		}
 	}
-}
-
-func (e *Executor) refresh(j *job) error {
-	last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
-	if err != nil {
-		return err
-	}
-	j.state = last.State
-	return nil
 }
 
 // decideTime is how long a decision may still take when the executor shuts down. A result in hand
@@ -329,7 +322,12 @@ func (e *Executor) confirm(j *job) error {
 	}
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
-	res, found, err := e.ask(ctx, j, m, adapter)
+	inv, err := e.invocation(ctx, j, m)
+	var res tool.Result
+	found := false
+	if err == nil {
+		res, found, err = adapter.Lookup(ctx, m, inv)
+	}
 	switch {
 	case err != nil && j.ctx.Err() != nil:
 		return errDrained // another executor can ask
@@ -342,16 +340,6 @@ func (e *Executor) confirm(j *job) error {
 		end.Cause = call.Confirmed
 	}
 	return e.finish(j, end, draft)
-}
-
-func (e *Executor) ask(
-	ctx context.Context, j *job, m *tool.Manifest, adapter tool.Adapter,
-) (_ tool.Result, found bool, _ error) {
-	inv, err := e.invocation(ctx, j, m)
-	if err != nil {
-		return tool.Result{}, false, err
-	}
-	return adapter.Lookup(ctx, m, inv)
 }
 
 // bury keeps a poison call among the dead letters, then decides it lost.

@@ -19,12 +19,7 @@ type Beat struct {
 	Instance string `json:"instance"`
 }
 
-// encodeBeat returns the body of a heartbeat.
-func encodeBeat(pool, instance string) ([]byte, error) {
-	return json.Marshal(Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance})
-}
-
-// decodeBeat is the inverse of encodeBeat. The error is a [form.Error] where an executor of another age beats;
+// decodeBeat reads a heartbeat. The error is a [form.Error] where an executor of another age beats;
 // any other says that nobody does: whoever reaches the server may write to the bucket.
 func decodeBeat(subject string, data []byte) (b Beat, err error) {
 	_, instance, err := subjects.ParsePool(subject)

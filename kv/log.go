@@ -169,8 +169,6 @@ func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg) (uint64
 		return ack.Sequence, nil
 	case errors.Is(err, nats.ErrMaxPayload):
 		return 0, call.ErrTooLarge
-	}
-	switch {
 	case jscode.Is(err, jscode.MessageTooLarge, jscode.HeaderTooLarge):
 		return 0, fmt.Errorf("%w: %w", call.ErrTooLarge, err)
 	case jscode.NoRoom(err):

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -64,7 +66,7 @@ func (p *Pools) settled() bool {
 // Beat says that the executor instance of pool lives.
 func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
-	body, err := encodeBeat(pool, instance)
+	body, err := json.Marshal(Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance})
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}

@@ -97,8 +97,11 @@ func (c cursor) find(ctx context.Context, at Position) (Frame, error) {
 // between the first frame and the last.
 func (c cursor) search(ctx context.Context, index int64) (Frame, error) {
 	last, err := c.frame(c.store.leader(ctx, getRequest{LastFor: c.subject}))
-	if err != nil || last.end <= index || last.has(index) {
-		return last.ifHas(index), err
+	if err != nil || last.has(index) {
+		return last, err
+	}
+	if last.end <= index { // not stored yet
+		return Frame{}, nil
 	}
 	low, err := c.next(ctx, 0)
 	if err != nil || low.has(index) {
@@ -132,12 +135,4 @@ func (c cursor) join(ctx context.Context, f Frame, maxBytes int) Frame {
 		f.end, f.after = next.end, next.after
 	}
 	return f
-}
-
-// ifHas returns the frame if it holds index, else the zero Frame.
-func (f Frame) ifHas(index int64) Frame {
-	if f.has(index) {
-		return f
-	}
-	return Frame{}
 }
