@@ -94,6 +94,8 @@ type Executor struct {
 	running map[call.AttemptKey]*job
 	loads   map[string]*load              // of the tools that run, or are waited for
 	killed  map[call.AttemptKey]time.Time // kills heard since listening, until their deadline
+	hand    context.Context               // what longer outlives
+	longer  context.Context               // see outlive
 	since   time.Time                     // no kill was missed since then; zero: all may have been
 	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
 }
@@ -232,19 +234,24 @@ func (e *Executor) take(j *job) (call.Step, error) {
 // is worth recording even then.
 const decideTime = 10 * time.Second
 
-// outlive returns a context that ends decideTime after ctx.
-func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
-	return longer, func() { stop(); cancel() }
+// outlive returns a context that ends decideTime after ctx. Whoever has the same ctx, which is all that one process
+// handles, shares one.
+func (e *Executor) outlive(ctx context.Context) context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.hand != ctx {
+		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
+		e.hand, e.longer = ctx, longer
+	}
+	return e.longer
 }
 
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(observe.BeforeDecide, j)
-	ctx, cancel := outlive(j.ctx)
-	defer cancel()
+	ctx := e.outlive(j.ctx)
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.Unapplied(j.req, a))
 	if err != nil {

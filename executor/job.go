@@ -5,13 +5,14 @@ import (
 	"maps"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// job is one work message in progress. Handle owns it; only kill is shared.
+// job is one work message in progress. Handle owns it; only kill, and what belongs to it, is shared.
 type job struct {
 	ctx        context.Context // ends when the executor gives up, not at the deadline
 	message    Message
@@ -27,16 +28,28 @@ type job struct {
 	enqueued   time.Time      // bus time of admission
 	started    time.Time      // bus time the tool was started
 
+	killed  atomic.Bool // tells the end of a run by a kill from that by a shutdown
 	mu      sync.Mutex
-	kill    context.CancelCauseFunc
+	end     context.CancelFunc // of the run; nil before it
 	running bool
 	since   time.Time // as started, for whoever asks
 }
 
-func (j *job) setKill(kill context.CancelCauseFunc) {
+func (j *job) setEnd(end context.CancelFunc) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.kill = kill
+	j.end = end
+}
+
+// kill ends the run, if there is one, and reports whether its tool was started.
+func (j *job) kill() (running bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.end != nil {
+		j.killed.Store(true)
+		j.end()
+	}
+	return j.running
 }
 
 func (j *job) setRunning() {
@@ -164,12 +177,7 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	if j == nil {
 		return false
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.kill != nil {
-		j.kill(errKilled)
-	}
-	return j.running
+	return j.kill()
 }
 
 // remember keeps a kill until due. It looks for those that are over only when there are many: a flood

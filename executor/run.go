@@ -47,51 +47,27 @@ func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) 
 	if err != nil {
 		return unprepared(ctx, j, err)
 	}
-	stream := e.stream(ctx, j, m)
+	chunks := &emitted{e: e, j: j, m: m, run: ctx}
 	j.started = e.Now()
 	j.setRunning()
 	e.step(observe.BeforeEffect, j)
-	res, err := adapter.Execute(ctx, m, inv, stream)
+	res, err := adapter.Execute(ctx, m, inv, chunks)
 	e.step(observe.AfterEffect, j)
-	storing, stop := e.storing(ctx, j)
-	defer stop()
-	chunks, streamErr := stream.Close(storing)
+	stored, streamErr := chunks.stored()
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft = e.outcome(storing, j, m, res, failure(adapter, j.judgedBy(m), err))
-	if cause := context.Cause(ctx); err != nil && cause != nil {
+	end, draft = e.outcome(ctx, j, m, res, j.failure(adapter, m, err))
+	if cause := j.cause(ctx); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
-	if chunks.Count > 0 {
-		draft.Chunks = &chunks
-	}
-	if mute, ok := stream.(*mute); ok && mute.dropped > 0 {
-		draft.Warnings = append(slices.Clone(draft.Warnings),
-			fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", mute.dropped))
-	}
+	draft.Chunks = stored
+	draft.Warnings = chunks.warn(draft.Warnings)
 	if err != nil && j.ctx.Err() != nil {
 		return end, draft, errDrained
 	}
 	return end, draft, nil
 }
-
-// stream takes what the tool emits.
-func (e *Executor) stream(ctx context.Context, j *job, m *tool.Manifest) Stream {
-	if !m.Capability.Streaming {
-		return &mute{}
-	}
-	return e.Streams.Open(ctx, j.state, j.attempt, j.fence, m.Limits.OutputBytes)
-}
-
-// mute is the stream of a tool that declares none: callers go by that, and store nothing for it.
-type mute struct{ dropped int }
-
-func (m *mute) Emit(context.Context, envelope.ChunkKind, jsontext.Value) error {
-	m.dropped++
-	return nil
-}
-func (m *mute) Close(context.Context) (envelope.Chunks, error) { return envelope.Chunks{}, nil }
 
 // interrupted says how a run ended whose context ended first.
 func interrupted(cause error, otherwise call.Cause) call.Cause {
@@ -114,7 +90,7 @@ func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
 func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Draft, error) {
 	fault := envelope.NewError(envelope.CodePayloadMissing, "")
 	known, isKnown := errors.AsType[envelope.Fault](err)
-	cause := context.Cause(ctx)
+	cause := j.cause(ctx)
 	switch {
 	case j.ctx.Err() != nil && j.claim == "":
 		return call.Ending{}, settle.Draft{}, errDrained
@@ -130,24 +106,19 @@ func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Dra
 	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
 }
 
-// judgedBy is the manifest that says what a failure means: whatever fails in a call that changes nothing has
-// changed nothing.
-func (j *job) judgedBy(m *tool.Manifest) *tool.Manifest {
-	if !j.state.Harmless() {
-		return m
-	}
-	pure := *m
-	pure.Class = call.Pure
-	return &pure
-}
-
-// failure maps the error of a run to the taxonomy; nil stays nil.
-func failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
+// failure maps the error of a run to the taxonomy; nil stays nil. Whatever fails in a call that changes nothing has
+// changed nothing, so that its manifest is judged by as that of a pure tool.
+func (j *job) failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
 	if err == nil {
 		return nil
 	}
 	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()
+	}
+	if j.state.Harmless() {
+		pure := *m
+		pure.Class = call.Pure
+		m = &pure
 	}
 	return a.ClassifyError(m, err)
 }
@@ -190,6 +161,8 @@ func (e *Executor) checkOutput(
 		d.Output = res.Output
 		return nil
 	}
+	ctx, stop := e.storing(ctx, j)
+	defer stop()
 	ref, err := e.Payloads.Put(ctx, res.Output) // a full store takes it later, or not by the deadline
 	if err != nil {
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
@@ -266,17 +239,24 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	}, nil
 }
 
-// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable. The context has the deadline,
-// rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process cannot.
+// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable, all by one context. That has the
+// deadline, rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process cannot.
 func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 	a, _ := j.state.Attempt(j.attempt)
-	killable, kill := context.WithCancelCause(j.ctx)
-	ctx, stop := context.WithTimeoutCause(killable, a.Due().Sub(e.Now()), errDeadline)
-	j.setKill(kill)
+	ctx, end := context.WithTimeoutCause(j.ctx, a.Due().Sub(e.Now()), errDeadline)
+	j.setEnd(end)
 	if e.heard(j) { // a kill that came before there was anything to kill
-		kill(errKilled)
+		j.kill()
 	}
-	return ctx, func() { stop(); kill(nil) }
+	return ctx, end
+}
+
+// cause says why the context of the run has ended, or nil.
+func (j *job) cause(run context.Context) error {
+	if cause := context.Cause(run); !errors.Is(cause, context.Canceled) || !j.killed.Load() {
+		return cause
+	}
+	return errKilled
 }
 
 // storing bounds how long what a run produced waits for room in its store. It ends early enough for the

@@ -9,33 +9,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// RunStream takes what one run emits. It opens a [Writer] when the first chunk comes: most runs have none.
-type RunStream struct {
-	ctx     context.Context // of the run: a tool's own may end before its chunks are stored
-	store   *Store
-	limit   int64
-	subject func() string
-	writer  *Writer // nil before the first chunk
+// RunStream is the [Writer] of one run, whose errors say of themselves what they are in the taxonomy.
+type RunStream struct{ writer *Writer }
+
+// NewRun returns the stream of a run, of at most limit bytes. Its ctx is that of the run: a tool's own may end before
+// its chunks are stored.
+func NewRun(ctx context.Context, store *Store, limit int64, subject string) RunStream {
+	return RunStream{NewWriter(ctx, store, subject, WriterOptions{MaxBytes: limit})}
 }
 
-// NewRun returns the stream of a run, of at most limit bytes; subject is asked once, where there are chunks.
-func NewRun(ctx context.Context, store *Store, limit int64, subject func() string) *RunStream {
-	return &RunStream{ctx: ctx, store: store, limit: limit, subject: subject}
-}
-
-// Emit takes a chunk. Its error says of itself what it is in the taxonomy.
-func (s *RunStream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
-	if s.writer == nil {
-		s.writer = NewWriter(s.ctx, s.store, s.subject(), WriterOptions{MaxBytes: s.limit})
-	}
+// Emit takes a chunk.
+func (s RunStream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	return faulty(s.writer.Emit(ctx, kind, data))
 }
 
 // Close waits until all chunks are stored, and says what there is of them.
-func (s *RunStream) Close(ctx context.Context) (envelope.Chunks, error) {
-	if s.writer == nil {
-		return envelope.Chunks{}, nil
-	}
+func (s RunStream) Close(ctx context.Context) (envelope.Chunks, error) {
 	chunks, err := s.writer.Close(ctx)
 	return chunks, faulty(err)
 }

@@ -138,13 +138,11 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 	}
 }
 
-// streams opens the chunk stream of a run when its first chunk comes.
+// streams opens the chunk stream of a run.
 type streams struct{ store *streaming.Store }
 
 func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
-	return streaming.NewRun(ctx, s.store, limit, func() string {
-		return chunkSubject(st, attempt, fence)
-	})
+	return streaming.NewRun(ctx, s.store, limit, chunkSubject(st, attempt, fence))
 }
 
 // chunkSubject is where the chunks of one run lie.
