@@ -239,8 +239,9 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	}, nil
 }
 
-// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable, all by one context. That has the
-// deadline, rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process cannot.
+// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable, all by one context. That has
+// the deadline, rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process
+// cannot.
 func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 	a, _ := j.state.Attempt(j.attempt)
 	ctx, end := context.WithTimeoutCause(j.ctx, a.Due().Sub(e.Now()), errDeadline)
