@@ -271,6 +271,7 @@ func TestProblems(t *testing.T) {
 			at + `:9:14: "Idempotent" is not a value of determinism (did you mean "idempotent"?)`,
 			at + `:11:12: "proces" is not a value of transport (did you mean "process"?)`,
 		}},
+		{"no version", replace("semver: 2.3.4", `semver: ""`), nil, []string{at + `:2:9: semver is required`}},
 		{"bad pool", replace("gpu-1", "GPU 1"), nil, []string{at + `:10:7: "GPU 1" is not a pool name`}},
 		{"native with a command", strings.Replace(full, "transport: process", "transport: native", 1), nil, []string{
 			at + `:13:3: unknown field "command" (allowed: native)`, at + `:14:3: unknown field "env" (allowed: native)`,
