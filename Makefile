@@ -39,7 +39,7 @@ check-long: build ## one hour of chaos, some of it with three servers and with a
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
 
-bench: build ## measure beside the leanest hand-rolled pipeline on the same server
+bench: build ## measure beside the leanest pipeline and the floor of the protocol on the same server
 	bin/toolbus bench
 
 chaos: build ## five minutes of faults against a bus of its own, a new seed each time

@@ -17,11 +17,20 @@ func benchCmd(g *global) *cobra.Command {
 	var o bench.Options
 	var cpu, mem string
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure Toolbus beside the leanest hand-rolled pipeline", GroupID: "operate", Args: cli.NoArgs,
-		Long: `Runs the full path of a call and the leanest hand-rolled pipeline for the same durability on the same
-server, in alternating rounds, and prints throughput, latency, CPU, allocations, durable writes and
-messages per call with their ratios, and whether the targets are met: the exit code is 1 when one is
-missed. Needs no running bus.`,
+		Use: "bench", Short: "Measure Toolbus beside the leanest pipeline and its own floor", GroupID: "operate",
+		Args: cli.NoArgs,
+		Long: `Runs three pipelines on the same server, in alternating rounds:
+
+  raw      the leanest hand-rolled pipeline for the same durability, without any of the promises
+  floor    the durable writes of Toolbus's protocol and nothing else: its limit, whatever the code does
+  toolbus  the full path of a call
+
+and prints for each of them throughput and latency, and per call: CPU, of the server and of ours;
+allocations; wake-ups (voluntary context switches); durable writes; round trips, those that ended while
+the caller waited and all; and messages, with what caller, dispatcher and worker send+receive. Then the
+ratios of Toolbus to raw and to the floor, and whether the targets are met: the exit code is 1 when one
+is missed. An embedded server is part of ours. docs/performance.md says how to read the columns.
+Needs no running bus.`,
 		Example: `  toolbus bench --quick
   toolbus bench --server-mode process --sync default --callers 16,128 --size 256
   toolbus bench --scenario drain`,
@@ -70,16 +79,16 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntSliceVar(&o.Callers, "callers", []int{1, 16, 128}, "callers of the closed loop")
 	f.IntSliceVar(&o.Sizes, "size", []int{256, 64 << 10}, "bytes of input")
 	f.DurationVar(&o.Duration, "duration", 5*time.Second, "length of one round")
-	f.IntVar(&o.Rounds, "rounds", 3, "pairs of rounds per row")
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds of each side per row")
 	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
 	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
 	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
 	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
-	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of the raw pipeline")
+	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
-	f.StringVar(&o.Side, "side", bench.Both, "measure only one side, to profile it: raw, toolbus or both")
+	f.StringVar(&o.Side, "side", bench.All, "measure only one side, to profile it: raw, floor, toolbus or all")
 	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
 }
 

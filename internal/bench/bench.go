@@ -17,15 +17,15 @@ type Options struct {
 	Callers    []int         // default 1, 16, 128
 	Sizes      []int         // bytes of input; default 256 and 64 KiB
 	Duration   time.Duration // of one round; default 5 s
-	Rounds     int           // pairs of rounds per row; default 3
+	Rounds     int           // of each side per row; default 3
 	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
 	Mode       string        // embedded, process or both (default): where the server runs
 	Sync       string        // default, always or both (default)
 	Scenario   string        // matrix (default), drain, tools, idle, stream or all
 	Quick      bool          // a small matrix that takes less than a minute
 	Drain      int           // calls of the large drain; default a million
-	Side       string        // raw or toolbus measures only one, to profile it; default both
-	Slots      int           // of the executor and of the raw workers; default 256
+	Side       string        // raw, floor or toolbus measures only one, to profile it; default all
+	Slots      int           // of the executor and of the workers beside it; default 256
 	Partitions int           // of the call log; default 1
 	Dir        string        // for the servers' files; default the system's temporary directory
 	Self       string        // path of the toolbus command, for child processes
@@ -47,8 +47,9 @@ const (
 	Stream = "stream"
 	All    = "all"
 
-	raw  = "raw"
-	ours = "toolbus"
+	raw      = "raw"
+	theFloor = "floor"
+	ours     = "toolbus"
 )
 
 // Report is all that a run measured.
@@ -106,7 +107,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.Duration, o.Rounds = positive(o.Duration, 5*time.Second), positive(o.Rounds, 3)
 	o.Slots, o.Drain = positive(o.Slots, 256), positive(o.Drain, 1_000_000)
-	o.Mode, o.Sync, o.Side = word(o.Mode, Both), word(o.Sync, Both), word(o.Side, Both)
+	o.Mode, o.Sync, o.Side = word(o.Mode, Both), word(o.Sync, Both), word(o.Side, All)
 	o.Scenario, o.Dir = word(o.Scenario, Matrix), word(o.Dir, os.TempDir())
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -139,7 +140,7 @@ func (o Options) Check() error {
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
 		{"sync", o.Sync, []string{Default, Always, Both}},
 		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, All}},
-		{"side", o.Side, []string{raw, ours, Both}},
+		{"side", o.Side, []string{raw, theFloor, ours, All}},
 	} {
 		if !slices.Contains(w.known, w.value) {
 			bad = append(bad, fmt.Errorf("--%s is %q, must be one of %v", w.flag, w.value, w.known))

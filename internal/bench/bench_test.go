@@ -122,7 +122,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatalf("%d rows, want one closed and one open", len(r.Rows))
 	}
 	for _, row := range r.Rows {
-		for name, s := range map[string]*Stats{raw: row.Raw, ours: row.Toolbus} {
+		for name, s := range map[string]*Stats{raw: row.Raw, theFloor: row.Floor, ours: row.Toolbus} {
 			if s == nil || s.Calls < 4 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Allocs <= 0 || s.Messages < 10 ||
 				s.WireKB <= 0 {
 				t.Errorf("%s %s: %+v", row.name(), name, s)
@@ -131,6 +131,7 @@ func TestMatrix(t *testing.T) {
 		if row.Raw.Writes < 2.9 || row.Raw.Writes > 3.1 || row.Toolbus.Writes < 3.9 || row.Toolbus.Writes > most {
 			t.Errorf("%s: %.2f and %.2f durable writes per call, want 3 and 4", row.name(), row.Raw.Writes, row.Toolbus.Writes)
 		}
+		checkCounts(t, row)
 		if len(row.Checks) != 1 {
 			t.Errorf("%s: checks %v", row.name(), row.Checks)
 		}

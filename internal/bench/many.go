@@ -83,7 +83,7 @@ func (o Options) perCall(ctx context.Context, res *Result) (err error) {
 	for i, m := range sides[0].rounds {
 		ratios = append(ratios, sides[1].rounds[i].cpu()/m.cpu())
 	}
-	one, thousand := stats(sides[0].rounds), stats(sides[1].rounds)
+	one, thousand := sides[0].stats(), sides[1].stats()
 	o.say("tools: %.0f µs CPU per call with one tool, %.0f with %d", one.CPU, thousand.CPU, manyTools)
 	res.Facts = append(res.Facts, Fact{"one tool, CPU per call", one.CPU, "µs"},
 		Fact{"one tool", one.PerSecond, "calls/s"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,8 +27,9 @@ import (
 // own, in this process.
 type product struct {
 	client *toolbus.Client
-	js     jetstream.JetStream
-	conns  []*nats.Conn
+	watch  *nats.Conn
+	js     jetstream.JetStream // over watch
+	conns  []*nats.Conn        // of caller, dispatcher and executor
 	tools  int
 	stop   func() error
 }
@@ -49,19 +51,44 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*p
 			return nil, errors.Join(err, closeAll(opened))
 		}
 		opened = append(opened, c)
-		p.conns = append(p.conns, c.NC)
 	}
-	caller, err := bus.Dial(h.url, "bench-caller", h.connect...)
-	if err != nil {
+	if err := p.connect(h); err != nil {
 		return nil, errors.Join(err, closeAll(opened))
 	}
-	p.conns, p.js = append(p.conns, caller), opened[0].JS
-	if p.client, err = toolbus.NewClient(caller, toolbus.ClientOptions{}); err != nil {
-		caller.Close()
-		return nil, errors.Join(err, closeAll(opened))
-	}
+	p.conns = append(p.conns, opened[0].NC, opened[1].NC)
 	serve(ctx, p, opened, o.Slots, r)
 	return p, p.ready(ctx)
+}
+
+// watchInbox is how the inboxes begin in which a benchmark hears what it asks a server for itself.
+const watchInbox = "_WATCH"
+
+// connect opens the connections of the caller and of the benchmark itself, which has one of its own so that what it
+// asks for is not counted.
+func (p *product) connect(h *host) (err error) {
+	caller, err := bus.Dial(h.url, "bench-caller", h.connect...)
+	if err != nil {
+		return err
+	}
+	p.conns = []*nats.Conn{caller}
+	p.watch, err = bus.Dial(h.url, "bench-watch", append(slices.Clone(h.connect), nats.CustomInboxPrefix(watchInbox))...)
+	if err == nil {
+		p.js, err = jetstream.New(p.watch)
+	}
+	if err == nil {
+		p.client, err = toolbus.NewClient(caller, toolbus.ClientOptions{})
+	}
+	if err != nil {
+		p.disconnect()
+	}
+	return err
+}
+
+func (p *product) disconnect() {
+	p.conns[0].Close()
+	if p.watch != nil {
+		p.watch.Close()
+	}
 }
 
 // serve runs dispatcher and executor until p.stop.
@@ -78,7 +105,7 @@ func serve(ctx context.Context, p *product, opened []*app.Conn, slots int, r *to
 		err := p.client.Close()
 		cancel()
 		err = errors.Join(err, g.Wait(), closeAll(opened))
-		p.conns[len(p.conns)-1].Close()
+		p.disconnect()
 		return err
 	}
 }

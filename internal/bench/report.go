@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -15,7 +16,7 @@ func size(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// load says what was done to both sides.
+// load says what was done to every side.
 func (row Row) load() string {
 	if row.Callers == 0 {
 		return fmt.Sprintf("%d/s", row.Rate)
@@ -29,16 +30,37 @@ func (row Row) name() string {
 
 // String is the row in one line, for progress.
 func (row Row) String() string {
-	switch {
-	case row.Ratio != nil:
-		return fmt.Sprintf("%s: %.0f of %.0f calls/s (%.2f), median %.2f ms (%.2f)%s", row.name(), row.Toolbus.PerSecond,
-			row.Raw.PerSecond, row.Ratio.PerSecond, row.Toolbus.P50, row.Ratio.P50, verdicts(row.Checks))
-	case row.Toolbus != nil:
-		return fmt.Sprintf("%s: toolbus %.0f calls/s, %.0f µs CPU", row.name(), row.Toolbus.PerSecond, row.Toolbus.CPU)
-	case row.Raw != nil:
-		return fmt.Sprintf("%s: raw %.0f calls/s, %.0f µs CPU", row.name(), row.Raw.PerSecond, row.Raw.CPU)
+	var b strings.Builder
+	b.WriteString(row.name())
+	sep := ": "
+	for _, s := range row.sides() {
+		fmt.Fprintf(&b, "%s%s %.0f calls/s, median %.2f ms, %.0f µs CPU", sep, s.name, s.of.PerSecond, s.of.P50, s.of.CPU)
+		sep = "; "
 	}
-	return row.name()
+	for _, c := range row.comparisons() {
+		fmt.Fprintf(&b, "; %s %.2f, median %.2f", c.name, c.of.PerSecond, c.of.P50)
+	}
+	return b.String() + verdicts(row.Checks)
+}
+
+// sides are those that were measured, by name.
+func (row Row) sides() (all []named[Stats]) {
+	return present(named[Stats]{raw, row.Raw}, named[Stats]{theFloor, row.Floor}, named[Stats]{ours, row.Toolbus})
+}
+
+// comparisons are the ratios between those that were measured.
+func (row Row) comparisons() []named[Ratios] {
+	return present(named[Ratios]{ours + "/" + raw, row.Ratio}, named[Ratios]{ours + "/" + theFloor, row.FloorRatio})
+}
+
+// named is figures with what they are of.
+type named[T any] struct {
+	name string
+	of   *T
+}
+
+func present[T any](all ...named[T]) []named[T] {
+	return slices.DeleteFunc(all, func(n named[T]) bool { return n.of == nil })
 }
 
 func verdicts(checks []Check) string {
@@ -87,7 +109,11 @@ func missed(checks []Check) int {
 func (r *Report) Write(out io.Writer) error {
 	fmt.Fprintf(out, "%s, %s, %d CPUs, %s\n", r.Machine.Go, r.Machine.OS, r.Machine.CPUs, r.Machine.Started)
 	if len(r.Rows) > 0 {
-		fmt.Fprintln(out, "\nraw / Toolbus (ratio of neighbouring rounds); CPU, allocations, writes and messages per call")
+		fmt.Fprintln(out, "\nmedians of the rounds, ratios of neighbouring rounds; from CPU on all is per call")
+		if s := r.Rows[0].State; s != nil {
+			fmt.Fprintf(out, "state in the headers of events, of Toolbus and so of the floor: q %d B, o %d B\n", s.Request,
+				s.Outcome)
+		}
 		if err := r.writeRows(out); err != nil {
 			return err
 		}
@@ -108,41 +134,55 @@ func (r *Report) Write(out io.Writer) error {
 	return nil
 }
 
+// columns are those of a row. From CPU on all is per call; the parties at the end say what they send+receive.
+const columns = "SERVER\tSYNC\tSIZE\tLOAD\tSIDE\tCALLS/S\tP50 ms\tP95 ms\tP99 ms\tCPU µs\tSERVER\tOURS\tALLOCS\t" +
+	"WAKE-UPS\tSERVER\tOURS\tWRITES\tTRIPS\tALL\tMSGS\tCALLER\tDISPATCHER\tWORKER"
+
 func (r *Report) writeRows(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tSYNC\tSIZE\tLOAD\tCALLS/S\tP50 ms\tP95 ms\tP99 ms\tCPU µs\tALLOCS\tWRITES\tMSGS\tTARGET")
+	fmt.Fprintln(w, columns)
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", row.Server, row.Sync, size(row.Bytes), row.load(), row.cells())
+		load := strings.Join([]string{row.Server, row.Sync, size(row.Bytes), row.load()}, "\t")
+		for _, s := range row.sides() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", load, s.name, s.of.cells(row.Server == Process))
+		}
+		for _, c := range row.comparisons() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", load, c.name, c.of.cells()+blank)
+		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		for _, c := range row.Checks {
+			fmt.Fprintf(out, "target: %s: %s\n", row.name(), c)
+		}
+	}
+	return nil
 }
 
-// cells are the numbers of a row.
-func (row Row) cells() string {
-	if row.Ratio == nil {
-		s := row.Toolbus
-		if s == nil {
-			s = row.Raw
-		}
-		return fmt.Sprintf("%.0f\t%.2f\t%.2f\t%.2f\t%.0f (server %.0f)\t%.0f\t%.2f\t%.1f\t",
-			s.PerSecond, s.P50, s.P95, s.P99, s.CPU, s.ServerCPU, s.Allocs, s.Writes, s.Messages)
-	}
-	a, b, x := row.Raw, row.Toolbus, row.Ratio
-	pair := func(format string, a, b, ratio float64) string {
-		return fmt.Sprintf(format+" / "+format+" (%.2f)", a, b, ratio)
-	}
-	target := "-"
-	if len(row.Checks) > 0 {
-		var all []string
-		for _, c := range row.Checks {
-			all = append(all, c.String())
-		}
-		target = strings.Join(all, "; ")
+// cells are the numbers of a side. An embedded server has none of its own: they are among ours.
+func (s Stats) cells(apart bool) string {
+	serverCPU, serverWakeUps := "-", "-"
+	if apart {
+		serverCPU, serverWakeUps = fmt.Sprintf("%.0f", s.ServerCPU), fmt.Sprintf("%.1f", s.ServerWakeUps)
 	}
 	return strings.Join([]string{
-		pair("%.0f", a.PerSecond, b.PerSecond, x.PerSecond), pair("%.2f", a.P50, b.P50, x.P50),
-		pair("%.2f", a.P95, b.P95, x.P95),
-		pair("%.2f", a.P99, b.P99, x.P99), pair("%.0f", a.CPU, b.CPU, x.CPU), fmt.Sprintf("%.0f / %.0f", a.Allocs, b.Allocs),
-		fmt.Sprintf("%.1f / %.1f", a.Writes, b.Writes), fmt.Sprintf("%.1f / %.1f", a.Messages, b.Messages), target,
+		fmt.Sprintf("%.0f\t%.2f\t%.2f\t%.2f", s.PerSecond, s.P50, s.P95, s.P99),
+		fmt.Sprintf("%.0f\t%s\t%.0f\t%.0f", s.CPU, serverCPU, s.OwnCPU, s.Allocs),
+		fmt.Sprintf("%.1f\t%s\t%.1f", s.ServerWakeUps+s.OwnWakeUps, serverWakeUps, s.OwnWakeUps),
+		fmt.Sprintf("%.2f\t%.1f\t%.1f", s.Writes, s.RoundTrips, s.AllRoundTrips),
+		fmt.Sprintf("%.1f\t%s\t%s\t%s", s.Messages, s.Caller, s.Dispatcher, s.Worker),
 	}, "\t")
 }
+
+// blank are the columns behind those that ratios have.
+const blank = "\t\t\t\t\t\t\t\t\t\t\t\t\t"
+
+// cells are the ratios, in the columns of what they are of.
+func (x Ratios) cells() string {
+	return fmt.Sprintf("%.2f\t%.2f\t%.2f\t%.2f\t%.2f", x.PerSecond, x.P50, x.P95, x.P99, x.CPU)
+}
+
+// String is what is sent and received.
+func (t Traffic) String() string { return fmt.Sprintf("%.1f+%.1f", t.Sent, t.Received) }

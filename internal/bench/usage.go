@@ -13,18 +13,26 @@ import (
 
 // usage is what had been used up at one moment.
 type usage struct {
-	self, server time.Duration // CPU
-	mallocs      uint64
-	bytes        uint64
-	writes       uint64 // messages appended to streams
-	messages     uint64 // sent and received by the connections
-	wire         uint64 // bytes of them
+	self, server  time.Duration // CPU
+	wakeUps       uint64        // of this process
+	serverWakeUps uint64
+	mallocs       uint64
+	bytes         uint64
+	writes        uint64 // messages appended to streams
+	messages      [parties]traffic
+	wire          uint64 // bytes of them
 }
+
+// parties are the caller, the dispatcher and the worker.
+const parties = 3
+
+// traffic is the messages of a party.
+type traffic struct{ sent, received uint64 }
 
 // meter counts what one side uses.
 type meter struct {
-	server  int // pid; 0 without one
-	conns   []*nats.Conn
+	server  int          // pid; 0 without one
+	conns   []*nats.Conn // of the parties, in their order
 	js      jetstream.JetStream
 	streams []string
 }
@@ -47,9 +55,9 @@ func (m meter) read(ctx context.Context) (usage, error) {
 		}
 		u.writes += seq
 	}
-	for _, nc := range m.conns {
+	for i, nc := range m.conns {
 		s := nc.Stats()
-		u.messages += s.InMsgs + s.OutMsgs
+		u.messages[i] = traffic{sent: s.OutMsgs, received: s.InMsgs}
 		u.wire += s.InBytes + s.OutBytes
 	}
 	var mem runtime.MemStats
@@ -60,16 +68,23 @@ func (m meter) read(ctx context.Context) (usage, error) {
 		if u.server, err = processCPU(m.server); err != nil {
 			return u, err
 		}
+		if u.serverWakeUps, err = processWakeUps(m.server); err != nil {
+			return u, err
+		}
 	}
-	u.self, err = ownCPU()
+	u.self, u.wakeUps, err = own()
 	return u, err
 }
 
 // since returns what was used between before and u.
 func (u usage) since(before usage) usage {
-	return usage{
-		self: u.self - before.self, server: u.server - before.server, mallocs: u.mallocs - before.mallocs,
-		bytes: u.bytes - before.bytes, writes: u.writes - before.writes, messages: u.messages - before.messages,
-		wire: u.wire - before.wire,
+	for i, b := range before.messages {
+		u.messages[i].sent -= b.sent
+		u.messages[i].received -= b.received
 	}
+	u.self, u.server = u.self-before.self, u.server-before.server
+	u.wakeUps, u.serverWakeUps = u.wakeUps-before.wakeUps, u.serverWakeUps-before.serverWakeUps
+	u.mallocs, u.bytes = u.mallocs-before.mallocs, u.bytes-before.bytes
+	u.writes, u.wire = u.writes-before.writes, u.wire-before.wire
+	return u
 }

@@ -2,8 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -12,13 +15,38 @@ import (
 // clockTick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux.
 const clockTick = 10 * time.Millisecond
 
-// ownCPU returns the CPU time of this process.
-func ownCPU() (time.Duration, error) {
+// own returns the CPU time of this process, and how often a thread of it gave the CPU back by itself.
+func own() (cpu time.Duration, wakeUps uint64, err error) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return 0, fmt.Errorf("getrusage: %w", err)
+		return 0, 0, fmt.Errorf("getrusage: %w", err)
 	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), nil
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), uint64(r.Nvcsw), nil
+}
+
+// processWakeUps returns how often the threads of another process gave the CPU back by themselves. Those that have
+// ended are missing; a Go process ends hardly any.
+func processWakeUps(pid int) (sum uint64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range threads {
+		status, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has just ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		_, after, _ := bytes.Cut(status, []byte("\nvoluntary_ctxt_switches:"))
+		var n uint64
+		if _, err := fmt.Sscan(string(after), &n); err != nil {
+			return 0, fmt.Errorf("%s: %w", file, err)
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 // processCPU returns the CPU time of another process.

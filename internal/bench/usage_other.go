@@ -9,6 +9,7 @@ import (
 
 var errPlatform = errors.New("bench measures CPU and memory on Linux only")
 
-func ownCPU() (time.Duration, error)        { return 0, errPlatform }
+func own() (time.Duration, uint64, error)   { return 0, 0, errPlatform }
+func processWakeUps(int) (uint64, error)    { return 0, errPlatform }
 func processCPU(int) (time.Duration, error) { return 0, errPlatform }
 func residentMB(int) (float64, error)       { return 0, errPlatform }

@@ -66,6 +66,7 @@ var layers = []layer{
 	{"telemetry", "envelope observe"},
 	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
 	{"internal/bustest", "bus call envelope internal/natstest kv question subjects"},
+	{"internal/floor", "bus internal/wait subjects"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.
 	{"program", "tool/process/protocol"},
@@ -91,7 +92,8 @@ var layers = []layer{
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
 const speakNATS = "bus kv streaming record work internal/jscode . internal/app internal/doctor internal/bustest " +
-	"internal/natsserver internal/natstest internal/rawpipeline internal/bench/... internal/chaos/... test/..."
+	"internal/natsserver internal/natstest internal/rawpipeline internal/floor internal/bench/... internal/chaos/... " +
+	"test/..."
 
 // embedNATS may import the server.
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// checkCounts holds what was counted of a row to what the three pipelines do for a call. What they do beside it
+// (records, pull requests, beats, one request more where the machine stood still) is in the room that is left.
+func checkCounts(t *testing.T, row Row) {
+	t.Helper()
+	if row.Ratio == nil || row.FloorRatio == nil || row.State == nil {
+		t.Fatalf("%s: %+v", row.name(), row)
+	}
+	within := func(what string, got, least, most float64) {
+		if got < least || got > most {
+			t.Errorf("%s: %s is %.2f, want %.1f to %.1f", row.name(), what, got, least, most)
+		}
+	}
+	within("state of a request", float64(row.State.Request), 100, 1000)
+	within("state of an outcome", float64(row.State.Outcome), 100, 1000)
+	within("durable writes of the floor", row.Floor.Writes, 2, 2.9) // few calls share a bundle here
+	for name, s := range map[string]*Stats{raw: row.Raw, theFloor: row.Floor, ours: row.Toolbus} {
+		within(name+" round trips before the answer", s.RoundTrips, 2.9, 3.5)
+		within(name+" round trips", s.AllRoundTrips, s.RoundTrips, 6)
+		within(name+" caller sends", s.Caller.Sent, 0.99, 1.5)
+		within(name+" caller receives", s.Caller.Received, 0.99, 1.5)
+		within(name+" dispatcher sends", s.Dispatcher.Sent, 1, 5)
+		within(name+" dispatcher receives", s.Dispatcher.Received, 1.9, 7)
+		within(name+" worker sends", s.Worker.Sent, 2.9, 6)
+		within(name+" worker receives", s.Worker.Received, 1.9, 6)
+		within(name+" wake-ups", s.OwnWakeUps, 0.01, 10_000)
+		within(name+" CPU", s.CPU, s.OwnCPU, s.OwnCPU) // the server is embedded
+	}
+}
+
+// Round trips are requests with an answer: those of the caller and of what ends while it waits, and all. What a
+// consumer is handed or asks for, and what the benchmark asks for itself, is none.
+func TestTrips(t *testing.T) {
+	t.Parallel()
+	tap := &tap{asks: "a.call", open: map[string]bool{}}
+	for _, m := range [][2]string{
+		{"beat", "in.1"}, {"in.1", ""}, // of no call
+		{"a.call.x", "in.caller"},
+		{"log.q", "in.2"}, {"log.q", "$JS.ACK.LOG.1"}, {"in.2", ""},
+		{"$JS.API.CONSUMER.MSG.NEXT.LOG.workers", "in.pull"}, {"in.pull", ""},
+		{"log.o", "in.3"}, {"in.3", ""},
+		{"record", "in.4"},
+		{"in.caller", ""}, {"in.caller", ""}, // the copy of an answer
+		{"in.4", ""},
+		{"$JS.ACK.LOG.1", ""},
+		{"$JS.API.STREAM.INFO.LOG", watchInbox + ".1"}, {watchInbox + ".1", ""},
+		{"lost", "in.5"},
+	} {
+		tap.see(m[0], m[1])
+	}
+	if tap.before != 3 || tap.all != 5 {
+		t.Errorf("%d round trips before the answer, %d in all; want 3 and 5", tap.before, tap.all)
+	}
+}
+
+func TestWakeUps(t *testing.T) {
+	t.Parallel()
+	_, before, err := own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("true").Run(); err != nil { // which is waited for
+		t.Fatal(err)
+	}
+	if _, after, err := own(); err != nil || after <= before {
+		t.Errorf("%d wake-ups, %d before, %v", after, before, err)
+	}
+	if n, err := processWakeUps(os.Getpid()); err != nil || n == 0 {
+		t.Errorf("%d wake-ups, %v", n, err)
+	}
+}
