@@ -82,7 +82,7 @@ func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
 			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
 	}
 	if bad := ijson.Check(req.Input); len(bad) > 0 {
-		return envelope.InputFault(prefixed("/input", bad))
+		return envelope.InputFault(schema.Below("/input", bad))
 	}
 	if req.Constraints.IdempotencyKey == "" {
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
@@ -99,7 +99,7 @@ func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
 	if len(bad) == 0 {
 		return refusal
 	}
-	bad = prefixed("/input", bad)
+	bad = schema.Below("/input", bad)
 	if refusal != nil {
 		bad = append(refusal.Details.Violations, bad...)
 	}
@@ -122,13 +122,6 @@ func tooShort() *envelope.Error {
 		Pointer: "/constraints/timeout_ms", Rule: "minimum",
 		Message: "the timeout must be at least 1 ms, or left out for the tool's own",
 	})
-}
-
-func prefixed(prefix string, bad []schema.Violation) []schema.Violation {
-	for i := range bad {
-		bad[i].Pointer = prefix + bad[i].Pointer
-	}
-	return bad
 }
 
 // request fills in what the call leaves open.

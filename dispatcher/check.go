@@ -13,7 +13,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // asker is a checked request on its way into the log.
@@ -81,12 +80,4 @@ func wished(in *question.Incoming, req *envelope.Request) time.Time {
 		due = time.UnixMilli(abs)
 	}
 	return due
-}
-
-// under moves violations below a prefix of the document.
-func under(prefix string, bad []schema.Violation) []schema.Violation {
-	for i := range bad {
-		bad[i].Pointer = prefix + bad[i].Pointer
-	}
-	return bad
 }

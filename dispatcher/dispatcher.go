@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -119,18 +120,9 @@ type Dispatcher struct {
 
 // New returns a Dispatcher; Run must be called for deadlines to be kept.
 func New(o Options) *Dispatcher {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.AuditLag <= 0 {
-		o.AuditLag = 10 * time.Second
-	}
-	if o.Backup <= 0 {
-		o.Backup = 20 * time.Millisecond
-	}
-	if o.PoolAbsence <= 0 {
-		o.PoolAbsence = DefaultPoolAbsence
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.AuditLag, o.Backup = cmp.Or(o.AuditLag, 10*time.Second), cmp.Or(o.Backup, 20*time.Millisecond)
+	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),

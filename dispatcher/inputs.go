@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Large inputs are read whole, to be checked, and a request of a few hundred bytes may refer to 64 MiB.
@@ -87,7 +88,7 @@ func (d *Dispatcher) fetch(ctx context.Context, ref envelope.PayloadRef) (jsonte
 		return nil, payloadFault(err).WithCause(err.Error()).WithEffect(envelope.EffectNone)
 	}
 	if bad := ijson.Check(data); len(bad) > 0 {
-		return nil, envelope.InputFault(under("/input", bad))
+		return nil, envelope.InputFault(schema.Below("/input", bad))
 	}
 	return data, nil
 }

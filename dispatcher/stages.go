@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -141,7 +142,7 @@ func (d *Dispatcher) function(_ context.Context, c *candidate) *envelope.Error {
 
 func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
 	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
-		return envelope.NewError(envelope.CodeSchema, "").WithViolations(under("/input", bad)...)
+		return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Below("/input", bad)...)
 	}
 	return nil
 }

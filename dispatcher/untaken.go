@@ -72,10 +72,7 @@ func (d *Dispatcher) admission(ctx context.Context, last call.Entry, n int) (a c
 	case s.Seq == a.Admitted:
 		return a, last
 	}
-	request, err := d.CallLog.Get(ctx, s.Part, a.Admitted)
-	if err != nil || request.State.Tool != s.Tool || request.State.ID != s.ID { // the server lost what was there
-		return a, call.Entry{}
-	}
+	request, _ = settle.At(ctx, d.CallLog, s, a.Admitted) // the zero Entry where there is an error
 	return a, request
 }
 

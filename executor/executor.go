@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -102,9 +103,7 @@ type Executor struct {
 
 // New returns an Executor.
 func New(o Options) *Executor {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
 	}

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,7 @@ type LogOptions struct {
 
 // OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
 func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
-	if o.Expiry == (call.Expiry{}) {
-		o.Expiry = call.DefaultExpiry
-	}
-	if o.Answer <= 0 {
-		o.Answer = 2 * time.Second
-	}
+	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	n, err := Partitions(ctx, js)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,14 @@ func collect(e *jsonschema.ValidationError, found *[]Violation) {
 	}
 }
 
+// Below moves violations of a value to where it lies in a document.
+func Below(pointer string, found []Violation) []Violation {
+	for i := range found {
+		found[i].Pointer = pointer + found[i].Pointer
+	}
+	return found
+}
+
 func under(at, name string) string { return string(jsontext.Pointer(at).AppendToken(name)) }
 
 func pointer(location []string) string {

@@ -165,7 +165,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	if !ok || a.Decision == nil {
 		return Outcome{}, ErrGone
 	}
-	entry, err := at(ctx, log, s, a.Decision.Seq)
+	entry, err := At(ctx, log, s, a.Decision.Seq)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -193,7 +193,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 // are collected from their own events, which are kept longer.
 func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
 	a, _ := s.Attempt(n)
-	entry, err := at(ctx, log, s, a.Admitted)
+	entry, err := At(ctx, log, s, a.Admitted)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []ca
 		if a.N >= n || a.Decision == nil {
 			continue
 		}
-		entry, err := at(ctx, log, s, a.Decision.Seq)
+		entry, err := At(ctx, log, s, a.Decision.Seq)
 		if err != nil {
 			return nil, err
 		}
@@ -225,9 +225,9 @@ func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []ca
 	return outcomes, nil
 }
 
-// at returns the event of the log s at a position; the zero Entry when it has expired, or when the
+// At returns the event of the log s at a position; the zero Entry when it has expired, or when the
 // position is another log's now: the server may have lost its end and used it again.
-func at(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
+func At(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
 	entry, err := log.Get(ctx, s.Part, seq)
 	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
 		return call.Entry{}, err
@@ -241,7 +241,7 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 	if err != nil || len(last.Body) > 0 || last.State.Empty() {
 		return last, err
 	}
-	return at(ctx, log, last.State, last.State.Last().Admitted)
+	return At(ctx, log, last.State, last.State.Last().Admitted)
 }
 
 // AuditID names the log position of a decision; it is the same whenever it is told.

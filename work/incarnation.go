@@ -88,7 +88,7 @@ func (w *Workers) lookAt(ctx context.Context, s *source) bool {
 	defer cancel()
 	cons, err := w.js.Consumer(ctx, s.stream, s.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		cons, err = s.ensure(ctx)
+		cons, err = w.ensure(ctx, s)
 	}
 	if err != nil {
 		return false // the server is not there: it is looked at again

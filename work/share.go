@@ -14,8 +14,7 @@ import (
 type pull struct {
 	inbox  string
 	sub    *nats.Subscription
-	last   *source // that was asked
-	source *source // the same; nil while nothing is asked for
+	source *source // that is asked; nil while nothing is asked for
 	left   int     // messages still to come
 	spare  bool    // no slot is reserved for what comes
 	wrong  bool    // the server has said that something is
@@ -121,7 +120,7 @@ func (w *Workers) ask(s *source, n int, wait time.Duration, spare bool) {
 	if s.heeded = s.heeded || spare; !spare {
 		s.credits += n
 	}
-	p.last, p.source, p.left, p.spare, p.wrong = s, s, n, spare, false
+	p.source, p.left, p.spare, p.wrong = s, n, spare, false
 	p.turn++
 	turn := p.turn
 	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })

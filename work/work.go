@@ -52,6 +52,7 @@ type Workers struct {
 	Log      *slog.Logger
 	notices  form.Notices
 	slots    int
+	lease    time.Duration
 	patience time.Duration // how long a message in hand waits for a slot
 	declines declines
 	repeats  repeats
@@ -73,8 +74,8 @@ type Workers struct {
 type source struct {
 	stream   string
 	name     string
-	ensure   func(context.Context) (jetstream.Consumer, error) // makes it where it is not
-	next     string                                            // subject of its pull requests
+	filter   string // of what it hands out
+	next     string // subject of its pull requests
 	weight   int
 	known    incarnation
 	turns    int  // of having the next slot, see turn
@@ -115,9 +116,12 @@ func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, le
 	if slots < MinSlots {
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
-	w := &Workers{slots: slots, patience: min(handTime, lease/4), handle: handle, js: js, lookNow: make(chan struct{}, 1)}
+	w := &Workers{
+		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, js: js,
+		lookNow: make(chan struct{}, 1),
+	}
 	for p := range partitions {
-		if err := w.add(ctx, subjects.Part(p), pool, lease); err != nil {
+		if err := w.add(ctx, subjects.Part(p), pool); err != nil {
 			return nil, err
 		}
 	}
@@ -126,14 +130,12 @@ func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, le
 }
 
 // add makes the sources of one partition.
-func (w *Workers) add(ctx context.Context, part subjects.Part, pool string, lease time.Duration) error {
+func (w *Workers) add(ctx context.Context, part subjects.Part, pool string) error {
 	for _, c := range weights {
-		s := &source{stream: part.Stream(), name: subjects.Worker(pool, string(c.prio)),
-			next: part.NextWork(pool, string(c.prio)), weight: c.weight}
-		s.ensure = func(ctx context.Context) (jetstream.Consumer, error) {
-			return ensure(ctx, w.js, part, pool, c.prio, lease)
-		}
-		cons, err := s.ensure(ctx)
+		prio := string(c.prio)
+		s := &source{stream: part.Stream(), name: subjects.Worker(pool, prio), filter: part.WorkFilter(pool, prio),
+			next: part.NextWork(pool, prio), weight: c.weight}
+		cons, err := w.ensure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -323,23 +325,19 @@ func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 	return pulled{Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
 }
 
-// ensure creates the durable consumer of a partition, pool and priority, or updates its lease.
-func ensure(
-	ctx context.Context, js jetstream.JetStream, part subjects.Part, pool string, prio envelope.Priority,
-	lease time.Duration,
-) (jetstream.Consumer, error) {
-	name := subjects.Worker(pool, string(prio))
-	cons, err := js.CreateOrUpdateConsumer(ctx, part.Stream(), jetstream.ConsumerConfig{
-		Durable:       name,
-		FilterSubject: part.WorkFilter(pool, string(prio)),
+// ensure creates the durable consumer of a source, or updates its lease.
+func (w *Workers) ensure(ctx context.Context, s *source) (jetstream.Consumer, error) {
+	cons, err := w.js.CreateOrUpdateConsumer(ctx, s.stream, jetstream.ConsumerConfig{
+		Durable:       s.name,
+		FilterSubject: s.filter,
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       lease,
+		AckWait:       w.lease,
 		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
 		MaxAckPending: 100_000, // slots bound what is out, not the server
 		MaxWaiting:    8192,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", name, err)
+		return nil, fmt.Errorf("consumer %s: %w", s.name, err)
 	}
 	return cons, nil
 }
