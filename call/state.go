@@ -163,7 +163,7 @@ type Decision struct {
 // Decider says which part decided.
 type Decider string
 
-// Who may decide.
+// The parties that may decide.
 const (
 	ByExecutor  Decider = "executor"
 	ByDeadline  Decider = "deadline"

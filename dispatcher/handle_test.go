@@ -47,7 +47,7 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// Who wants every event logged sees what is admitted and what is refused, and nothing of what is in it.
+// Whoever wants every event logged sees what is admitted and what is refused, and nothing of what is in it.
 func TestLogsAdmissions(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		var out bytes.Buffer
@@ -65,7 +65,7 @@ func TestLogsAdmissions(t *testing.T) {
 	})
 }
 
-// Who writes subjects wrongly is told which token is none, and how they are written, whatever the body is.
+// Whoever writes subjects wrongly is told which token is none, and how they are written, whatever the body is.
 func TestMisnamed(t *testing.T) {
 	for name, body := range map[string]string{"with a call id": "", "without": "x"} {
 		bubble(t, call.Pure, func(t *testing.T, w *world) {

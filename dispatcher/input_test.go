@@ -96,7 +96,7 @@ func TestManyLargeInputs(t *testing.T) {
 		for _, code := range w.refusals() {
 			told[code]++
 		}
-		// Who waits has its turn, or hears that there is none, in the same instant in which the first give up.
+		// Whoever waits has its turn, or hears that there is none, in the same instant in which the first give up.
 		if told[envelope.CodeUnavailable] < 2 || told[envelope.CodeUnavailable]+told[envelope.CodeCapacity] != 6 {
 			t.Errorf("told %v", told)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
-// Who finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
-// Who has joined waits on.
+// Whoever finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
+// Whoever has joined waits on.
 func TestNoRoomToJoin(t *testing.T) {
 	for name, fill := range map[string]func(*world){
 		"high water": func(w *world) { w.full = true },
@@ -96,7 +96,7 @@ func TestEffectOfARefusedRetry(t *testing.T) {
 	}
 }
 
-// Requests for one key that arrive while the log does not answer take bounded memory. Who found no room
+// Requests for one key that arrive while the log does not answer take bounded memory. Whoever found no room
 // asks again.
 func TestArrivalsAreBounded(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// The server has lost the admission. Who asks again is admitted anew, whether it is the owner,
+// The server has lost the admission. Whoever asks again is admitted anew, whether it is the owner,
 // somebody who had joined or somebody new, and the deadline of the new admission is kept.
 func TestLostAdmission(t *testing.T) {
 	for name, asks := range map[string][]int{"owner": {1}, "joiner": {2}, "new": {3}, "all": {3, 2, 1}} {

@@ -57,7 +57,7 @@ func TestOnlyTheOwnersActorCancels(t *testing.T) {
 	})
 }
 
-// Who names a call id is answered under it, also if it owns the call under another.
+// Whoever names a call id is answered under it, also if it owns the call under another.
 func TestResultOfTheCallIDThatIsNamed(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)

@@ -67,7 +67,7 @@ func TestSuccess(t *testing.T) {
 	})
 }
 
-// Who wants every event logged sees how calls end, and nothing of what is in them.
+// Whoever wants every event logged sees how calls end, and nothing of what is in them.
 func TestLogsOutcomes(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		var out bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
-// Who watches knows since when nobody has lived, however long heartbeats are gone; and is certain only of times since
-// it watches, after an executor may have believed to live, and before it looked.
+// Whoever watches knows since when nobody has lived, however long heartbeats are gone; and is certain only of times
+// since it watches, after an executor may have believed to live, and before it looked.
 func TestAttendance(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

@@ -103,7 +103,7 @@ func TestReplayFilters(t *testing.T) {
 	}
 }
 
-// Who follows the record until a time is told of all that had happened by then, also of what came to
+// Whoever follows the record until a time is told of all that had happened by then, also of what came to
 // the record afterwards.
 func TestFollowUntil(t *testing.T) {
 	f := setup(t)

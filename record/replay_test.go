@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Who reads a stream to its end is not left to wait for a server that has died.
+// Whoever reads a stream to its end is not left to wait for a server that has died.
 func TestReadFromAServerThatDies(t *testing.T) {
 	srv := natstest.Start(t)
 	js := srv.JetStream(t)
@@ -56,7 +56,7 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 }
 
-// Who wants a stream to its end, and is stopped before, is told that this was not all.
+// Whoever wants a stream to its end, and is stopped before, is told that this was not all.
 func TestReadIsStopped(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {

@@ -63,7 +63,7 @@ func TestCallConnects(t *testing.T) {
 	}
 }
 
-// Who interrupts a command that is connecting does not wait for the server.
+// Whoever interrupts a command that is connecting does not wait for the server.
 func TestInterruptWhileConnecting(t *testing.T) {
 	for _, line := range []string{"call play", "tools list", "audit replay", "dead list", "why play.x"} {
 		silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -286,7 +286,7 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 }
 
-// Who interrupts a call is told commands that find it, also as another caller than the usual one.
+// Whoever interrupts a call is told commands that find it, also as another caller than the usual one.
 func TestInterrupt(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	ctx, stop := context.WithCancel(t.Context())
@@ -341,7 +341,7 @@ func TestStreamOfTwoRuns(t *testing.T) {
 	}
 }
 
-// Who is to ask again with the same key is told which one it is.
+// Whoever is to ask again with the same key is told which one it is.
 func TestKeyOfARetryableError(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, flags := range []string{"", "--json"} {

@@ -217,7 +217,7 @@ func flush(ctx context.Context, c *Conn, readers []reader) {
 	}
 }
 
-// handTime is how long requests in hand may take when the dispatcher stops. Who has no answer by then
+// handTime is how long requests in hand may take when the dispatcher stops. Whoever has no answer by then
 // asks another one.
 const handTime = 5 * time.Second
 

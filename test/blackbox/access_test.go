@@ -194,7 +194,7 @@ func TestLeastPermissions(t *testing.T) {
 	}
 }
 
-// Who may not speak for an actor is told so, and not that the bus is silent.
+// Whoever may not speak for an actor is told so, and not that the bus is silent.
 func TestNotAllowed(t *testing.T) {
 	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
 	c := g.agent("agent://b")

@@ -67,7 +67,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Who joins a call of another, or is told its stored outcome, is on record, once and by name.
+// Whoever joins a call of another, or is told its stored outcome, is on record, once and by name.
 func TestSharedIsOnRecord(t *testing.T) {
 	release := make(chan struct{})
 	d := deploy(t, map[string]spec{"wait": {class: call.SideEffectful,

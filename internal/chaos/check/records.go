@@ -183,7 +183,7 @@ func graves(x *index) (found []Violation) {
 	return found
 }
 
-// shapes: the state machine of protocol §2, event by event.
+// shapes: the state machine of a call, event by event.
 func shapes(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		var before call.State
