@@ -134,11 +134,40 @@ func ExampleClient_Result() {
 		log.Fatal(err)
 	}
 	fmt.Println(answer.Response.Status, string(answer.Response.Output))
-	told, err := client.Cancel(context.Background(), toolbus.CallQuery{Ref: ref})
-	fmt.Println(told.Told, err)
+	why, err := client.Why(context.Background(), toolbus.CallQuery{Ref: ref})
+	if err != nil {
+		log.Fatal(err)
+	}
+	what, _, _ := strings.Cut(why, " after ")
+	fmt.Println(what)
 	// Output:
 	// success {"greeting":"Hello Grace"}
-	// decided <nil>
+	// Attempt 1 of greet 0.1.0 (run) succeeded
+}
+
+// A call that is cancelled ends at once, and its tool with it.
+func ExampleClient_Cancel() {
+	tools := toolbus.NewTools()
+	err := toolbus.Add(tools, toolbus.Tool{ID: "hang", Class: toolbus.Pure},
+		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, stop := exampleClient(tools)
+	defer stop()
+	resp, err := client.Call(context.Background(), toolbus.Call{Tool: "hang", Accepted: func(a toolbus.Accepted) {
+		if _, err := client.Cancel(context.Background(), toolbus.CallQuery{Ref: a.Ref}); err != nil {
+			log.Fatal(err)
+		}
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(resp.Status, resp.Error.Code)
+	// Output: retryable_error P-PRECOND-CANCELLED
 }
 
 // Each call leaves a trail, which an operator can follow.
