@@ -30,8 +30,11 @@ func (c *Client) attempts(e errand) (*envelope.Response, error) {
 		if err != nil || resp.Status == envelope.Success {
 			return resp, err
 		}
-		pause, more := again(e.call, n, resp)
-		if !more || time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
+		policy := policyOf(e.call)
+		if n >= policy.MaxAttempts || !retryable(resp, policy) {
+			return resp, nil
+		}
+		if pause := backoff(policy, n, resp); time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
 			return resp, nil
 		}
 		left := time.Until(e.deadline).Milliseconds()
@@ -256,7 +259,11 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
 	sent := *req
 	if len(req.Input) > envelope.MaxInline {
-		ref, err := c.store(ctx, req.Input)
+		if c.Payloads == nil {
+			return nil, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and this client has "+
+				"none: set ClientOptions.Payloads", streaming.ErrTooLarge, envelope.MaxInline)
+		}
+		ref, err := c.Payloads.PutNow(ctx, req.Input)
 		if err != nil {
 			return nil, err
 		}
@@ -266,13 +273,4 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 	data, err := envelope.AppendRequest(nil, &sent) // preflight has checked its input
 	msg.Data = data
 	return msg, err
-}
-
-func (c *Client) store(ctx context.Context, data []byte) (envelope.PayloadRef, error) {
-	if c.Payloads == nil {
-		return envelope.PayloadRef{}, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and "+
-			"this client has none: set ClientOptions.Payloads",
-			streaming.ErrTooLarge, envelope.MaxInline)
-	}
-	return c.Payloads.PutNow(ctx, data)
 }

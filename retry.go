@@ -21,15 +21,6 @@ func policyOf(call Call) envelope.RetryPolicy {
 	return r
 }
 
-// again says how long to wait after the n-th attempt before the next one, and whether there is one.
-func again(call Call, n int, r *envelope.Response) (time.Duration, bool) {
-	policy := policyOf(call)
-	if n >= policy.MaxAttempts || !retryable(r, policy) {
-		return 0, false
-	}
-	return backoff(policy, n, r), true
-}
-
 // retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
 // never after what a cancel ended, and never after the word of a call that goes on.
 func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {

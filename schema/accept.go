@@ -119,7 +119,9 @@ func (a *accepter) keyword(name string, v any) (ok bool) {
 		a.uuid = true
 		return v == "uuid"
 	case "pattern":
-		a.pattern, ok = patternOf(v)
+		s, _ := v.(string)
+		p, err := regexp.Compile(s)
+		a.pattern, ok = p, err == nil
 	case "minLength":
 		a.length[0], ok = v.(float64)
 	case "maxLength":
@@ -183,12 +185,6 @@ func wordsOf(v any) (set map[string]bool, ok bool) {
 		set[s] = true
 	}
 	return set, ok
-}
-
-func patternOf(v any) (*regexp.Regexp, bool) {
-	s, _ := v.(string)
-	p, err := regexp.Compile(s)
-	return p, err == nil
 }
 
 func numberOf(v any) (*float64, bool) {

@@ -135,7 +135,11 @@ func (l *toolLoader) meaning(w *written) {
 	}
 	m.Class, m.Retention = effects[m.Effect], time.Duration(w.RetentionS)*time.Second
 	l.limits()
-	l.variables()
+	for i, name := range m.Capability.Env {
+		if LoaderVariable(name) {
+			l.fail(pointer("/capabilities/env/%d", i), fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
+		}
+	}
 	l.errorSpecs(w.Errors)
 	l.functions(w.Functions)
 	l.described()
@@ -150,14 +154,6 @@ func (l *toolLoader) limits() {
 	case limits.TimeoutDefaultMS > limits.TimeoutMaxMS:
 		l.fail("/limits/timeout_ms_default", "the default timeout is longer than the maximum",
 			fmt.Sprintf("at most %d", limits.TimeoutMaxMS))
-	}
-}
-
-func (l *toolLoader) variables() {
-	for i, name := range l.manifest.Capability.Env {
-		if LoaderVariable(name) {
-			l.fail(pointer("/capabilities/env/%d", i), fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
-		}
 	}
 }
 

@@ -23,7 +23,14 @@ func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, erro
 	case arg == "-":
 		data, err = readWhile(ctx, func() ([]byte, error) { return readAll(g.env.stdin) })
 	case strings.HasPrefix(arg, "@"):
-		data, err = readWhile(ctx, func() ([]byte, error) { return readFile(arg[1:]) })
+		data, err = readWhile(ctx, func() ([]byte, error) {
+			f, err := os.Open(arg[1:])
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return readAll(f)
+		})
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("--input was not read to its end, nothing was sent: %w", ctx.Err())
@@ -82,15 +89,6 @@ func encoding(data []byte) string {
 		return "\n  it is not valid UTF-8: `iconv -f ENCODING -t UTF-8` converts it"
 	}
 	return ""
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f)
 }
 
 func readAll(r io.Reader) ([]byte, error) {

@@ -75,7 +75,11 @@ func differences(all []question.Inventory) (says []string) {
 		case len(says) == maxDifferences:
 			return append(says, "and more")
 		default:
-			says = append(says, id+" is "+where(has))
+			var parts []string
+			for _, have := range slices.Sorted(maps.Keys(has)) {
+				parts = append(parts, have+" at "+strings.Join(has[have], ", "))
+			}
+			says = append(says, id+" is "+strings.Join(parts, " and "))
 		}
 	}
 	return says
@@ -90,12 +94,4 @@ func loaded(i question.Inventory, id string) string {
 		return ""
 	}
 	return "missing"
-}
-
-func where(has map[string][]string) string {
-	var parts []string
-	for _, have := range slices.Sorted(maps.Keys(has)) {
-		parts = append(parts, have+" at "+strings.Join(has[have], ", "))
-	}
-	return strings.Join(parts, " and ")
 }

@@ -94,8 +94,7 @@ func parseEnviron(environ []string) map[string]string {
 	return env
 }
 
-func formatEnviron(env map[string]string) []string {
-	entries := make([]string, 0, len(env))
+func formatEnviron(env map[string]string) (entries []string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		entries = append(entries, name+"="+env[name])
 	}

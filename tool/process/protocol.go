@@ -119,7 +119,10 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	}
 	var l protocol.Absent // any line, seen by its type alone
 	if err := json.Unmarshal(r.line, &l); err != nil {
-		return untyped(r.line)
+		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
+			return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(r.line))
+		}
+		return broken("not a JSON object with a type: %s", excerpt(r.line))
 	}
 	switch {
 	case l.Type == protocol.LineOutput:
@@ -133,14 +136,6 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 		return r.chunk(ctx, sink)
 	}
 	return broken("a line of type %.40q: %s", l.Type, excerpt(r.line))
-}
-
-// untyped says why a line has no type that can be read.
-func untyped(line []byte) error {
-	if bad := ijson.Check(line); len(bad) > 0 && line[0] == '{' {
-		return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(line))
-	}
-	return broken("not a JSON object with a type: %s", excerpt(line))
 }
 
 func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {

@@ -108,29 +108,20 @@ func (e *ending) judge(ctx context.Context) error {
 	case e.said.fault != nil:
 		return e.said.fault
 	case clean, e.report.Ours: // ended by us, since it could say nothing any more
-		return &tool.ProtocolError{Reason: e.silence(), Stderr: e.stderr}
+		says := "standard output ended without an output or error line"
+		if e.cut {
+			says = "standard output ended within a line"
+		}
+		return &tool.ProtocolError{Reason: says, Stderr: e.stderr}
+	case e.report.Signal != "":
+		return e.crash("signal: " + e.report.Signal)
 	}
-	return e.crash(status(e.report))
+	return e.crash(fmt.Sprintf("exit status %d", e.report.ExitCode))
 }
 
 // crash is a bad end, which an answer before it does not mend.
 func (e *ending) crash(how string) *tool.CrashError {
 	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
-}
-
-// silence says in which way the tool said nothing.
-func (e *ending) silence() string {
-	if e.cut {
-		return "standard output ended within a line"
-	}
-	return "standard output ended without an output or error line"
-}
-
-func status(r supervisor.Report) string {
-	if r.Signal != "" {
-		return "signal: " + r.Signal
-	}
-	return fmt.Sprintf("exit status %d", r.ExitCode)
 }
 
 func withStderr(err error, stderr string) error {

@@ -24,8 +24,11 @@ func clean(ctx context.Context, text string, out sink) error {
 	a := assembler{style: newStyle(at.Unit == "cues", spoken), emit: out.paragraph}
 	for _, u := range spoken {
 		if u.source/progressEvery > at.Done/progressEvery {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			at.Done = u.source
-			if err := report(ctx, out, at); err != nil {
+			if err := out.progress(at); err != nil {
 				return err
 			}
 		}
@@ -34,14 +37,6 @@ func clean(ctx context.Context, text string, out sink) error {
 		}
 	}
 	return a.end()
-}
-
-// report says how far it is, unless the time is up.
-func report(ctx context.Context, out sink, at progress) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return out.progress(at)
 }
 
 // read finds out what kind of transcript text is and reads it.

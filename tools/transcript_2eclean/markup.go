@@ -69,18 +69,12 @@ func splitVoices(line string) []utterance {
 		}
 		var name string
 		if tag[2] >= 0 {
-			name = voiceName(line[tag[2]:tag[3]])
+			name = strings.Join(strings.Fields(html.UnescapeString(line[tag[2]:tag[3]])), " ")
+		}
+		if !isName(name) { // later it could not be told from text
+			name = ""
 		}
 		spoken = append(spoken, utterance{speaker: name, turn: true, text: line[tag[1]:end]})
 	}
 	return spoken
-}
-
-// voiceName is the annotation of a voice tag, or "" when it could not be told from text later.
-func voiceName(annotation string) string {
-	name := strings.Join(strings.Fields(html.UnescapeString(annotation)), " ")
-	if !isName(name) {
-		return ""
-	}
-	return name
 }

@@ -39,7 +39,10 @@ func read(p page) (article, error) {
 	}
 	a := article{
 		title: firstOf(wholeTitle(found.Title(), title)), byline: firstOf(found.Byline()), published: published(found),
-		lang: firstOf(found.Language(), lang, p.language), text: textOf(found),
+		lang: firstOf(found.Language(), lang, p.language),
+	}
+	if found.Node != nil {
+		a.text = tidy(render.InnerText(found.Node))
 	}
 	if a.text == "" && whole != "" {
 		a.text = whole
@@ -49,13 +52,6 @@ func read(p page) (article, error) {
 		return article{}, parseFailed("no_text", "the page has no text; it may need a browser that runs scripts")
 	}
 	return a, nil
-}
-
-func textOf(found readability.Article) string {
-	if found.Node == nil {
-		return ""
-	}
-	return tidy(render.InnerText(found.Node))
 }
 
 func published(found readability.Article) *string {
