@@ -53,7 +53,11 @@ func (c *Client) await(e errand) made {
 	for {
 		select {
 		case m := <-e.done:
-			show.rethrow()
+			select {
+			case p := <-show.panicked:
+				panic(p)
+			default:
+			}
 			return m
 		case p := <-show.panicked:
 			panic(p)
@@ -218,15 +222,6 @@ func (s *show) caught(returned *bool, err *error) {
 	s.over = true
 	s.panicked <- &Panic{p, debug.Stack()} // no function is called after it
 	*err = errStopped
-}
-
-// rethrow panics if a function of the call has.
-func (s *show) rethrow() {
-	select {
-	case p := <-s.panicked:
-		panic(p)
-	default:
-	}
 }
 
 // begin must be asked before a request is sent: not at all once the caller was told that nothing was.

@@ -22,27 +22,17 @@ var (
 	errShut       = errors.New("the run is over")
 )
 
-// gate stands between a function and the sink of its run: it counts, and it shuts.
+// gate stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the context
+// of the run, whatever the function passes: only so is every Emit over when the run is.
 type gate struct {
-	pass  func(kind envelope.ChunkKind, data jsontext.Value) error
-	end   func() // ends the run
-	over  func() bool
-	limit int64
+	running context.Context
+	end     func() // ends the run
+	sink    tool.Sink
+	limit   int64
 
 	mu   sync.Mutex // held while a chunk passes, so that none passes once shut has returned
 	used int64
 	err  error // why nothing passes any more
-}
-
-// newGate passes chunks under the context of the run, whatever the function passes: only so is
-// every Emit over when the run is.
-func newGate(running context.Context, end func(), sink tool.Sink, limit int64) *gate {
-	return &gate{
-		pass:  func(kind envelope.ChunkKind, data jsontext.Value) error { return sink.Emit(running, kind, data) },
-		over:  func() bool { return running.Err() != nil },
-		end:   end,
-		limit: limit,
-	}
 }
 
 // Emit implements tool.Sink.
@@ -62,8 +52,8 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 	if g.used += int64(len(data)); g.used > g.limit {
 		return g.refuse(&tool.LimitError{Limit: g.limit})
 	}
-	err := g.pass(kind, data)
-	if err != nil && !g.over() {
+	err := g.sink.Emit(g.running, kind, data)
+	if err != nil && g.running.Err() == nil {
 		return g.refuse(&tool.SinkError{Err: err})
 	}
 	return err

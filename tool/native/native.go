@@ -101,12 +101,11 @@ type answer struct {
 	err    error
 }
 
-// call is a function with its invocation, ready to run.
-type call func(ctx context.Context, sink tool.Sink) answer
-
-// run runs a function in a goroutine of its own and waits for it as long as ctx and the grace
+// run runs a function, with its invocation, in a goroutine of its own and waits for it as long as ctx and the grace
 // last.
-func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f call) (answer, error) {
+func (a *Adapter) run(
+	ctx context.Context, m *tool.Manifest, sink tool.Sink, f func(ctx context.Context, sink tool.Sink) answer,
+) (answer, error) {
 	if err := errors.Join(a.Validate(m), a.crowded(m)); err != nil {
 		return answer{}, &tool.StartError{Err: err}
 	}
@@ -116,7 +115,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f c
 		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
 	running, end := context.WithCancel(ctx)
-	g := newGate(running, end, sink, m.Limits.OutputBytes)
+	g := &gate{running: running, end: end, sink: sink, limit: m.Limits.OutputBytes}
 	defer g.shut()
 
 	returned, left := make(chan answer), make(chan struct{})

@@ -47,7 +47,9 @@ func (a *Adapter) run(
 	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
-	e.said.result.Metrics = measured(report)
+	// The peak is that of the largest process, and never below the supervisor's own, which the kernel counts until the
+	// tool's program is loaded.
+	e.said.result.Metrics = envelope.Metrics{CPUMS: report.CPUMS, MemoryPeakMB: (report.PeakRSS + 1<<20 - 1) >> 20}
 	return e.said, nil
 }
 
@@ -65,15 +67,9 @@ func (a *Adapter) start(
 	if err != nil {
 		return nil, err
 	}
-	cfg.LimitMS = limit(ctx).Milliseconds()
+	end, _ := ctx.Deadline() // which it has; the supervisor holds the run to it also where this process is frozen
+	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
 	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
-}
-
-// limit is how long a run may last that begins now: until its context ends, which has a deadline. Its supervisor
-// holds it also where this process is frozen.
-func limit(ctx context.Context) time.Duration {
-	end, _ := ctx.Deadline()
-	return max(time.Until(end), time.Millisecond)
 }
 
 // ending is all that is known when a run is over.
@@ -132,10 +128,4 @@ func withStderr(err error, stderr string) error {
 		err.Stderr = stderr
 	}
 	return err
-}
-
-// measured returns what the supervisor counted. The peak is that of the largest process, and
-// never below the supervisor's own, which the kernel counts until the tool's program is loaded.
-func measured(r supervisor.Report) envelope.Metrics {
-	return envelope.Metrics{CPUMS: r.CPUMS, MemoryPeakMB: (r.PeakRSS + 1<<20 - 1) >> 20}
 }
