@@ -19,12 +19,7 @@ type Crew[J any] struct {
 }
 
 // maxIdle is how many goroutines of a crew stay when there is nothing to do.
-const maxIdle = 256
-
-// roomy is how much stack a job is given at once. Most need it, and a stack that grows while a job is deep in its work
-// is copied several times, frame by frame, where here there is nothing on it to copy. The collector makes stacks
-// that lie idle small again.
-const roomy = 8 << 10
+const maxIdle = 64
 
 // New returns a crew that does jobs by calling do. It is safe for concurrent use.
 func New[J any](do func(J)) *Crew[J] { return &Crew[J]{do: do, jobs: make(chan J)} }
@@ -65,7 +60,6 @@ func (c *Crew[J]) Start(job J) (taken bool) {
 
 func (c *Crew[J]) work(job J) {
 	for ok := true; ok; c.idle.Add(-1) {
-		_ = stretch(0)
 		c.do(job)
 		if c.idle.Add(1) > maxIdle {
 			ok = false
@@ -73,19 +67,6 @@ func (c *Crew[J]) work(job J) {
 		}
 		job, ok = <-c.jobs
 	}
-}
-
-// stretch makes the stack of its goroutine roomy: every function begins by seeing to it that there is room for all its
-// variables, those that it does not come to as well.
-//
-//go:noinline
-func stretch(fill int) byte {
-	if fill == 0 {
-		return 0
-	}
-	var room [roomy]byte
-	room[fill] = 1
-	return room[0]
 }
 
 // Dismiss takes no more jobs; those that run go on.
