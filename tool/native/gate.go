@@ -76,8 +76,8 @@ func (g *gate) shut() {
 	}
 }
 
-// judge turns what a function returned into the result of the run. ctx is the caller's.
-func (g *gate) judge(ctx context.Context, out answer) (answer, error) {
+// judge turns what a function returned into the result of the run, before it is shut.
+func (g *gate) judge(out answer) (answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var said *tool.Error
@@ -91,10 +91,10 @@ func (g *gate) judge(ctx context.Context, out answer) (answer, error) {
 		return answer{}, crash
 	case errors.As(out.err, &said) && said.Check() != nil:
 		return answer{}, &tool.ProtocolError{Reason: said.Check().Error()}
-	case ctx.Err() != nil && said != nil:
-		return answer{}, tool.Stopped(ctx, said.Effect, "")
-	case ctx.Err() != nil:
-		return answer{}, tool.Stopped(ctx, "", "")
+	case g.running.Err() != nil && said != nil:
+		return answer{}, tool.Stopped(g.running, said.Effect, "")
+	case g.running.Err() != nil:
+		return answer{}, tool.Stopped(g.running, "", "")
 	case said != nil:
 		return answer{}, said
 	}

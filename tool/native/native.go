@@ -102,7 +102,7 @@ type answer struct {
 }
 
 // run runs a function, with its invocation, in a goroutine of its own and waits for it as long as ctx and the grace
-// last.
+// last. One context ends it: where ctx does, at the tool's own limit, and when a chunk is refused.
 func (a *Adapter) run(
 	ctx context.Context, m *tool.Manifest, sink tool.Sink, f func(ctx context.Context, sink tool.Sink) answer,
 ) (answer, error) {
@@ -114,8 +114,7 @@ func (a *Adapter) run(
 	if ctx.Err() != nil {
 		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
-	running, end := context.WithCancel(ctx)
-	g := &gate{running: running, end: end, sink: sink, limit: m.Limits.OutputBytes}
+	g := &gate{running: ctx, end: cancel, sink: sink, limit: m.Limits.OutputBytes}
 	defer g.shut()
 
 	returned, left := make(chan answer), make(chan struct{})
@@ -131,23 +130,23 @@ func (a *Adapter) run(
 				a.stray(m, -1)
 			}
 		}()
-		ended := f(running, g)
+		ended := f(ctx, g)
 		ended.err = plain(ended.err) // may panic as well
 		out = ended
 	}()
 	select {
 	case out := <-returned:
-		return g.judge(ctx, out)
-	case <-running.Done():
+		return g.judge(out)
+	case <-ctx.Done():
 	}
 	select {
 	case out := <-returned:
-		return g.judge(ctx, out)
+		return g.judge(out)
 	case <-time.After(grace):
 	}
 	a.stray(m, +1)
 	close(left)
-	return g.judge(ctx, answer{err: errStray})
+	return g.judge(answer{err: errStray})
 }
 
 // nameOf is the name that a native tool was registered under.
