@@ -22,7 +22,7 @@ func benchCmd(g *global) *cobra.Command {
 		Long: `Runs three pipelines on the same server, in alternating rounds:
 
   raw      the leanest hand-rolled pipeline for the same durability, without any of the promises
-  floor    the durable writes of Toolbus's protocol and nothing else: its limit, whatever the code does
+  floor    the durable writes of Toolbus's protocol and nothing else: the limit for all its promises
   toolbus  the full path of a call
 
 and prints for each of them throughput and latency, and per call: CPU, of the server and of ours;

@@ -14,11 +14,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
-// What is put on record, in the rhythm of Toolbus: everything that came within a span, in messages of no more than so
-// many bytes.
+// What is put on record, a few times a second as Toolbus does: everything that came within a span, in messages of no
+// more than so many bytes.
 const (
 	recordSubject = "floor.audit.log"
-	recordEvery   = 500 * time.Millisecond
+	recordEvery   = 200 * time.Millisecond
 	recordBytes   = 512 << 10
 )
 
