@@ -2,9 +2,10 @@ package audit
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -69,8 +70,11 @@ type Record struct {
 	DecidedBy     call.Decider      `json:"decided_by,omitzero"`
 	Fence         uint64            `json:"fence,omitzero"`
 	DryRun        bool              `json:"dry_run,omitzero"`
-	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
-	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
+	LogPart       subjects.Part     `json:"log_part,omitzero"`       // partition of the call log
+	LogSeq        uint64            `json:"log_seq,omitzero"`        // position in it
+	EventID       string            `json:"audit_event_id,omitzero"` // of what is no event of the call log: as answers name it
+	// Salt is random, so that the hash of a record says nothing of it.
+	Salt string `json:"salt,omitzero"`
 	// Extra are members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
 }
@@ -175,11 +179,6 @@ func ending(d *call.Decision) (Event, string) {
 	return ToolFailed, "ToolFailed"
 }
 
-// ID is the message id of a projected record: the same for everyone who projects the same event.
-func (r Record) ID() string {
-	return r.LogPart.Bucket() + "." + strconv.FormatUint(r.LogSeq, 10) + "." + string(r.Event)
-}
-
 // Write writes the record as the JSON library does, or finds it odd. There are two for every call.
 func (r *Record) Write(w *members.Writer) {
 	w.Int(`{"form":`, int64(r.Form))
@@ -213,7 +212,40 @@ func (r *Record) Write(w *members.Writer) {
 	w.BoolIf(`,"dry_run":`, r.DryRun)
 	w.IntIf(`,"log_part":`, int64(r.LogPart))
 	w.UintIf(`,"log_seq":`, r.LogSeq)
+	w.TextIf(`,"audit_event_id":`, r.EventID)
+	w.TextIf(`,"salt":`, r.Salt)
 	w.Raw(`}`)
+}
+
+// Append appends the record as a line of JSON, without its end. What is no text in it is replaced: one record that
+// could not be written would keep all others waiting behind it.
+func (r *Record) Append(b []byte) ([]byte, error) {
+	r.Form = form.Record.Written()
+	w := members.Writer{Bytes: b}
+	if r.Write(&w); !w.Odd {
+		return w.Bytes, nil
+	}
+	line, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, fmt.Errorf("audit record: %w", err)
+	}
+	return append(b, line...), nil
+}
+
+// Decode is the inverse of [Record.Append]. It is not ok for what is not a record. A record of a newer build is a
+// [form.Error].
+func Decode(line []byte) (r Record, ok bool, err error) {
+	var head struct {
+		Form int `json:"form"`
+	}
+	if json.Unmarshal(line, &head) != nil || head.Form == 0 {
+		return r, false, nil
+	}
+	if err := form.Record.Check(head.Form); err != nil {
+		return r, false, err
+	}
+	err = json.Unmarshal(line, &r)
+	return r, err == nil && r.Event != "", nil
 }
 
 // writeTime writes the time. A record has one in UTC; JSON has none for years of five digits.

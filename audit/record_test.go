@@ -56,7 +56,7 @@ func TestProject(t *testing.T) {
 		}
 	}
 	r, ok := audit.Project(call.Requested, 1, state(nil), 7, at)
-	if !ok || r.Event != audit.ToolRequested || r.Name != "ToolInvoked" || r.ID() != "calls.7.tool_requested" {
+	if !ok || r.Event != audit.ToolRequested || r.Name != "ToolInvoked" || r.LogSeq != 7 {
 		t.Errorf("%+v", r)
 	}
 	for _, kind := range []call.Kind{call.Joined, call.Claimed} {

@@ -32,6 +32,7 @@ type TopologyOptions struct {
 	CallsBytes   int64         // default 4 GiB, shared by the partitions
 	AuditAge     time.Duration // default 30 days
 	AuditBytes   int64         // default 4 GiB
+	DeniedBytes  int64         // of refusals, default 512 MiB
 	ChunksAge    time.Duration // default 15 minutes
 	ChunksBytes  int64         // default 1 GiB
 	PayloadAge   time.Duration // default 26 hours: outlives the default retention
@@ -52,6 +53,7 @@ func (o TopologyOptions) withDefaults() TopologyOptions {
 	o.CallsBytes = cmp.Or(o.CallsBytes, 4*gib)
 	o.AuditAge = cmp.Or(o.AuditAge, 30*24*time.Hour)
 	o.AuditBytes = cmp.Or(o.AuditBytes, 4*gib)
+	o.DeniedBytes = cmp.Or(o.DeniedBytes, gib/2)
 	o.ChunksAge = cmp.Or(o.ChunksAge, 15*time.Minute)
 	o.ChunksBytes = cmp.Or(o.ChunksBytes, gib)
 	o.PayloadAge = cmp.Or(o.PayloadAge, 26*time.Hour)
@@ -88,7 +90,7 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 // Streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
-	all := make([]jetstream.StreamConfig, 0, o.Partitions+5)
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+6)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Part(p), o))
 	}
@@ -100,9 +102,20 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Discard:            jetstream.DiscardOld,
 			DenyDelete:         true,
 			DenyPurge:          true,
-			AllowAtomicPublish: true, // the projection appends many records by one compare-and-set
+			AllowAtomicPublish: true, // a flush of many tenants is stored by one compare-and-set
 			MaxAge:             o.AuditAge,
 			MaxBytes:           o.AuditBytes,
+		},
+		{
+			Name:               subjects.DeniedStream,
+			Description:        "Toolbus record of refusals", // apart, so that a flood of them pushes nothing else out
+			Subjects:           []string{subjects.DeniedAll},
+			Discard:            jetstream.DiscardOld,
+			DenyDelete:         true,
+			DenyPurge:          true,
+			AllowAtomicPublish: true,
+			MaxAge:             o.AuditAge,
+			MaxBytes:           o.DeniedBytes,
 		},
 		{
 			Name:        subjects.ChunksStream,

@@ -2,19 +2,21 @@ package record_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and it is
-// once: servers that replicate tell all but the first that they are at it.
+// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and readers are
+// told of it once.
 func TestRecordOfCopies(t *testing.T) {
 	js := natstest.StartCluster(t, 3)[0].JetStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -22,18 +24,29 @@ func TestRecordOfCopies(t *testing.T) {
 	if err := bus.Ensure(ctx, js, bus.TopologyOptions{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
-	records := map[string]audit.Record{"allowed.1": {Event: "tool_allowed", Tenant: "default", ToolName: "echo"}}
+	state := call.State{Facts: call.Facts{Tenant: "default", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
 	var all sync.WaitGroup
-	for range 16 {
+	for n := range 16 {
+		journal := record.NewJournal(js, fmt.Sprint("process", n), time.Now, func() string { return "n" }, nil)
+		bustest.Run(t, journal.Run)
 		all.Go(func() {
-			if err := record.AppendAll(ctx, js, records); err != nil {
+			if err := journal.Allowed(ctx, state, 1, []call.Owner{{CallID: "joiner"}}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	s, err := js.Stream(ctx, subjects.AuditStream)
-	if err != nil || s.CachedInfo().State.Msgs != 1 {
+	if err != nil || s.CachedInfo().State.Msgs != 16 {
 		t.Errorf("%+v, %v", s, err)
+	}
+	told := 0
+	for _, err := range record.Replay(ctx, js, record.Filter{Call: "joiner"}) {
+		if told++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
 	}
 }

@@ -17,12 +17,12 @@ import (
 // removed from AUDIT, so that it would do so for good.
 func TestForeignMessagesInTheStreams(t *testing.T) {
 	f := setup(t)
-	subject := subjects.Audit(subjects.Part(0).AuditSource(), "t", "tool_executed", "echo")
+	subject := subjects.Part(0).Audit("t")
 	intrude := func(n int) {
 		t.Helper()
 		for range n {
 			for _, subject := range []string{
-				subject, subjects.Audit(subjects.AuditFromGate, "t", "x", "echo"), subjects.Dead("t", "echo"),
+				subject, subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
 				subjects.Key{Tool: "echo", ID: "none"}.Request(1, "1.0.0", "normal", "default"),
 			} {
 				if _, err := f.JS.PublishAsync(subject, []byte("{")); err != nil {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,53 +15,95 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Journal puts on record what is no event of the call log. Its methods are safe for concurrent use.
+// Journal puts on record what is no event of the call log, for one process. Its methods are safe for concurrent use, and
+// need Run to go on meanwhile.
 type Journal struct {
 	js       jetstream.JetStream
 	now      func() time.Time // bus time
 	newNonce func() string
-	told     remembered // who is on record as allowed; the server knows only for a few seconds
+	gate     *writer    // of what has to do with calls
+	denials  *writer    // apart, so that a flood of them pushes no evidence of calls out
+	told     remembered // who is on record as allowed
 }
 
-// NewJournal returns a journal whose records are dated by now, in bus time, and named by nonces.
-func NewJournal(js jetstream.JetStream, now func() time.Time, newNonce func() string) *Journal {
-	return &Journal{js: js, now: now, newNonce: newNonce}
+// NewJournal returns the journal of a process, whose records are dated by now, in bus time, and named by nonces. It
+// logs what keeps them from being written; nil discards.
+func NewJournal(js jetstream.JetStream, process string, now func() time.Time, newNonce func() string,
+	log *slog.Logger) *Journal {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	write := func(stream, source, all string, subject func(process, tenant string) string) *writer {
+		return &writer{
+			chain: &chain{
+				js: js, stream: stream, all: all, answer: gateAnswer,
+				subject: func(tenant string) string { return subject(process, tenant) },
+			},
+			as: audit.Segment{Source: source, Writer: process}, log: log, more: make(chan struct{}, 1),
+		}
+	}
+	return &Journal{
+		js: js, now: now, newNonce: newNonce,
+		gate:    write(subjects.AuditStream, audit.FromGate, subjects.GateOf(process), subjects.Gate),
+		denials: write(subjects.DeniedStream, audit.FromDenial, subjects.DeniedOf(process), subjects.Denied),
+	}
 }
 
-// Denied records a refusal, and returns the message id of the record.
+// gateAnswer is how long an acknowledgement is waited for that somebody waits for, which the network or a change of
+// leaders may have lost.
+const gateAnswer = 500 * time.Millisecond
+
+// Run writes until ctx ends.
+func (j *Journal) Run(ctx context.Context) {
+	var writers sync.WaitGroup
+	writers.Go(func() { j.gate.run(ctx) })
+	writers.Go(func() { j.denials.run(ctx) })
+	writers.Wait()
+}
+
+// Denied records a refusal, and returns the id of the record.
 func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request,
 	e *envelope.Error) (id string, err error) {
-	id = "gate." + j.newNonce()
-	return id, Append(ctx, j.js, id, audit.Denied(in, req, e, j.now()))
+	r := audit.Denied(in, req, e, j.now())
+	r.EventID = "gate." + j.newNonce()
+	return r.EventID, j.denials.append(ctx, r)
 }
 
 // sharingTime is how long others under the same key wait while AUDIT does not answer.
 const sharingTime = 2 * time.Second
 
-// Allowed records callers that share attempt n of s, each once, however often it asks.
+// Allowed records callers that share attempt n of s, each once by this process, however often it asks. Another process
+// may record the same, under the same id.
 func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, sharingTime)
 	defer cancel()
 	a, _ := s.Attempt(n)
-	records := make(map[string]audit.Record, len(who))
+	var records []audit.Record
+	var ids []string
 	for _, w := range who {
 		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID)
-		if !j.told.has(id) {
-			records[id] = audit.Allowed(s, n, w, j.now())
+		if j.told.has(id) || slices.Contains(ids, id) {
+			continue
 		}
+		r := audit.Allowed(s, n, w, j.now())
+		r.EventID = id
+		ids, records = append(ids, id), append(records, r)
 	}
-	err := AppendAll(ctx, j.js, records)
+	err := j.gate.append(ctx, records...)
 	if err == nil {
-		j.told.add(maps.Keys(records))
+		j.told.add(slices.Values(ids))
 	}
 	return err
 }
 
 // LateResult records what a run had to say after its attempt was decided.
 func (j *Journal) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {
-	return Append(ctx, j.js, "late."+j.newNonce(), audit.Late(s, attempt, said, j.now()))
+	r := audit.Late(s, attempt, said, j.now())
+	r.EventID = "late." + j.newNonce()
+	return j.gate.append(ctx, r)
 }
 
 // Dead keeps a call that is given up, with what became of its work message since.

@@ -1,17 +1,15 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -21,40 +19,50 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Headers of projected records: where in the call log they come from, and from where a new
-// guardian would have to read to find all attempts that were open then.
-const (
-	headerLogSeq = "Tb-Log-Seq"
-	headerOpen   = "Tb-Open"
-)
-
-// Projector appends the records of one partition of the call log to AUDIT, in order, by compare-and-set on the
-// projection's own last record. Several may run: one of them wins each batch, the others read on
-// from what it wrote. Nothing is doubled and nothing forgotten.
+// Projector puts the records of one partition of the call log on record, in order: what came since the last flush as
+// one segment of each tenant, by compare-and-set on the chain of the partition. Several may run: one of them wins each
+// flush, the others read on from what it wrote, and finish it if it died between two segments. Nothing is doubled and
+// nothing forgotten.
 type Projector struct {
-	js   jetstream.JetStream
-	part subjects.Part
-	log  *slog.Logger
-	open func() uint64 // log position of the oldest open attempt; 0 when none is open
+	part  subjects.Part
+	log   *slog.Logger
+	open  func() uint64 // log position of the oldest open attempt; 0 when none is open
+	chain *chain        // of the partition; used by Run alone
 
 	mu      sync.Mutex
 	pending []audit.Record
 	waiting bus.Backlog // of what is pending
-	hurried bool        // a batch waits for no more records
+	hurried bool        // a flush waits for no more records
 	more    chan struct{}
-	last    uint64 // sequence in AUDIT of the last projected record
-	done    uint64 // up to which the call log is on record
+	enough  chan struct{}  // a flush has waited enough
+	seen    uint64         // up to which the call log was observed
+	done    audit.Position // up to which it is on record
+	begun   begun          // a flush that somebody has not finished
 }
 
-// The rhythm of projection. A projector that lost a batch stands by for a while, so that one
+// begun is a flush of which not all segments were found.
+type begun struct {
+	k       int            // segments that are stored
+	through audit.Position // up to which it goes; a zero Seq is: as far as there is something
+	has     map[place]bool // what is on record of it
+}
+
+// place is a position as a key.
+type place struct {
+	seq  uint64
+	nano int64
+}
+
+func placeOf(r *audit.Record) place { return place{r.LogSeq, r.Timestamp.UnixNano()} }
+
+// The rhythm of projection. A projector that lost a flush stands by for a while, so that one
 // leads and the others follow.
 const (
-	batchSize   = 1000                   // the most that a server takes at once
-	batchLinger = 500 * time.Millisecond // a batch costs a directory and files of its own
-	stageEvery  = 10 * time.Millisecond
-	ackTime     = 2 * time.Second // of the first record of a batch; none comes from a server or a leader that is gone
-	commitTime  = 2 * time.Second // what is stored later is found to be
+	flushLinger = 200 * time.Millisecond // every flush costs a durable write and a hash for each tenant
+	pollEvery   = 10 * time.Millisecond
+	ackTime     = 2 * time.Second
 	standBy     = time.Second
+	maxFlush    = 10_000  // records
 	maxPending  = 200_000 // then the follower waits; memory stays flat
 )
 
@@ -62,9 +70,20 @@ const (
 func (p *Projector) Observe(ctx context.Context, o bus.Observed) {
 	r, ok := audit.Project(o.Kind, o.Attempt, o.State, o.Seq, o.Time)
 	if !ok {
+		p.pass(o.Seq)
 		return
 	}
-	for !p.add(r, o.Known) && wait.For(ctx, stageEvery) {
+	for !p.add(r, o.Known) && wait.For(ctx, pollEvery) {
+	}
+}
+
+// pass notes that the log was observed up to seq. A flush that somebody has begun is finished when all of it was.
+func (p *Projector) pass(seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = max(p.seen, seq)
+	if p.begun.k > 0 {
+		wait.Signal(p.more)
 	}
 }
 
@@ -72,14 +91,21 @@ func (p *Projector) add(r audit.Record, known time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case r.LogSeq <= p.done:
+	case r.LogSeq <= p.done.Seq:
 		return true
 	case len(p.pending) >= maxPending:
 		return false
 	}
+	p.seen = max(p.seen, r.LogSeq)
+	if p.begun.has[placeOf(&r)] {
+		return true
+	}
 	p.pending = append(p.pending, r)
 	p.waiting.Known(r.LogSeq, known)
 	wait.Signal(p.more)
+	if len(p.pending) == maxFlush {
+		wait.Signal(p.enough)
+	}
 	return true
 }
 
@@ -91,22 +117,23 @@ func (p *Projector) Lag(served time.Duration) time.Duration {
 	return served - p.waiting.Since(served)
 }
 
-// Flush returns when everything is on record that has been observed by now, or ctx ends. Batches wait for no more
+// Flush returns when everything is on record that has been observed by now, or ctx ends. Flushes wait for no more
 // records from then on. Run has to go on meanwhile.
 func (p *Projector) Flush(ctx context.Context) error {
 	for newest := p.hurry(); !p.recorded(newest); {
-		if !wait.For(ctx, stageEvery) {
+		if !wait.For(ctx, pollEvery) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// hurry lets batches wait no more, and returns the position of the newest pending record; 0 when there is none.
+// hurry lets flushes wait no more, and returns the position of the newest pending record; 0 when there is none.
 func (p *Projector) hurry() (newest uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hurried = true
+	wait.Signal(p.enough)
 	if n := len(p.pending); n > 0 {
 		newest = p.pending[n-1].LogSeq
 	}
@@ -116,22 +143,16 @@ func (p *Projector) hurry() (newest uint64) {
 func (p *Projector) recorded(newest uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done >= newest
-}
-
-// lingers reports whether a batch waits for more records until end.
-func (p *Projector) lingers(end time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.hurried && time.Now().Before(end)
+	return p.done.Seq >= newest
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
 // ([bus.ErrLostTail]) or to be continued by a newer build (a [form.Error])
 func (p *Projector) Run(ctx context.Context) error {
-	status := p.js.Conn().StatusChanged(nats.CONNECTED)
-	defer p.js.Conn().RemoveStatusListener(status)
-	for size := batchSize; ctx.Err() == nil; {
+	nc := p.chain.js.Conn()
+	status := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(status)
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-status: // the server may have come back without the end of the record, and nothing more may come
@@ -139,7 +160,7 @@ func (p *Projector) Run(ctx context.Context) error {
 				return err
 			}
 		case <-p.more:
-			if err := p.projectAll(ctx, &size); err != nil {
+			if err := p.flushAll(ctx); err != nil {
 				return err
 			}
 		}
@@ -147,13 +168,18 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// projectAll projects until nothing is pending. A smaller batch may pass where a large one does not.
-func (p *Projector) projectAll(ctx context.Context, size *int) error {
+// flushAll projects until nothing is pending.
+func (p *Projector) flushAll(ctx context.Context) error {
 	tries := rhythm()
-	for ctx.Err() == nil && len(p.after(0, 1)) > 0 {
-		err := p.project(ctx, *size)
+	for p.linger(ctx); ctx.Err() == nil; {
+		f := p.next()
+		if f == nil {
+			return nil
+		}
+		err := p.flush(ctx, f)
 		if err == nil {
-			*size, tries = min(2**size, batchSize), rhythm()
+			tries = rhythm()
+			p.linger(ctx)
 			continue
 		}
 		pause := standBy
@@ -161,7 +187,6 @@ func (p *Projector) projectAll(ctx context.Context, size *int) error {
 			p.log.Warn("audit record not written yet", "err", err)
 			pause = tries.Next()
 		}
-		*size = max(1, *size/2)
 		if !wait.For(ctx, pause) {
 			return nil
 		}
@@ -170,6 +195,26 @@ func (p *Projector) projectAll(ctx context.Context, size *int) error {
 		}
 	}
 	return nil
+}
+
+// linger waits for more records, unless there are enough for a flush, or somebody waits for those that are pending.
+func (p *Projector) linger(ctx context.Context) {
+	if !p.lingers() {
+		return
+	}
+	timer := time.NewTimer(flushLinger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.enough:
+	case <-ctx.Done():
+	}
+}
+
+func (p *Projector) lingers() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.hurried && len(p.pending) > 0 && len(p.pending) < maxFlush
 }
 
 // How long it may take at first to find where the record ends, and at the most, where there is much to read.
@@ -201,119 +246,77 @@ func (p *Projector) findEnd(ctx context.Context) error {
 }
 
 // overtaken reports whether err says that another projector was there first.
-func overtaken(err error) bool { return jscode.Is(err, jscode.WrongLast, jscode.BatchDuplicate) }
+func overtaken(err error) bool { return jscode.Is(err, jscode.WrongLast) }
 
-// after returns the pending records from the n-th on, up to the size-th.
-func (p *Projector) after(n, size int) []audit.Record {
+// flush is what goes on record together.
+type flush struct {
+	records []audit.Record
+	segment audit.Segment // of which the first one is the K-th
+}
+
+// next returns what is to go on record next; nil where there is nothing, or not all of it yet.
+func (p *Projector) next() *flush {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pending[min(n, len(p.pending)):min(size, len(p.pending))]
-}
-
-// project appends the next batch: as many records as come while it lingers, but at most size.
-// They are sent as they come, so that a batch is no burst that calls have to wait for, and stored
-// together with the last one. An error means that nothing or everything of the batch was stored,
-// and resume tells which.
-func (p *Projector) project(ctx context.Context, size int) error {
-	first := jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: ackTime}
-	batch, err := jetstreamext.NewBatchPublisher(p.js, first)
-	if err != nil {
-		return fmt.Errorf("audit batch: %w", err)
-	}
-	end := time.Now().Add(batchLinger)
-	for staged := 0; ; {
-		records := p.after(staged, size)
-		if len(records)+staged == size || !p.lingers(end) {
-			return p.commit(ctx, batch, records, staged)
+	n := min(len(p.pending), maxFlush)
+	if through := p.begun.through; through.Seq > 0 {
+		if p.seen < through.Seq {
+			return nil
 		}
-		if n := len(records) - 1; n > 0 { // the last of all is what commits
-			if err := p.stage(batch, records[:n], staged); err != nil {
-				return err
-			}
-			staged += n
-		}
-		if !wait.For(ctx, stageEvery) {
-			return ctx.Err()
+		n = p.upTo(through.Seq)
+		if n == 0 { // nothing of it is missing
+			p.settled(through, 0)
+			n = min(len(p.pending), maxFlush)
 		}
 	}
-}
-
-// stage sends records, which follow on so many of the batch, to be stored with its last one.
-func (p *Projector) stage(batch jetstreamext.BatchPublisher, records []audit.Record, staged int) error {
-	for i, r := range records {
-		msg, err := p.message(r, staged+i == 0)
-		if err == nil {
-			err = batch.AddMsg(msg)
-		}
-		if err != nil {
-			return fmt.Errorf("audit batch: %w", err)
-		}
+	if n == 0 {
+		return nil
 	}
-	return nil
+	last := &p.pending[n-1]
+	s := audit.Segment{
+		Source: audit.FromLog, Part: p.part, After: p.done, K: p.begun.k + 1,
+		Through: audit.Position{Seq: last.LogSeq, Time: last.Timestamp},
+	}
+	if p.begun.through.Seq > 0 {
+		s.Through = p.begun.through
+	}
+	return &flush{p.pending[:n:n], s}
 }
 
-// commit sends the last records of the batch and waits until all of it is stored.
-func (p *Projector) commit(ctx context.Context, batch jetstreamext.BatchPublisher, records []audit.Record,
-	staged int) error {
-	last := len(records) - 1
-	if err := p.stage(batch, records[:last], staged); err != nil {
+// upTo returns how many of the pending records are of events up to seq. Callers hold p.mu.
+func (p *Projector) upTo(seq uint64) int {
+	n, _ := slices.BinarySearchFunc(p.pending, seq+1, func(r audit.Record, seq uint64) int {
+		return cmp.Compare(r.LogSeq, seq)
+	})
+	return n
+}
+
+// flush puts records on record. An error means that all, some or none of their segments were stored, and resume tells
+// which.
+func (p *Projector) flush(ctx context.Context, f *flush) error {
+	f.segment.Oldest = p.open()
+	if err := p.chain.begin(ctx, p.part); err != nil {
 		return err
 	}
-	msg, err := p.message(records[last], staged+last == 0)
+	lines, err := audit.Cut(f.records, audit.MaxSegment)
 	if err != nil {
 		return err
 	}
-	if oldest := p.open(); oldest > 0 {
-		msg.Header.Set(headerOpen, strconv.FormatUint(oldest, 10))
-	}
-	ctx, cancel := context.WithTimeout(ctx, commitTime)
-	defer cancel()
-	seq, err := p.store(ctx, batch, msg)
+	msgs, err := p.chain.seal(lines, f.segment)
 	if err != nil {
-		return fmt.Errorf("audit batch: %w", err)
+		return err
+	}
+	if _, err := p.chain.append(ctx, msgs); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.done = seq, records[last].LogSeq
-	p.forget(staged + len(records))
+	p.settled(f.segment.Through, len(f.records))
 	return nil
 }
 
-// store sends the last message of a batch. One that is alone needs no batch, which costs the
-// server a directory and files of its own.
-func (p *Projector) store(ctx context.Context, batch jetstreamext.BatchPublisher, msg *nats.Msg) (uint64, error) {
-	if batch.Size() > 0 {
-		ack, err := batch.CommitMsg(ctx, msg)
-		if err != nil {
-			return 0, err
-		}
-		return ack.Sequence, nil
-	}
-	ack, err := p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
-	switch {
-	case err != nil:
-		return 0, err
-	case ack.Duplicate:
-		return 0, errors.New("record is there already")
-	}
-	return ack.Sequence, nil
-}
-
-// message makes the message of a record; the first of a batch says what it follows on.
-func (p *Projector) message(r audit.Record, first bool) (*nats.Msg, error) {
-	data, err := encodeRecord(r)
-	if err != nil {
-		return nil, fmt.Errorf("audit record: %w", err)
-	}
-	values := [...]string{r.ID(), strconv.FormatUint(r.LogSeq, 10)}
-	header := nats.Header{jetstream.MsgIDHeader: values[:1:1], headerLogSeq: values[1:]}
-	if first {
-		p.mu.Lock()
-		last := p.last
-		p.mu.Unlock()
-		header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
-		header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, p.part.AuditLog())
-	}
-	subject := subjects.Audit(p.part.AuditSource(), r.Tenant, string(r.Event), r.ToolName)
-	return &nats.Msg{Subject: subject, Data: data, Header: header}, nil
+// settled notes that everything up to a position is on record, the first n pending records among it. Callers hold p.mu.
+func (p *Projector) settled(at audit.Position, n int) {
+	p.done, p.begun = at, begun{}
+	p.forget(n)
 }

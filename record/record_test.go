@@ -63,9 +63,7 @@ func TestReplayFilters(t *testing.T) {
 		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref"},
 	} {
 		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
-		if err := record.Append(t.Context(), f.JS, fmt.Sprint("id", i), r); err != nil {
-			t.Fatal(err)
-		}
+		f.put(i, r)
 	}
 	for name, c := range map[string]struct {
 		filter record.Filter
@@ -174,29 +172,46 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// A record whose acknowledgement is lost is sent again: the first try goes to somebody who says nothing.
+// put puts a segment with records into AUDIT, as the n-th writer does.
+func (f *fixture) put(n int, records ...audit.Record) {
+	f.T.Helper()
+	lines, err := audit.Cut(records, audit.MaxSegment)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	for _, l := range lines {
+		data, _, err := l.Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+		if err != nil {
+			f.T.Fatal(err)
+		}
+		if _, err := f.JS.Publish(f.T.Context(), subjects.Gate(fmt.Sprint("writer", n), l.Tenant), data); err != nil {
+			f.T.Fatal(err)
+		}
+	}
+}
+
+// A segment whose acknowledgement is lost is sent again: the first try goes to somebody who says nothing.
 func TestGateAfterLostAck(t *testing.T) {
 	f := setup(t)
 	if err := f.JS.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
 		t.Fatal(err)
 	}
 	heard := make(chan struct{}, 100)
-	deaf, err := f.NC.Subscribe("tb.audit.gate.>", func(*nats.Msg) { heard <- struct{}{} })
+	deaf, err := f.NC.Subscribe("tb.audit.>", func(*nats.Msg) { heard <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.NC.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	records := map[string]audit.Record{}
-	for n := range 3 {
-		records[fmt.Sprint("id", n)] = audit.Record{Event: audit.ToolAllowed, Tenant: "t", ToolName: "echo"}
-	}
+	journal := record.NewJournal(f.JS, "process", time.Now, func() string { return "n" }, nil)
+	bustest.Run(t, journal.Run)
+	state := call.State{Facts: call.Facts{Tenant: "t", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
 	stored := make(chan error, 1)
-	go func() { stored <- record.AppendAll(t.Context(), f.JS, records) }()
-	for range records {
-		<-heard
-	}
+	go func() {
+		stored <- journal.Allowed(t.Context(), state, 1, []call.Owner{{CallID: "a"}, {CallID: "b"}, {CallID: "c"}})
+	}()
+	<-heard
 	if err := deaf.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +221,13 @@ func TestGateAfterLostAck(t *testing.T) {
 	if err := <-stored; err != nil {
 		t.Fatal(err)
 	}
-	stream, err := f.JS.Stream(t.Context(), subjects.AuditStream)
-	if err != nil {
-		t.Fatal(err)
+	n := 0
+	for _, err := range record.Replay(t.Context(), f.JS, record.Filter{}) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
 	}
-	if n := stream.CachedInfo().State.Msgs; n != uint64(len(records)) {
+	if n != 3 {
 		t.Errorf("%d records", n)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -51,13 +53,14 @@ const shortID = 8
 // measure of bus time.
 const ahead = time.Minute
 
-// start is from where on the stream may hold records that fit.
-func (f Filter) start(ctx context.Context, js jetstream.JetStream) (jetstream.OrderedConsumerConfig, error) {
+// start is from where on a stream may hold records that fit.
+func (f Filter) start(ctx context.Context, js jetstream.JetStream, name string) (jetstream.OrderedConsumerConfig,
+	error) {
 	switch {
 	case f.FromNow:
-		stream, err := js.Stream(ctx, subjects.AuditStream)
+		stream, err := js.Stream(ctx, name)
 		if err != nil {
-			return jetstream.OrderedConsumerConfig{}, fmt.Errorf("read %s: %w", subjects.AuditStream, err)
+			return jetstream.OrderedConsumerConfig{}, fmt.Errorf("read %s: %w", name, err)
 		}
 		return after(stream.CachedInfo().State.LastSeq), nil
 	case f.Since.IsZero():
@@ -71,20 +74,19 @@ func after(seq uint64) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
-// Replay yields the records that fit as they stood when it was called, in the order of the record: those
-// of a call oldest first, those of different partitions of the log as they were put on record. With
-// Follow also all that come after. What is no record, and was put into the stream by somebody else, is
-// left out.
+// Replay yields the records that fit as they stood when it was called, in the order in which they came on record: those
+// of a call oldest first. With Follow also all that come after. What is no record, and was put into a stream by somebody
+// else, is left out.
 func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
-		from, err := f.start(ctx, js)
-		if err == nil {
-			r := &auditReader{js: js, filter: f, yield: yield}
-			if f.Follow && !f.Until.IsZero() {
-				err = r.followUntil(ctx, from)
-			} else {
-				err = r.read(ctx, from, f.Follow)
-			}
+		r := &auditReader{js: js, filter: f, yield: yield}
+		err := r.open(ctx)
+		switch {
+		case err != nil:
+		case f.Follow && !f.Until.IsZero():
+			err = r.followUntil(ctx)
+		default:
+			err = r.read(ctx, f.Follow)
 		}
 		if err != nil && !errors.Is(err, errEnough) {
 			yield(audit.Record{}, err)
@@ -92,36 +94,181 @@ func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[aud
 	}
 }
 
-// auditReader yields the records of the stream that fit.
+// auditReader yields the records of the streams that fit.
 type auditReader struct {
-	js     jetstream.JetStream
-	filter Filter
-	yield  func(audit.Record, error) bool
-	last   uint64 // sequence of the last record read
+	js      jetstream.JetStream
+	filter  Filter
+	yield   func(audit.Record, error) bool
+	sources []*source
+	told    remembered // ids of records that more than one process may have written
+}
+
+// source is one of the streams, and where to read on in it.
+type source struct {
+	stream string
+	from   jetstream.OrderedConsumerConfig
 }
 
 // errEnough ends a reader whose consumer wants no more.
 var errEnough = errors.New("enough")
 
-func (a *auditReader) read(ctx context.Context, from jetstream.OrderedConsumerConfig, follow bool) error {
-	quiet := quietTime
-	if follow {
-		quiet = 0
-	}
-	for msg, err := range messages(ctx, a.js, subjects.AuditStream, from, quiet) {
+func (a *auditReader) open(ctx context.Context) error {
+	for _, stream := range []string{subjects.AuditStream, subjects.DeniedStream} {
+		from, err := a.filter.start(ctx, a.js, stream)
 		if err != nil {
 			return err
 		}
-		a.last = msg.seq
-		r, ok, err := decodeRecord(msg.Data())
+		a.sources = append(a.sources, &source{stream, from})
+	}
+	return nil
+}
+
+func (a *auditReader) read(ctx context.Context, follow bool) error {
+	read := merged
+	if follow {
+		read = mixed
+	}
+	for m, err := range read(ctx, a.js, a.sources) {
 		if err != nil {
-			return fmt.Errorf("audit record %d: %w", a.last, err)
+			return err
 		}
-		if ok && a.filter.has(r) && !a.yield(r, nil) {
+		if err := a.take(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take yields the records of a message.
+func (a *auditReader) take(m message) error {
+	s, segment, err := audit.Open(m.Data())
+	if err != nil {
+		return fmt.Errorf("audit segment %d of %s: %w", m.seq, m.stream, err)
+	}
+	lines := s.Lines()
+	if !segment { // a record of a build before segments
+		lines = func(yield func([]byte) bool) { yield(m.Data()) }
+	}
+	for line := range lines {
+		r, ok, err := audit.Decode(line)
+		if err != nil {
+			return fmt.Errorf("audit record in %d of %s: %w", m.seq, m.stream, err)
+		}
+		if ok && a.filter.has(r) && a.first(r.EventID) && !a.yield(r, nil) {
 			return errEnough
 		}
 	}
 	return nil
+}
+
+// first reports whether a record has not been yielded yet, as far as that is remembered.
+func (a *auditReader) first(id string) bool {
+	if id == "" {
+		return true
+	}
+	known := a.told.has(id)
+	a.told.add(slices.Values([]string{id}))
+	return !known
+}
+
+// message is one of a stream of the record.
+type message struct {
+	stored
+	stream string
+}
+
+// messages yields what is in the stream from where it was left.
+func (s *source) messages(ctx context.Context, js jetstream.JetStream, quiet time.Duration) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
+		for msg, err := range messages(ctx, js, s.stream, s.from, quiet) {
+			if err == nil {
+				s.from = after(msg.seq)
+			}
+			if !yield(message{msg, s.stream}, err) {
+				return
+			}
+		}
+	}
+}
+
+// merged yields what is in the streams, oldest first.
+func merged(ctx context.Context, js jetstream.JetStream, sources []*source) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
+		type head struct {
+			message
+			next func() (message, error, bool)
+		}
+		var heads []head
+		for _, s := range sources {
+			next, stop := iter.Pull2(s.messages(ctx, js, quietTime))
+			defer stop()
+			heads = append(heads, head{next: next})
+		}
+		advance := func(i int) bool {
+			m, err, ok := heads[i].next()
+			switch {
+			case err != nil:
+				yield(message{}, err)
+				return false
+			case !ok:
+				heads = slices.Delete(heads, i, i+1)
+			default:
+				heads[i].message = m
+			}
+			return true
+		}
+		for i := len(heads) - 1; i >= 0; i-- {
+			if !advance(i) {
+				return
+			}
+		}
+		for len(heads) > 0 {
+			oldest := 0
+			for i := range heads {
+				if heads[i].time.Before(heads[oldest].time) {
+					oldest = i
+				}
+			}
+			if !yield(heads[oldest].message, nil) || !advance(oldest) {
+				return
+			}
+		}
+	}
+}
+
+// mixed yields what is in the streams and all that ever comes, as it comes.
+func mixed(ctx context.Context, js jetstream.JetStream, sources []*source) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
+		type came struct {
+			message
+			err error
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		var readers sync.WaitGroup
+		all := make(chan came)
+		for _, s := range sources {
+			readers.Go(func() {
+				for m, err := range s.messages(ctx, js, 0) {
+					select {
+					case all <- came{m, err}:
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		go func() { readers.Wait(); close(all) }()
+		defer func() { // it has ended when all is closed
+			cancel()
+			for range all {
+			}
+		}()
+		for c := range all {
+			if !yield(c.message, c.err) {
+				return
+			}
+		}
+	}
 }
 
 // recordTime bounds the wait for the record at the end of followUntil: dispatchers that are further
@@ -130,14 +277,14 @@ const recordTime = 10 * time.Second
 
 // followUntil follows the record until the filter's time has passed, and then reads what had happened
 // by then and was not on record yet.
-func (a *auditReader) followUntil(ctx context.Context, from jetstream.OrderedConsumerConfig) error {
+func (a *auditReader) followUntil(ctx context.Context) error {
 	clock, err := bus.NewClock(ctx, a.js, nil)
 	if err != nil {
 		return err
 	}
 	following, cancel := context.WithTimeout(ctx, a.filter.Until.Sub(clock.Now()))
 	defer cancel()
-	if err := a.read(following, from, true); err != nil && following.Err() == nil || errors.Is(err, errEnough) {
+	if err := a.read(following, true); err != nil && following.Err() == nil || errors.Is(err, errEnough) {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -148,10 +295,7 @@ func (a *auditReader) followUntil(ctx context.Context, from jetstream.OrderedCon
 	if err := Await(waiting, a.js); err != nil {
 		return err
 	}
-	if a.last > 0 {
-		from = after(a.last)
-	}
-	return a.read(ctx, from, false)
+	return a.read(ctx, false)
 }
 
 // Await waits until the record holds every admission and decision that the call log holds now.
@@ -186,12 +330,12 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 			return fmt.Errorf("await the record: %w", err)
 		}
 	}
-	p := &Projector{js: js, part: part}
+	p := newProjector(js, part)
 	err = wait.Retry{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
-		return err != nil || p.done >= end, err
+		return err != nil || p.done.Seq >= end, err
 	})
-	if err == nil && p.done < end {
+	if err == nil && p.done.Seq < end {
 		err = fmt.Errorf("await the record: %w", ctx.Err())
 	}
 	return err
@@ -204,7 +348,8 @@ const quietTime = 30 * time.Second
 // stored is a message of a stream.
 type stored struct {
 	jetstream.Msg
-	seq uint64 // its position
+	seq  uint64 // its position
+	time time.Time
 }
 
 // messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
@@ -247,7 +392,7 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 		if err != nil {
 			return err
 		}
-		if !yield(stored{msg, meta.Sequence.Stream}, nil) || !follow && meta.NumPending == 0 {
+		if !yield(stored{msg, meta.Sequence.Stream, meta.Timestamp}, nil) || !follow && meta.NumPending == 0 {
 			return nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -53,14 +54,15 @@ func TestEndOfRecordAskedAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	p := &Projector{js: js, log: slog.New(slog.DiscardHandler)}
+	p := newProjector(js, 0)
+	p.log = slog.New(slog.DiscardHandler)
 	if err := p.findEnd(ctx); err != nil || ctx.Err() != nil {
 		t.Errorf("%v, %v after %d questions", err, ctx.Err(), asked.Load())
 	}
 }
 
-// A batch whose first acknowledgement is lost begins anew soon.
-func TestBatchBeginsAnew(t *testing.T) {
+// A flush whose acknowledgement is lost begins anew soon.
+func TestFlushBeginsAnew(t *testing.T) {
 	srv := natstest.Start(t)
 	if err := bus.Ensure(t.Context(), srv.JetStream(t), bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
@@ -81,13 +83,10 @@ func TestBatchBeginsAnew(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := &Projector{
-		js: js, log: slog.New(slog.DiscardHandler), more: make(chan struct{}, 1), open: func() uint64 { return 0 },
-	}
+	p := newProjector(js, 0)
+	p.log, p.open = slog.New(slog.DiscardHandler), func() uint64 { return 0 }
 	for n := range uint64(3) {
-		r := typicalRecord()
-		r.LogSeq = n + 1
-		p.add(r, 0)
+		p.add(audit.Record{Event: audit.ToolRequested, Tenant: "t", LogSeq: n + 1}, 0)
 	}
 	line.Set(proxy.Trouble{proxy.Delivery: {Drop: 1}})
 	var running sync.WaitGroup
@@ -98,7 +97,7 @@ func TestBatchBeginsAnew(t *testing.T) {
 	for !p.recorded(3) && wait.For(ctx, time.Millisecond) {
 	}
 	if ctx.Err() != nil {
-		t.Error("the batch is not on record")
+		t.Error("the flush is not on record")
 	}
 	cancel()
 	_ = line.Close() // what waits for an acknowledgement ends

@@ -30,7 +30,7 @@ func Unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.
 
 func unrecordedIn(ctx context.Context, js jetstream.JetStream,
 	part subjects.Part) (oldest *jetstream.RawStreamMsg, err error) {
-	p := &Projector{js: js, part: part}
+	p := newProjector(js, part)
 	if _, err := p.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func unrecordedIn(ctx context.Context, js jetstream.JetStream,
 		return nil, fmt.Errorf("call log: %w", err)
 	}
 	for _, kind := range part.Recorded() {
-		msg, err := calls.GetMsg(ctx, p.done+1, jetstream.WithGetMsgSubject(kind))
+		msg, err := calls.GetMsg(ctx, p.done.Seq+1, jetstream.WithGetMsgSubject(kind))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

@@ -12,6 +12,9 @@ const (
 	AuditStream = "AUDIT"
 	AuditAll    = "tb.audit.>"
 
+	DeniedStream = "DENIED"
+	DeniedAll    = deniedPrefix + ">"
+
 	DeadStream = "DEAD"
 	DeadAll    = "tb.dead.>"
 
@@ -41,12 +44,6 @@ const (
 	OpChunks   = "chunks"
 	// OpInventory is answered by all dispatchers, the others by one of them.
 	OpInventory = "inventory"
-)
-
-// Sources of audit records, the src of [Audit].
-const (
-	auditFromLog  = "log"  // projected from the call log, see [Part.AuditSource]
-	AuditFromGate = "gate" // written as they happen: denials, callers that share a call, late results
 )
 
 // The letters of the events of the call log in its keys, see [Key].

@@ -42,11 +42,18 @@ func (p Part) Stream() string { return "KV_" + p.Bucket() }
 // All returns the filter of all its events.
 func (p Part) All() string { return p.prefix() + ">" }
 
-// AuditSource returns the source of the records projected from it, the src of [Audit].
-func (p Part) AuditSource() string { return p.name(auditFromLog, "") }
+// Audit returns the subject of the segments of a tenant that are projected from it.
+func (p Part) Audit(tenant string) string { return auditOf(p.Bucket(), tenant) }
 
-// AuditLog returns the filter of the records projected from it.
-func (p Part) AuditLog() string { return auditPrefix + p.AuditSource() + ".>" }
+// AuditLog returns the filter of all segments that are projected from it.
+func (p Part) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
+
+// FormerLog returns the filter of the records that builds before segments have projected from it, and a subject among
+// them for the fence that stops such a build.
+func (p Part) FormerLog() (all, fence string) {
+	all = auditPrefix + p.name("log", "")
+	return all + ".>", all + ".fence"
+}
 
 // Recorded are the filters of the events that auditors are told of: admissions and decisions.
 func (p Part) Recorded() []string {

@@ -9,9 +9,9 @@ import (
 // The names of partitions are a contract as the others are; the first has those of a log that is not divided.
 func TestPartNames(t *testing.T) {
 	for p, want := range map[Part][4]string{
-		0: {"KV_calls", "$KV.calls.>", "tb.audit.log.>", "$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_p_low"},
-		1: {"KV_calls_1", "$KV.calls_1.>", "tb.audit.log1.>", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_1.exec_p_low"},
-		7: {"KV_calls_7", "$KV.calls_7.>", "tb.audit.log7.>", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_7.exec_p_low"},
+		0: {"KV_calls", "$KV.calls.>", "tb.audit.calls.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_p_low"},
+		1: {"KV_calls_1", "$KV.calls_1.>", "tb.audit.calls_1.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_1.exec_p_low"},
+		7: {"KV_calls_7", "$KV.calls_7.>", "tb.audit.calls_7.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_7.exec_p_low"},
 	} {
 		if got := [4]string{p.Stream(), p.All(), p.AuditLog(), p.NextWork("p", "low")}; got != want {
 			t.Errorf("partition %d: %q", p, got)

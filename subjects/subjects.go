@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	callPrefix  = "tb.call."
-	svcPrefix   = "tb.svc."
-	chunkPrefix = "tb.chunk."
-	auditPrefix = "tb.audit."
-	deadPrefix  = "tb.dead."
-	killPrefix  = "tb.ctl.kill."
-	seekPrefix  = "tb.ctl.seek."
+	callPrefix   = "tb.call."
+	svcPrefix    = "tb.svc."
+	chunkPrefix  = "tb.chunk."
+	auditPrefix  = "tb.audit."
+	deniedPrefix = "tb.denied."
+	deadPrefix   = "tb.dead."
+	killPrefix   = "tb.ctl.kill."
+	seekPrefix   = "tb.ctl.seek."
 
 	answerPrefix = "tb.ans."
 )
@@ -121,12 +122,23 @@ func cutLast(s string) (before, last string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Audit returns the subject of an audit record; src is that of a partition ([Part.AuditSource]) or [AuditFromGate].
-func Audit(src, tenant, event, tool string) string {
-	b := append(append(make([]byte, 0, room), auditPrefix...), word(src)...)
-	b = append(appendToken(append(b, '.'), tenant), '.')
-	b = append(append(b, word(event)...), '.')
-	return string(appendToken(b, tool))
+// Gate returns the subject of the segments of a tenant that a process writes of its own.
+func Gate(process, tenant string) string { return auditOf("gate-"+word(process), tenant) }
+
+// GateOf returns the filter of all segments that a process writes of its own.
+func GateOf(process string) string { return auditPrefix + "gate-" + word(process) + ".*" }
+
+// Denied returns the subject of the segments of a tenant's refusals by a process.
+func Denied(process, tenant string) string { return deniedOf(process) + Token(tenant) }
+
+// DeniedOf returns the filter of all refusals by a process.
+func DeniedOf(process string) string { return deniedOf(process) + "*" }
+
+func deniedOf(process string) string { return deniedPrefix + word(process) + "." }
+
+func auditOf(src, tenant string) string {
+	b := append(append(make([]byte, 0, room), auditPrefix...), src...)
+	return string(appendToken(append(b, '.'), tenant))
 }
 
 // Dead returns the subject under which a call that could not be run is kept.

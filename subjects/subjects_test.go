@@ -24,21 +24,25 @@ func TestNames(t *testing.T) {
 		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
 		k.Request(2, "1.4.2", "", "gpu pool"): "$KV.calls.web_2efetch." + id +
 			".2.q.1_2e4_2e2.normal.gpu_20pool",
-		k.Join(1):                                            "$KV.calls.web_2efetch." + id + ".1.j",
-		k.Claim(1, "e-1"):                                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
-		k.Outcome(1, "d-2"):                                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
-		Answers("acme", "a.b"):                               "tb.ans.acme.a_2eb.",
-		Part(0).WorkFilter("default", "low"):                 "$KV.calls.*.*.*.q.*.low.default",
-		Worker("default", ""):                                "exec_default_normal",
-		Worker("gpu pool", "high"):                           "exec_gpu_20pool_high",
-		PoolSubject("default", "host-1.x"):                   "$KV.pools.default.host-1_2ex",
-		PoolSubject("default", "h"):                          "$KV.pools.default.h",
-		Chunk("acme", "a", id, 2, 42):                        "tb.chunk.acme.a." + id + ".2.42",
-		ChunkLive("acme", "a", id):                           "tb.chunk.acme.a." + id + ".>",
-		Audit(AuditFromGate, "acme", "tool_denied", "web.x"): "tb.audit.gate.acme.tool_denied.web_2ex",
-		Dead("acme", "web.fetch"):                            "tb.dead.acme.web_2efetch",
-		Kill(id):                                             "tb.ctl.kill." + id,
-		Seek(id):                                             "tb.ctl.seek." + id,
+		k.Join(1):                            "$KV.calls.web_2efetch." + id + ".1.j",
+		k.Claim(1, "e-1"):                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
+		k.Outcome(1, "d-2"):                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
+		Answers("acme", "a.b"):               "tb.ans.acme.a_2eb.",
+		Part(0).WorkFilter("default", "low"): "$KV.calls.*.*.*.q.*.low.default",
+		Worker("default", ""):                "exec_default_normal",
+		Worker("gpu pool", "high"):           "exec_gpu_20pool_high",
+		PoolSubject("default", "host-1.x"):   "$KV.pools.default.host-1_2ex",
+		PoolSubject("default", "h"):          "$KV.pools.default.h",
+		Chunk("acme", "a", id, 2, 42):        "tb.chunk.acme.a." + id + ".2.42",
+		ChunkLive("acme", "a", id):           "tb.chunk.acme.a." + id + ".>",
+		Part(1).Audit("a.b"):                 "tb.audit.calls_1.a_2eb",
+		Gate("e-1", "acme"):                  "tb.audit.gate-e-1.acme",
+		GateOf("e-1"):                        "tb.audit.gate-e-1.*",
+		Denied("d-1", "acme"):                "tb.denied.d-1.acme",
+		DeniedOf("d-1"):                      "tb.denied.d-1.*",
+		Dead("acme", "web.fetch"):            "tb.dead.acme.web_2efetch",
+		Kill(id):                             "tb.ctl.kill." + id,
+		Seek(id):                             "tb.ctl.seek." + id,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -186,7 +190,7 @@ func TestInbox(t *testing.T) {
 		Answers("t", "agent://a") + "word.1": true, Answers("t", "agent://a"): false, Answers("t", "b") + "word": false,
 		Answers("u", "agent://a") + "word": false, Answers("t", "agent://a")[:10]: false, "_INBOX.x.1": false,
 		"replies.agent.7": false, "": false,
-		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Audit(auditFromLog, "t", "e", "x"): false,
+		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Part(0).Audit("t"): false,
 	} {
 		if Inbox(asked, reply) != want || Inbox(Service(OpWhy, "t", "agent://a"), reply) != want {
 			t.Errorf("%q: %t", reply, !want)
@@ -204,7 +208,7 @@ func BenchmarkSubjects(b *testing.B) {
 		"Request": func() string { return k.Request(1, "1.0.0", "normal", "default") },
 		"Outcome": func() string { return k.Outcome(1, "e-448a8c3") },
 		"Call":    func() string { return Call("default", "agent://local", k.Tool) },
-		"Audit":   func() string { return Audit("log", "default", "tool_requested", k.Tool) },
+		"Audit":   func() string { return Part(0).Audit("default") },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -125,11 +125,12 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	health := &health{store, readers}
+	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
-		Health: health, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce),
+		Health: health, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
 	})
@@ -150,6 +151,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
 	g.Go(func() error { store.Run(background); return nil })
+	g.Go(func() error { journal.Run(background); return nil })
 	g.Go(func() error { watchOld(background, c, pools); return nil })
 	g.Go(func() error { evidence.Run(background); return nil })
 	if err := serve(ctx, background, stop, c, d, o); err != nil {

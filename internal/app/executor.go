@@ -52,10 +52,11 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err := pools.Old(ctx); err != nil {
 		return err
 	}
+	journal := record.NewJournal(c.JS, "executor-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: bus.NewReplies(c.NC, c.Logger), Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
-		Payloads: c.Payloads, Peers: pools, Records: record.NewJournal(c.JS, c.Clock.Now, c.NewNonce), Now: c.Clock.Now,
+		Payloads: c.Payloads, Peers: pools, Records: journal, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease,
 		Observer: c.Observer, Logger: c.Logger,
 	})
@@ -68,6 +69,12 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	workers.Log = c.Logger
+	// What runs had to say goes on record to the end.
+	recording, recorded := context.WithCancel(context.WithoutCancel(ctx))
+	var journaling sync.WaitGroup
+	journaling.Go(func() { journal.Run(recording) })
+	defer journaling.Wait()
+	defer recorded()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
 

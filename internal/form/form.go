@@ -25,7 +25,8 @@ var (
 	Frame    = Kind{"frame of chunks", first, first}                       // package streaming
 	Question = Kind{"question to the service", first, first}               // package bus
 	Answer   = Kind{"answer of the service", first, first}                 // package bus
-	Record   = Kind{"audit record", first, first}                          // packages audit and record
+	Record   = Kind{"audit record", first + 1, first + 1}                  // packages audit and record
+	Segment  = Kind{"audit segment", first, first}                         // packages audit and record
 	Letter   = Kind{"dead letter", first, first}                           // package record
 	Control  = Kind{"control message", first, first}                       // package bus: kills, leaves, who runs what
 	Streams  = Kind{"set of streams", first, first}                        // package bus: the topology as a whole

@@ -1,7 +1,6 @@
-package record
+package audit
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,38 +8,39 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
 )
 
-func typicalRecord() audit.Record {
+func typicalRecord() Record {
 	hash := strings.Repeat("2d7a270c", 8)
-	return audit.Record{
-		Event: audit.ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC),
+	return Record{
+		Event: ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC),
 		Tenant: "default", Actor: "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0",
 		Digest:      "sha256:" + hash,
 		Determinism: call.Pure, Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7",
 		CallID:  "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
 		Attempt: 1, TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
-		Contract: audit.ContractVersion, Policies: map[string]string{}, Status: envelope.Success,
+		Contract: ContractVersion, Policies: map[string]string{}, Status: envelope.Success,
 		Effect:    envelope.EffectApplied,
 		DecidedBy: call.ByExecutor, Fence: 17, LogSeq: 18,
 	}
 }
 
 // Records are written by hand as the JSON library writes them.
-func TestEncodeRecord(t *testing.T) {
+func TestAppend(t *testing.T) {
 	t.Parallel()
-	memberstest.Values(3000, func(r *audit.Record) {
-		got, err := encodeRecord(*r)
-		r.Form = form.Record.Written()
+	memberstest.Values(3000, func(r *Record) {
+		got, err := r.Append([]byte("before"))
 		want, failed := json.Marshal(*r, jsontext.AllowInvalidUTF8(true))
-		if string(got) != string(want) || fmt.Sprint(err) != fmt.Sprint(failed) {
-			t.Errorf("got  %s, %v\nwant %s, %v", got, err, want, failed)
+		if failed != nil {
+			if err == nil {
+				t.Errorf("written: %s, though %v", got, failed)
+			}
+		} else if string(got) != "before"+string(want) || err != nil {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
 	})
 	r, w := typicalRecord(), members.Writer{}
@@ -49,11 +49,12 @@ func TestEncodeRecord(t *testing.T) {
 	}
 }
 
-func BenchmarkEncodeRecord(b *testing.B) {
-	r := typicalRecord()
+func BenchmarkAppend(b *testing.B) {
+	r, line := typicalRecord(), []byte(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := encodeRecord(r); err != nil {
+		var err error
+		if line, err = r.Append(line[:0]); err != nil {
 			b.Fatal(err)
 		}
 	}

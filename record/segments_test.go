@@ -1,0 +1,177 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// admit writes the admission of call n of a tenant.
+func admit(b *bustest.Bus, n int, tenant string) {
+	b.T.Helper()
+	id := fmt.Sprintf("id%05d", n)
+	v := call.Admit(call.State{}, call.Ask{
+		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Nonce: "q" + id,
+		Facts: call.Facts{Tenant: tenant, Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default",
+			Fingerprint: "fp"},
+		Deadline: call.At(time.Now().Add(time.Minute)), Now: call.At(time.Now()),
+	})
+	if _, err := b.Log.Write(b.T.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// observed returns a projector that has observed the whole log, and not begun to write.
+func observed(b *bustest.Bus) *Projector {
+	b.T.Helper()
+	p, from, err := NewProjector(b.T.Context(), b.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	follower := bus.NewFollower(b.JS, 0)
+	bustest.Run(b.T, func(ctx context.Context) {
+		if err := follower.Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+			b.T.Error(err)
+		}
+	})
+	if err := follower.CatchUp(b.T.Context()); err != nil {
+		b.T.Fatal(err)
+	}
+	return p
+}
+
+// chained reads all segments of the partition, and holds them against what a chain has to be.
+func chained(b *bustest.Bus) (all []audit.Sealed) {
+	b.T.Helper()
+	prev, through := "", audit.Position{}
+	for msg, err := range messages(b.T.Context(), b.JS, subjects.AuditStream,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, quietTime) {
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		s, ok, err := audit.Open(msg.Data())
+		if err != nil || !ok || s.Whole() != nil {
+			b.T.Fatalf("%t, %v, %v: %s", ok, err, s.Whole(), msg.Data())
+		}
+		if s.Prev != prev || !s.After.Time.Equal(through.Time) || s.After.Seq != through.Seq {
+			b.T.Errorf("%+v does not follow on %s, %+v", s.Segment, prev, through)
+		}
+		prev = s.Hash
+		if s.K == s.N {
+			through = s.Through
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// onRecord counts the records of each event.
+func onRecord(b *bustest.Bus) map[uint64]int {
+	b.T.Helper()
+	n := map[uint64]int{}
+	for r, err := range Replay(b.T.Context(), b.JS, Filter{}) {
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		n[r.LogSeq]++
+	}
+	return n
+}
+
+// A dispatcher that dies between two segments of a flush leaves the rest of it to the next one, wherever that is, and
+// whatever has come since. One that was only frozen meanwhile adds nothing.
+func TestFlushFinishedByAnother(t *testing.T) {
+	const calls, tenants = 9, 3
+	for stored := 1; stored < tenants; stored++ {
+		for name, began := range map[string]bool{"waiting": true, "new": false} {
+			t.Run(fmt.Sprint(stored, name), func(t *testing.T) {
+				b := bustest.Start(t)
+				for n := range calls {
+					admit(b, n, fmt.Sprint("t", n%tenants))
+				}
+				dying := observed(b)
+				var next *Projector
+				if began {
+					next = observed(b)
+				}
+				f := dying.next()
+				if err := dying.chain.begin(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				lines, err := audit.Cut(f.records, audit.MaxSegment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				msgs, err := dying.chain.seal(lines, f.segment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := dying.chain.append(t.Context(), msgs[:stored]); err != nil {
+					t.Fatal(err)
+				}
+				admit(b, calls, "t0")
+				if !began {
+					next = observed(b)
+				}
+				var running sync.WaitGroup
+				ctx, stop := context.WithCancel(t.Context())
+				running.Go(func() {
+					if err := next.Run(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+				if err := Await(t.Context(), b.JS); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := dying.chain.append(t.Context(), msgs[stored:]); !overtaken(err) {
+					t.Errorf("what was frozen goes on: %v", err)
+				}
+				stop()
+				running.Wait()
+				all := chained(b)
+				if len(all) != tenants+1 || all[tenants-1].K != tenants || all[tenants-1].Through != all[0].Through {
+					t.Errorf("%d segments, the last of the flush is %+v", len(all), all[tenants-1].Segment)
+				}
+				have := onRecord(b)
+				for n := range uint64(calls + 1) {
+					if have[n+1] != 1 {
+						t.Errorf("%d records of event %d", have[n+1], n+1)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A flush of many tenants is stored at once, and one that is too large for that in several parts.
+func TestFlushOfManyTenants(t *testing.T) {
+	for _, tenants := range []int{fewSegments, 3 * fewSegments, batchSize + 2} {
+		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
+			b := bustest.Start(t)
+			for n := range tenants {
+				admit(b, n, fmt.Sprint("t", n))
+			}
+			p := observed(b)
+			if err := p.flush(t.Context(), p.next()); err != nil {
+				t.Fatal(err)
+			}
+			if all := chained(b); len(all) != tenants || all[tenants-1].N != tenants {
+				t.Errorf("%d segments", len(all))
+			}
+			if have := onRecord(b); len(have) != tenants {
+				t.Errorf("%d records", len(have))
+			}
+		})
+	}
+}
