@@ -7,8 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -32,17 +30,19 @@ func TestAuditInTimeOrder(t *testing.T) {
 		"33333333-0000-4000-8000-000000000000",
 	}
 	for _, i := range []int{2, 0, 1} {
-		data, err := json.Marshal(audit.Record{
-			Form:  2,
+		lines, err := audit.Cut([]audit.Record{{
 			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), CallID: ids[i],
 			Tenant: "default", Actor: "agent://a", ToolName: "play",
 			Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
-		})
+		}}, audit.MaxSegment)
 		if err != nil {
 			t.Fatal(err)
 		}
-		subject := subjects.Audit(subjects.AuditFromGate, "default", string(audit.ToolDenied), "play")
-		if _, err := guest.JS.Publish(t.Context(), subject, data); err != nil {
+		data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromDenial, K: 1, N: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := guest.JS.Publish(t.Context(), subjects.Denied("x", "default"), data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -199,11 +198,8 @@ func projection(ctx context.Context, js jetstream.JetStream, part subjects.Part)
 	if err != nil || msg == nil {
 		return 0, err
 	}
-	var r audit.Record
-	if err := json.Unmarshal(msg.Data, &r); err != nil {
-		return 0, fmt.Errorf("audit record: %w", err)
-	}
-	return r.LogSeq, nil
+	s, _, err := audit.Open(msg.Data)
+	return s.Through.Seq, err
 }
 
 // lastMsg returns the last message on a subject, nil when there is none.

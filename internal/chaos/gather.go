@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -53,7 +52,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	}
 	kept.add(entries)
 	h.Log = kept.log()
-	if h.Audit, err = readAudit(ctx, js, h.Log); err != nil {
+	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
 	letters, err := record.DeadLetters(ctx, js)
@@ -117,8 +116,8 @@ func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, f
 	return entries, err
 }
 
-// readAudit reads records until the projection of the log is whole.
-func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([]check.Record, error) {
+// readAudit reads the record until the projection of the log is whole, and all refusals.
+func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (check.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
 	want := 0
@@ -127,22 +126,29 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) ([
 			want++
 		}
 	}
+	var kept check.Kept
 	if want == 0 {
-		return nil, nil
+		return kept, nil
 	}
-	var records []check.Record
-	err := read(ctx, js, subjects.AuditStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		r := check.Record{Seq: meta.Sequence.Stream, ID: msg.Headers().Get(nats.MsgIdHdr)}
-		if err := json.Unmarshal(msg.Data(), &r.Record); err != nil {
-			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), r.Seq, err)
+	err := read(ctx, js, subjects.DeniedStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		return meta.NumPending == 0, kept.Add(msg.Data(), meta.Sequence.Stream, "")
+	})
+	if err != nil {
+		return kept, err
+	}
+	err = read(ctx, js, subjects.AuditStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		before := len(kept.Audit)
+		if err := kept.Add(msg.Data(), meta.Sequence.Stream, msg.Headers().Get(nats.MsgIdHdr)); err != nil {
+			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
-		records = append(records, r)
-		if r.LogSeq != 0 && r.Event != audit.LateResult {
-			want--
+		for _, r := range kept.Audit[before:] {
+			if r.LogSeq != 0 && r.Event != audit.LateResult {
+				want--
+			}
 		}
 		return meta.NumPending == 0 && want <= 0, nil
 	})
-	return records, err
+	return kept, err
 }
 
 // read hands over the messages of a stream in order, from a position on, until take says that it is done, or ctx ends.

@@ -391,10 +391,10 @@ func (w *world) history() check.History {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := check.History{Cancels: w.cancels, Effects: w.effects, Audit: w.denied, Log: w.entries()}
+	h := check.History{Cancels: w.cancels, Effects: w.effects, Kept: check.Kept{Audit: w.denied}, Log: w.entries()}
 	for i, e := range h.Log {
 		if r, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
-			h.Audit = append(h.Audit, check.Record{Seq: uint64(i), ID: r.ID(), Record: r})
+			h.Audit = append(h.Audit, check.Record{Seq: uint64(i), Record: r})
 		}
 	}
 	for _, a := range w.asks {

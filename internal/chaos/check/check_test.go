@@ -50,7 +50,7 @@ func (w *world) write(e call.Event, body []byte) {
 	w.h.Log = append(w.h.Log, entry)
 	if r, ok := audit.Project(e.Kind, e.Attempt, w.state, w.seq, w.now); ok {
 		w.audit++
-		w.h.Audit = append(w.h.Audit, Record{Seq: w.audit, ID: r.ID(), Record: r})
+		w.h.Audit = append(w.h.Audit, Record{Seq: w.audit, Record: r})
 	}
 	w.tick()
 }

@@ -17,7 +17,7 @@ type History struct {
 	Asks    []Ask
 	Cancels []Cancel
 	Log     []call.Entry // every event of the call log, by sequence
-	Audit   []Record     // every record of AUDIT, by sequence
+	Kept                 // all of AUDIT and DENIED
 	Effects []ledger.Line
 	Dead    []Grave // all of DEAD
 	Led     []Span  // when every stream had a leader
@@ -71,13 +71,6 @@ type Cancel struct {
 	Told                string
 	Response            *envelope.Response
 	Failed              string
-}
-
-// Record is an entry of AUDIT with its place and message id.
-type Record struct {
-	Seq uint64
-	ID  string
-	audit.Record
 }
 
 // Violation is a broken promise.

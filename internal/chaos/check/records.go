@@ -319,8 +319,9 @@ func reflects(want audit.Record, ok bool, have []Record) string {
 	return ""
 }
 
-// sameRecord compares records as they are stored.
+// sameRecord compares records as they are stored, but for what each has of its own.
 func sameRecord(a, b audit.Record) bool {
+	a.Form, b.Form, a.Salt, b.Salt = 0, 0, "", ""
 	rawA, errA := json.Marshal(a, json.Deterministic(true))
 	rawB, errB := json.Marshal(b, json.Deterministic(true))
 	return errA == nil && errB == nil && string(rawA) == string(rawB)

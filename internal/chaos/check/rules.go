@@ -33,6 +33,7 @@ func rules() []rule {
 		{"P7 honest", "the effect that is told is the one that was", honesty},
 		{"log", "the log of a call follows the protocol", shapes},
 		{"audit", "AUDIT folded is the log folded", audits},
+		{"segments", "no record can be taken out, put in or changed unseen", segments},
 		{"chunks", "chunks come without gap, doubling or mixing", chunks},
 		{"cancel", "a cancel does what it tells", cancels},
 	}

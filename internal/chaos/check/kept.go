@@ -1,0 +1,83 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+)
+
+// Kept is what auditors have.
+type Kept struct {
+	Audit    []Record  // every record, in the order of each chain
+	Segments []Segment // every segment, likewise
+}
+
+// Record is an entry of the record with its place and id.
+type Record struct {
+	Seq uint64 // of its segment in the stream
+	ID  string // of what is no event of the call log
+	audit.Record
+}
+
+// Segment is a segment with its place.
+type Segment struct {
+	Seq uint64
+	audit.Sealed
+}
+
+// Add adds what a message of the record holds. One of a build before segments is a record with this id.
+func (k *Kept) Add(data []byte, seq uint64, id string) error {
+	s, ok, err := audit.Open(data)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		r, ok, err := audit.Decode(data)
+		if ok {
+			k.Audit = append(k.Audit, Record{seq, id, r})
+		}
+		return err
+	}
+	k.Segments = append(k.Segments, Segment{seq, s})
+	for line := range s.Lines() {
+		r, ok, err := audit.Decode(line)
+		if err != nil || !ok {
+			return fmt.Errorf("no record: %.200s: %w", line, err)
+		}
+		k.Audit = append(k.Audit, Record{seq, r.EventID, r})
+	}
+	return nil
+}
+
+// chain names the one that a segment is of.
+func (s Segment) chain() string { return fmt.Sprint(s.Source, " ", s.Part, s.Writer) }
+
+// segments: each holds what it was sealed with, and follows on the one before of its chain.
+func segments(x *index) (found []Violation) {
+	last := map[string]Segment{}
+	for _, s := range x.Segments {
+		wrong := func(format string, args ...any) {
+			says := fmt.Sprintf("segment %d of chain %s: ", s.Seq, s.chain()) + fmt.Sprintf(format, args...)
+			found = append(found, Violation{Says: says})
+		}
+		if err := s.Whole(); err != nil {
+			wrong("%v", err)
+		}
+		before, second := last[s.chain()]
+		if s.Prev != before.Hash {
+			wrong("it follows on %q, and segment %d is %q", s.Prev, before.Seq, before.Hash)
+		}
+		// A process gives a flush of its own up when nobody waits for it any more.
+		ended := !second || before.K == before.N || s.Source != audit.FromLog && s.K == 1
+		switch {
+		case ended && s.K != 1, !ended && s.K != before.K+1:
+			wrong("it is %d of %d, after %d of %d", s.K, s.N, before.K, before.N)
+		case !ended && (s.After != before.After || s.Through != before.Through):
+			wrong("it goes on with a flush to %d, and is of one to %d", before.Through.Seq, s.Through.Seq)
+		case ended && second && s.Source == audit.FromLog && s.After != before.Through:
+			wrong("it begins after %d, and the flush before ended at %d", s.After.Seq, before.Through.Seq)
+		}
+		last[s.chain()] = s
+	}
+	return found
+}
