@@ -70,9 +70,10 @@ type Record struct {
 	DecidedBy     call.Decider      `json:"decided_by,omitzero"`
 	Fence         uint64            `json:"fence,omitzero"`
 	DryRun        bool              `json:"dry_run,omitzero"`
-	LogPart       subjects.Part     `json:"log_part,omitzero"`       // partition of the call log
-	LogSeq        uint64            `json:"log_seq,omitzero"`        // position in it
-	EventID       string            `json:"audit_event_id,omitzero"` // of what is no event of the call log: as answers name it
+	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
+	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
+	// EventID names what is no event of the call log, as answers do.
+	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record says nothing of it.
 	Salt string `json:"salt,omitzero"`
 	// Extra are members that a newer build has added.

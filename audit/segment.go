@@ -34,10 +34,11 @@ type Segment struct {
 	// Oldest is from where a guardian that starts has to read to find all attempts that are open; 0 where none is older
 	// than Through.
 	Oldest uint64 `json:"oldest_open,omitzero"`
-	K      int    `json:"k"`             // number of this segment in its flush, from 1
-	N      int    `json:"n"`             // segments of the flush
-	Count  int    `json:"count"`         // records in this one
-	Prev   string `json:"prev,omitzero"` // hash of the first line of the segment before, in hex; empty in the first of a chain
+	K      int    `json:"k"`     // number of this segment in its flush, from 1
+	N      int    `json:"n"`     // segments of the flush
+	Count  int    `json:"count"` // records in this one
+	// Prev is the hash of the first line of the segment before, in hex; empty in the first of a chain.
+	Prev string `json:"prev,omitzero"`
 	// Root is the root of the Merkle tree (RFC 6962) over the lines of the records, in hex. Each line carries a salt, so
 	// that a proof of one shows nothing of its neighbours.
 	Root string `json:"root"`

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// chain appends segments to one chain, each by compare-and-set on the last one. It knows where the chain ends, and has to be
-// told by [chain.resume] after an error: the segment may be stored or not. It is not for concurrent use.
+// chain appends segments to one chain, each by compare-and-set on the last one. It knows where the chain ends, and has
+// to be told by [chain.resume] after an error: the segment may be stored or not. It is not for concurrent use.
 type chain struct {
 	js      jetstream.JetStream
 	stream  string
@@ -142,8 +142,8 @@ func (t tail) whole() bool {
 	return last != nil && (last.K == last.N || t.flush[0].K == 1)
 }
 
-// resume reads where the chain ends, and goes on from there. An error is that there was no answer, or that a newer build
-// has gone on with the chain (a [form.Error]).
+// resume reads where the chain ends, and goes on from there. An error is that there was no answer, or that a newer
+// build has gone on with the chain (a [form.Error]).
 func (c *chain) resume(ctx context.Context) (tail, error) {
 	t, err := c.tail(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and readers are
-// told of it once.
+// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and readers
+// are told of it once.
 func TestRecordOfCopies(t *testing.T) {
 	js := natstest.StartCluster(t, 3)[0].JetStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

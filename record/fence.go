@@ -32,7 +32,8 @@ const (
 
 // former reads up to where builds before segments have put a partition on record, and where their records end; fenced
 // says that they have been stopped.
-func former(ctx context.Context, js jetstream.JetStream, part subjects.Part) (f fence, end uint64, fenced bool, err error) {
+func former(ctx context.Context, js jetstream.JetStream,
+	part subjects.Part) (f fence, end uint64, fenced bool, err error) {
 	all, at := part.FormerLog()
 	soon, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

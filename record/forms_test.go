@@ -52,7 +52,8 @@ func TestProjectorAfterAnOlderBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := &nats.Msg{Subject: "tb.audit.log.t.tool_requested.echo", Header: nats.Header{"Tb-Log-Seq": {"1"}}}
-	old.Data = fmt.Appendf(nil, `{"form":2,"event":"tool_requested","call_id":"id00001","timestamp_utc":%s,"log_seq":1}`, at)
+	old.Data = fmt.Appendf(nil,
+		`{"form":2,"event":"tool_requested","call_id":"id00001","timestamp_utc":%s,"log_seq":1}`, at)
 	if _, err := f.JS.PublishMsg(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}

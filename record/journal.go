@@ -18,8 +18,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Journal puts on record what is no event of the call log, for one process. Its methods are safe for concurrent use, and
-// need Run to go on meanwhile.
+// Journal puts on record what is no event of the call log, for one process. Its methods are safe for concurrent use,
+// and need Run to go on meanwhile.
 type Journal struct {
 	js       jetstream.JetStream
 	now      func() time.Time // bus time

@@ -75,8 +75,8 @@ func after(seq uint64) jetstream.OrderedConsumerConfig {
 }
 
 // Replay yields the records that fit as they stood when it was called, in the order in which they came on record: those
-// of a call oldest first. With Follow also all that come after. What is no record, and was put into a stream by somebody
-// else, is left out.
+// of a call oldest first. With Follow also all that come after. What is no record, and was put into a stream by
+// somebody else, is left out.
 func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		r := &auditReader{js: js, filter: f, yield: yield}

@@ -98,8 +98,8 @@ func unfinished(flush []audit.Sealed) begun {
 }
 
 // match holds a position that is on record against the call log, and returns the position up to which the log is on
-// record. A log that has lost its end (see [bus.ErrLostTail]) uses positions again: then everything younger than what is
-// on record is still to come.
+// record. A log that has lost its end (see [bus.ErrLostTail]) uses positions again: then everything younger than what
+// is on record is still to come.
 func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Position, error) {
 	if done.Seq == 0 {
 		return done, nil

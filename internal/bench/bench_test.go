@@ -114,9 +114,9 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := 4.1
+	most := 3.1 // two events, and a segment for many calls; a call that is alone in one has three
 	if watch.Late() > 200*time.Millisecond {
-		most = 5.1 // what is delivered once more, because nobody took it for long, is claimed first
+		most = 4.1 // what is delivered once more, because nobody took it for long, is claimed first
 	}
 	if len(r.Rows) != 2 {
 		t.Fatalf("%d rows, want one closed and one open", len(r.Rows))
@@ -128,8 +128,9 @@ func TestMatrix(t *testing.T) {
 				t.Errorf("%s %s: %+v", row.name(), name, s)
 			}
 		}
-		if row.Raw.Writes < 2.9 || row.Raw.Writes > 3.1 || row.Toolbus.Writes < 3.9 || row.Toolbus.Writes > most {
-			t.Errorf("%s: %.2f and %.2f durable writes per call, want 3 and 4", row.name(), row.Raw.Writes, row.Toolbus.Writes)
+		if row.Raw.Writes < 2.9 || row.Raw.Writes > 3.1 || row.Toolbus.Writes < 2 || row.Toolbus.Writes > most {
+			t.Errorf("%s: %.2f and %.2f durable writes per call, want 3 and 2 to 3",
+				row.name(), row.Raw.Writes, row.Toolbus.Writes)
 		}
 		checkCounts(t, row)
 		if len(row.Checks) != 1 {
