@@ -262,14 +262,16 @@ func TestFullRecord(t *testing.T) {
 	js := d.srv.JetStream(t)
 	room := func(discard jetstream.DiscardPolicy, bytes int64) {
 		t.Helper()
-		stream, err := js.Stream(t.Context(), subjects.AuditStream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg := stream.CachedInfo().Config
-		cfg.Discard, cfg.MaxBytes = discard, bytes
-		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{subjects.AuditStream, subjects.DeniedStream} {
+			stream, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := stream.CachedInfo().Config
+			cfg.Discard, cfg.MaxBytes = discard, bytes
+			if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	until := func(version string, want envelope.Code) *envelope.Response {
