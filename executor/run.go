@@ -304,17 +304,10 @@ func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
 	return body, req, nil
 }
 
-// largeRequest is from where on checking a request anew is cheaper than copying it.
-const largeRequest = 4 << 10
-
 func decode(request jsontext.Value) (*envelope.Request, error) {
+	if req, fault := envelope.ReadRequest(request); fault == nil { // reads 3.0 for 3, too
+		return req, nil
+	}
 	req := new(envelope.Request)
-	if len(request) < largeRequest && json.Unmarshal(request, req) == nil {
-		return req, nil
-	}
-	if req, fault := envelope.DecodeRequest(envelope.ContentJSON, request); fault == nil { // reads 3.0 for 3, too
-		return req, nil
-	}
-	req = new(envelope.Request)
 	return req, json.Unmarshal(request, req)
 }
