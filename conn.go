@@ -148,7 +148,7 @@ func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) er
 	opened, err := app.Open(ctx, c.NC, c.options)
 	if err == nil {
 		err = part(ctx, opened)
-		_ = c.NC.FlushTimeout(time.Second) // best effort: a dead connection has nothing to flush to
+		opened.Release()
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		return nil

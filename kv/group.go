@@ -60,7 +60,7 @@ type turn struct {
 // publish sends msg, alone or with others, and returns where it is stored.
 func (g *group) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	if len(msg.Data) > maxGrouped {
-		return publish(ctx, g.js, msg)
+		return publish(ctx, g.js, msg, g.answer)
 	}
 	w := &writer{msg: msg, turn: make(chan turn, 1)}
 	g.queue(w)
@@ -133,7 +133,7 @@ func (g *group) take(ctx context.Context, w *writer, t turn) (uint64, error) {
 		return t.seq, t.err
 	}
 	defer g.free()
-	return publish(ctx, g.js, w.msg)
+	return publish(ctx, g.js, w.msg, g.answer)
 }
 
 // free ends the turn of a writer that was alone.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -153,7 +154,7 @@ func TestGroupInTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
+	log, err := kv.OpenLog(t.Context(), ack.With(js), kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -26,6 +28,7 @@ type Log struct {
 	expiry call.Expiry
 	answer time.Duration
 	silent atomic.Int64
+	sent   sync.Pool // of *outgoing
 }
 
 // part is one partition of the log.
@@ -51,7 +54,7 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{js: js, expiry: o.Expiry, answer: o.Answer}
+	l := &Log{js: js, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing}}
 	for p := range n {
 		stream, err := js.Stream(ctx, subjects.Part(p).Stream())
 		if err != nil {
@@ -83,7 +86,9 @@ func (l *Log) part(id string) (subjects.Part, part) {
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Part, in = l.part(e.State.ID)
-	msg := l.message(e, body)
+	out := l.message(e, body)
+	defer l.sent.Put(out)
+	msg := &out.Msg
 	underway := false // a former try had no answer, and may be stored yet
 	silence := silence{log: l, since: time.Now()}
 	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
@@ -150,16 +155,16 @@ func (s *silence) looked(err error) {
 // publish sends msg once. The server refuses it when the log has moved, and drops it when it
 // has it already.
 func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg) (uint64, error) {
+	if in.group == nil {
+		return publish(ctx, l.js, msg, l.answer)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	if in.group != nil {
-		return in.group.publish(ctx, msg)
-	}
-	return publish(ctx, l.js, msg)
+	return in.group.publish(ctx, msg)
 }
 
-func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg) (uint64, error) {
-	ack, err := js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer time.Duration) (uint64, error) {
+	ack, err := ack.Publish(ctx, js, msg, answer)
 	switch {
 	case err == nil:
 		return ack.Sequence, nil
@@ -264,19 +269,33 @@ func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
 	}, nil
 }
 
-func (l *Log) message(e call.Event, body []byte) *nats.Msg {
-	key := keyOf(e)
-	values := [...]string{ // one allocation for all headers
-		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
-		strconv.FormatUint(e.State.Seq, 10), key.Filter(),
+// outgoing is a message of the log that is used again: all have the same headers, which are in a map.
+type outgoing struct {
+	nats.Msg
+	values [5]string
+}
+
+func newOutgoing() any {
+	var o outgoing
+	o.Header = nats.Header{
+		subjects.HeaderEvent:                    o.values[0:1:1],
+		jetstream.MsgIDHeader:                   o.values[1:2:2],
+		jetstream.MsgTTLHeader:                  o.values[2:3:3],
+		jetstream.ExpectedLastSubjSeqHeader:     o.values[3:4:4],
+		jetstream.ExpectedLastSubjSeqSubjHeader: o.values[4:5:5],
 	}
-	return &nats.Msg{Subject: EventSubject(e), Data: body, Header: nats.Header{
-		subjects.HeaderEvent:                    values[0:1:1],
-		jetstream.MsgIDHeader:                   values[1:2:2],
-		jetstream.MsgTTLHeader:                  values[2:3:3],
-		jetstream.ExpectedLastSubjSeqHeader:     values[3:4:4],
-		jetstream.ExpectedLastSubjSeqSubjHeader: values[4:5:5],
-	}}
+	return &o
+}
+
+// message returns the message of e. It may be put back once it is neither sent nor waited for.
+func (l *Log) message(e call.Event, body []byte) *outgoing {
+	o := l.sent.Get().(*outgoing)
+	o.values = [...]string{
+		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
+		strconv.FormatUint(e.State.Seq, 10), keyOf(e).Filter(),
+	}
+	o.Subject, o.Data = EventSubject(e), body
+	return o
 }
 
 func keyOf(e call.Event) subjects.Key {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -21,21 +22,28 @@ import (
 
 // faulty is a JetStream whose publishes go wrong as a test wants.
 type faulty struct {
-	jetstream.JetStream
+	*ack.JetStream
 	mu sync.Mutex
 	// publish, if set, replaces the publish; do does the real one.
 	publish func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)
 }
 
-func (f *faulty) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (f *faulty) PublishAcked(ctx context.Context, m *nats.Msg, answer time.Duration) (ack.Ack, error) {
 	f.mu.Lock()
 	publish := f.publish
 	f.mu.Unlock()
-	do := func() (*jetstream.PubAck, error) { return f.JetStream.PublishMsg(ctx, m, opts...) }
-	if publish == nil {
-		return do()
+	do := func() (*jetstream.PubAck, error) {
+		a, err := f.JetStream.PublishAcked(ctx, m, answer)
+		return &jetstream.PubAck{Sequence: a.Sequence, Duplicate: a.Duplicate}, err
 	}
-	return publish(do)
+	if publish == nil {
+		publish = func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) { return do() }
+	}
+	a, err := publish(do)
+	if err != nil {
+		return ack.Ack{}, err
+	}
+	return ack.Ack{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil
 }
 
 func (f *faulty) set(p func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)) {
@@ -60,7 +68,7 @@ func setup(t *testing.T, o kv.LogOptions, topology bus.TopologyOptions) *fixture
 	if err := bus.Ensure(t.Context(), js, topology); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{srv: srv, js: &faulty{JetStream: js}}
+	f := &fixture{srv: srv, js: &faulty{JetStream: ack.With(js)}}
 	if f.log, err = kv.OpenLog(t.Context(), f.js, o); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
 )
@@ -72,7 +73,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, nonce strin
 // publish sends msg once. Answers that no repetition can change are errRefused.
 func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	msg.Header.Set(jetstream.ExpectedStreamHeader, s.stream)
-	ack, err := s.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	ack, err := ack.Publish(ctx, s.js, msg, maxTry)
 	if err == nil {
 		return ack.Sequence, nil
 	}

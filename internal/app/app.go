@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -39,7 +40,7 @@ type Options struct {
 type Conn struct {
 	Options
 	NC       *nats.Conn
-	JS       jetstream.JetStream
+	JS       jetstream.JetStream // for [ack.Publish]
 	Log      *kv.Log
 	Clock    *bus.Clock
 	Payloads *streaming.Payloads
@@ -47,6 +48,7 @@ type Conn struct {
 	nonces   atomic.Uint64
 	notices  form.Notices
 	control  *bus.Control
+	acked    *ack.JetStream // JS
 }
 
 // Connect is [Dial] and [Open].
@@ -86,19 +88,20 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	if o.Fsync && o.KV.Group == 0 {
 		o.KV.Group = kv.DefaultGroup
 	}
-	log, err := kv.OpenLog(ctx, js, o.KV)
+	acked := ack.With(js)
+	log, err := kv.OpenLog(ctx, acked, o.KV)
 	if err != nil {
 		return nil, err
 	}
 	o.Topology.Partitions = log.Partitions() // should it have to be made again
 	local := func() time.Time { return time.Now().Add(o.Skew) }
-	clock, err := bus.NewClock(ctx, js, local)
+	clock, err := bus.NewClock(ctx, acked, local)
 	if err != nil {
 		return nil, err
 	}
 	return &Conn{
-		Options: o, NC: nc, JS: js, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
-		Payloads: OpenPayloads(js), control: &bus.Control{NC: nc, Log: o.Logger},
+		Options: o, NC: nc, JS: acked, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
+		Payloads: OpenPayloads(acked), acked: acked, control: &bus.Control{NC: nc, Log: o.Logger},
 	}, nil
 }
 
@@ -113,9 +116,15 @@ func (c *Conn) NewNonce() string {
 	return c.Instance + "." + strconv.FormatUint(c.nonces.Add(1), 36)
 }
 
-// Close ends the connection after what was published has left.
-func (c *Conn) Close() {
+// Release ends what Open has made, after what was published has left. The connection stays open.
+func (c *Conn) Release() {
 	_ = c.NC.FlushTimeout(time.Second) // best effort: a dead connection has nothing to flush to
+	c.acked.Close()
+}
+
+// Close is Release, and ends the connection.
+func (c *Conn) Close() {
+	c.Release()
 	c.NC.Close()
 }
 

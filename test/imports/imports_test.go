@@ -50,8 +50,9 @@ var layers = []layer{
 		"schema settle subjects tool"},
 	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
 	// NATS.
-	{"kv", "call envelope internal/form internal/jscode internal/wait subjects"},
-	{"streaming", "envelope internal/form internal/jscode internal/wait subjects"},
+	{"internal/ack", ""},
+	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
+	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/form internal/jscode internal/wait kv subjects question"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
@@ -90,9 +91,9 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record work internal/jscode . internal/app internal/doctor internal/bustest " +
-	"internal/natsserver internal/natstest internal/rawpipeline internal/floor internal/bench/... internal/chaos/... " +
-	"test/..."
+const speakNATS = "bus kv streaming record work internal/ack internal/jscode . internal/app internal/doctor " +
+	"internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor internal/bench/... " +
+	"internal/chaos/... test/..."
 
 // embedNATS may import the server.
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"
