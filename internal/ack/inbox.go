@@ -57,9 +57,7 @@ func (in *inbox) publish(ctx context.Context, msg *nats.Msg, answer time.Duratio
 	if err != nil {
 		return Ack{}, err
 	}
-	sent := nats.Msg{
-		Subject: msg.Subject, Reply: in.prefix + strconv.FormatUint(token, 36), Header: msg.Header, Data: msg.Data,
-	}
+	sent := nats.Msg{Subject: msg.Subject, Reply: in.reply(token), Header: msg.Header, Data: msg.Data}
 	if err := in.nc.PublishMsg(&sent); err != nil {
 		in.tell(token, result{err: err})
 	}
@@ -72,6 +70,12 @@ func (in *inbox) publish(ctx context.Context, msg *nats.Msg, answer time.Duratio
 	}
 	in.free.Put(w)
 	return r.ack, r.err
+}
+
+// reply returns the subject on which the answer to a waiter is heard.
+func (in *inbox) reply(token uint64) string {
+	var room [64]byte
+	return string(strconv.AppendUint(append(room[:0], in.prefix...), token, 36))
 }
 
 // open adds a waiter.

@@ -30,8 +30,9 @@ var unusual = []string{
 	``, ` `, `{}`, `null`, `[]`, `x`, `{"stream":""}`, `{"stream":"","seq":1}`, `{"seq":1}`, `{"stream":"S","seq":-1}`,
 	`{"stream":"S","seq":1.0}`, `{"stream":"S","seq":01}`, `{"stream":"S","seq":18446744073709551615}`,
 	`{"stream":"S","seq":1}x`, `{"stream":"S","seq":1,}`, `{"stream":"S" "seq":1}`, `{,"stream":"S","seq":1}`,
-	`{"stream":"S","seq":1,"val":"7"}`, `{"stream":"S\u0041","seq":1}`, `{"stream":"Sä","seq":1}`, `{ "stream":"S","seq":1}`,
-	`{"stream":"S","seq":1,"duplicate":false}`, `{"stream":"S","seq":1,"batch":"b","count":2}`, `{"stream":null,"seq":1}`,
+	`{"stream":"S","seq":1,"val":"7"}`, `{"stream":"S\u0041","seq":1}`, `{"stream":"Sä","seq":1}`,
+	`{ "stream":"S","seq":1}`, `{"stream":"S","seq":1,"duplicate":false}`, `{"stream":"S","seq":1,"batch":"b","count":2}`,
+	`{"stream":null,"seq":1}`,
 	`{"error":{"code":400,"err_code":70000},"stream":"S","seq":0}`, `{"error":null,"stream":"S","seq":4}`,
 	`{"error":{"code":400,"err_code":10071,"description":"a \"quoted\" word"},"stream":"S","seq":0}`, `{"stream":"S"`,
 }
