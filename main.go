@@ -90,12 +90,8 @@ func (t *typed) program() program.Tool {
 func (h handler) serve(ctx context.Context, call *program.Call, out *program.Stream) (program.Result, error) {
 	inv := tool.Invocation{
 		CallID: call.CallID, ToolID: call.ToolID, ToolVersion: call.ToolVersion, Fn: call.Fn, Input: call.Input,
+		Context: call.Context,
 		IdempotencyKey: call.IdempotencyKey, Attempt: call.Attempt, Fence: call.Fence, DryRun: call.DryRun,
-	}
-	if len(call.Context) > 0 {
-		if err := json.Unmarshal(call.Context, &inv.Context); err != nil {
-			return program.Result{}, fmt.Errorf("decode the context: %w", err)
-		}
 	}
 	if call.DeadlineUnixMS > 0 {
 		inv.Deadline = time.UnixMilli(call.DeadlineUnixMS)

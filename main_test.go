@@ -64,7 +64,8 @@ func shop() *toolbus.Tools {
 		}
 		run.SideEffect(toolbus.SideEffect{Kind: "order", Target: in.Item, Bytes: 1})
 		run.Warn("%s is the last one", in.Item)
-		return receipt{run.IdempotencyKey, run.Context.ActorID}, nil
+		caller, err := run.Caller()
+		return receipt{run.IdempotencyKey, caller.ActorID}, err
 	}
 	lookup := func(_ context.Context, run *toolbus.Run, in order) (receipt, error) {
 		if in.Item == "unicorn" {

@@ -22,7 +22,7 @@ var ErrAbsent = program.ErrAbsent
 type Run struct {
 	// Invocation is what is known of the call: CallID; IdempotencyKey, under which to commit an effect and by which
 	// to look it up, the same in every run of the call and in no other call; Attempt and Fence, which grow with every
-	// run; Deadline, at which the context ends; DryRun; Context, who asks and in which trace.
+	// run; Deadline, at which the context ends; DryRun; Caller, who asks and in which trace.
 	tool.Invocation
 
 	mu       sync.Mutex

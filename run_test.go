@@ -155,8 +155,9 @@ func TestRun(t *testing.T) {
 		t.Error(diff)
 	}
 	run := <-runs
+	caller, err := run.Caller()
 	if run.CallID != resp.CallID || run.ToolID != "count.up" || run.ToolVersion != "1.2.3" || run.Fn != "to" ||
-		run.Attempt != 1 || run.DryRun || len(run.IdempotencyKey) != 32 || run.Context.RoleID != "tester" ||
+		run.Attempt != 1 || run.DryRun || len(run.IdempotencyKey) != 32 || caller.RoleID != "tester" || err != nil ||
 		time.Until(run.Deadline) < 10*time.Second {
 		t.Errorf("it was told %+v", run.Invocation)
 	}

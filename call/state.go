@@ -101,6 +101,7 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
+	InVain   string            `json:"vain,omitzero"` // marks of what it asks for in vain, see settle.InVain
 	Claim    *Claim            `json:"claim,omitzero"`
 	Decision *Decision         `json:"end,omitzero"`
 	More     string            `json:"more,omitzero"` // as [Facts.More]

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/settle"
 )
 
 // asker is a checked request on its way into the log.
@@ -68,6 +69,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	ask := call.Ask{
 		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),
+		InVain: settle.InVain(req, c.deadline, wished(in, req)),
 	}
 	c.asker = &asker{request: c.request, ask: ask, stored: stored}
 	return nil

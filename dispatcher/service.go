@@ -122,12 +122,9 @@ func (d *Dispatcher) Cancel(
 		d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		return question.CancelAnswer{Told: "detached"}, nil
 	}
-	reading, done := context.WithTimeout(ctx, evidenceTime)
-	_, request := d.admission(reading, last, a.N)
-	done()
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, unapplied(request, a), nil)
+	}, settle.Draft{}.Unapplied(a), nil)
 	if err != nil {
 		return none, unsettled(err)
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -44,53 +41,30 @@ func (d *Dispatcher) end(
 }
 
 // evidence notes in end, which is that of attempt n of a log, when the attempt was stored, and whether nobody can have
-// started it, as far as both matter and can be found out in time. It returns what else the request says of the
-// response. last is the log's last event.
+// started it, as far as both matter and can be found out in time. It returns what else is known of the response. last
+// is the log's last event.
 func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *call.Ending) settle.Draft {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
 	s := last.State
-	a, request := d.admission(ctx, last, n)
-	if request.Time.IsZero() || a.Claim != nil {
-		return unapplied(request, a)
-	}
-	end.Stored = call.At(request.Time)
-	if end.Stored < a.Deadline && s.Repeatable() && d.Evidence != nil { // the log proves it, or nothing does
-		end.Untaken = s.Harmless() && d.undelivered(ctx, s, a) || d.Evidence.Deserted(ctx, s.Pool, request.Time)
-	}
-	return unapplied(request, a)
-}
-
-// admission returns the open attempt n of a log, of which last is the last event, and its request event; the zero
-// Entry where the attempt is not open, or where that cannot be read.
-func (d *Dispatcher) admission(ctx context.Context, last call.Entry, n int) (a call.Attempt, request call.Entry) {
-	s := last.State
 	a, ok := s.Attempt(n)
-	switch {
-	case !ok || !a.Open():
-		return a, call.Entry{}
-	case s.Seq == a.Admitted:
-		return a, last
+	draft := settle.Draft{}.Unapplied(a)
+	if !ok || !a.Open() || a.Claim != nil {
+		return draft
 	}
-	request, _ = settle.At(ctx, d.CallLog, s, a.Admitted) // the zero Entry where there is an error
-	return a, request
-}
-
-// unapplied returns what a deadline or a cancel knows of the response to attempt a, whose request event may be there:
-// what it asks for in vain. The executor knows it always.
-func unapplied(request call.Entry, a call.Attempt) (none settle.Draft) {
-	if request.Kind != call.Requested {
-		return none
+	stored := last.Time
+	if s.Seq != a.Admitted {
+		request, err := settle.At(ctx, d.CallLog, s, a.Admitted)
+		if err != nil || request.Time.IsZero() {
+			return draft
+		}
+		stored = request.Time
 	}
-	body, err := call.DecodeRequestBody(request.Body)
-	if err != nil {
-		return none
+	end.Stored = call.At(stored)
+	if end.Stored < a.Deadline && s.Repeatable() && d.Evidence != nil { // the log proves it, or nothing does
+		end.Untaken = s.Harmless() && d.undelivered(ctx, s, a) || d.Evidence.Deserted(ctx, s.Pool, stored)
 	}
-	req := new(envelope.Request)
-	if err := json.Unmarshal(body.Request, req); err != nil { // a warning less: the deadline does not wait for it
-		return none
-	}
-	return none.Unapplied(req, a)
+	return draft
 }
 
 // undelivered reports whether a was not even handed out. It may be handed out in this moment: that is good enough

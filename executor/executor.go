@@ -252,7 +252,7 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	e.step(observe.BeforeDecide, j)
 	ctx := e.outlive(j.ctx)
 	a, _ := j.state.Attempt(j.attempt)
-	o, err := e.decide(ctx, j, end, d.Unapplied(j.req, a))
+	o, err := e.decide(ctx, j, end, d.Unapplied(a))
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ type job struct {
 	pickup     call.Pickup
 	claim      string // nonce of our claim; "" without one
 	fence      uint64
-	req        *envelope.Request
-	unreadable error // why req is empty
+	work       work
+	unreadable error // why work is empty
 	inputRef   *envelope.PayloadRef
 	earlier    []call.Outcome // none where the body cannot be read
 	enqueued   time.Time      // bus time of admission
@@ -70,13 +70,12 @@ func (j *job) tool() string { return j.message.Entry.State.Tool }
 // or when its tool is not here or has all the runs it may have; notYet lets it come again then.
 // Past its deadline it needs no tool any more: the message would come again and again until it expires.
 func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func()) {
-	body, req, err := parse(m.Entry)
+	body, w, err := parse(m.Entry)
 	if err != nil { // a build that admits more than this one reads
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
-		req = new(envelope.Request)
 	}
 	j = &job{
-		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, req: req, unreadable: err,
+		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
 		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
 		pickup: call.Pickup{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,

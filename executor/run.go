@@ -9,9 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -154,7 +151,7 @@ func (e *Executor) outcome(
 func (e *Executor) checkOutput(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft,
 ) *envelope.Error {
-	if bad := m.Functions[j.req.Fn].Response.Validate(res.Output); len(bad) > 0 {
+	if bad := m.Functions[j.state.Fn].Response.Validate(res.Output); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
 	}
 	if len(res.Output) <= envelope.MaxInline {
@@ -207,11 +204,11 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s",
 				m.ToolID, m.Semver, j.state.Class, class))
-	case m.Functions[j.req.Fn] == nil:
+	case m.Functions[j.state.Fn] == nil:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function",
-				m.ToolID, m.Semver, j.req.Fn))
-	case j.req.DryRun && !m.Capability.DryRun:
+				m.ToolID, m.Semver, j.state.Fn))
+	case j.state.DryRun && !m.Capability.DryRun:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
 	}
@@ -220,7 +217,7 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 
 // invocation builds what the adapter gets, fetching a large input.
 func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
-	input := j.req.Input
+	input := j.work.input
 	if j.inputRef != nil {
 		data, err := e.Payloads.Get(ctx, *j.inputRef)
 		if err != nil {
@@ -231,10 +228,10 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	a, _ := j.state.Attempt(j.attempt)
 	j.fence = call.Fence(j.state, j.pickup)
 	return tool.Invocation{
-		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.req.Fn,
+		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
 		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
-		Input: input, Context: j.req.Context, IdempotencyKey: j.state.ID,
-		Attempt: j.attempt, Fence: j.fence, DryRun: j.req.DryRun,
+		Input: input, Context: j.work.context, IdempotencyKey: j.state.ID,
+		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
 		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
 	}, nil
 }
@@ -275,7 +272,7 @@ func (e *Executor) begun(ctx context.Context, j *job) (context.Context, func(set
 		return ctx, func(settle.Draft, call.Ending) {}
 	}
 	ctx, _, done := e.Observer.Begin(ctx, observe.Step{
-		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.req,
+		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.work.request(),
 	})
 	return ctx, func(d settle.Draft, end call.Ending) {
 		if end.Cause == 0 {
@@ -283,31 +280,4 @@ func (e *Executor) begun(ctx context.Context, j *job) (context.Context, func(set
 		}
 		done(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: d.Error, Metrics: d.Metrics})
 	}
-}
-
-// parse reads the request out of a work message. It was checked when it was admitted; what this
-// build does not know of it is left out.
-func parse(entry call.Entry) (call.RequestBody, *envelope.Request, error) {
-	if request, ok := call.OnlyRequest(entry.Body); ok {
-		if req, err := decode(request); err == nil {
-			return call.RequestBody{Request: request}, req, nil
-		}
-	}
-	body, err := call.DecodeRequestBody(entry.Body)
-	if err != nil {
-		return body, nil, fmt.Errorf("work message: %w", err)
-	}
-	req, err := decode(body.Request)
-	if err != nil {
-		return body, nil, fmt.Errorf("work message: %w", err)
-	}
-	return body, req, nil
-}
-
-func decode(request jsontext.Value) (*envelope.Request, error) {
-	if req, fault := envelope.ReadRequest(request); fault == nil { // reads 3.0 for 3, too
-		return req, nil
-	}
-	req := new(envelope.Request)
-	return req, json.Unmarshal(request, req)
 }

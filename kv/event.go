@@ -171,6 +171,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	since(&c.coder, &a.Deadline, a.At)
 	c.priority(a, n)
 	c.counted(&a.N, n)
+	text(&c.coder, &a.InVain)
 	if !c.reading && a.More == "" && form.Member != "" {
 		a.More = "|" + form.Member
 	}

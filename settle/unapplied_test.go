@@ -3,6 +3,7 @@ package settle
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -11,7 +12,14 @@ import (
 // Whatever a request asks for in vain is named, once, beside what there was to say anyway; and nothing else is.
 func TestUnapplied(t *testing.T) {
 	confidence := 0.5
-	attempt := call.Attempt{At: 1000, Deadline: 2000}
+	given := time.UnixMilli(2000)
+	wished := func(r *envelope.Request) time.Time { // at 1000
+		due := time.UnixMilli(1000 + r.Constraints.TimeoutMS)
+		if at := r.Constraints.DeadlineUnixMS; at > 0 && time.UnixMilli(at).Before(due) {
+			return time.UnixMilli(at)
+		}
+		return due
+	}
 	for name, edit := range map[string]func(*envelope.Request){
 		"memory_mb_limit-ignored": func(r *envelope.Request) { r.Constraints.MemoryMBLimit = 64 },
 		"net_allowlist-ignored":   func(r *envelope.Request) { r.Constraints.NetAllowlist = []string{} },
@@ -26,7 +34,7 @@ func TestUnapplied(t *testing.T) {
 		r := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: 1000}}
 		edit(r)
 		said := []string{"said before", "and more"}
-		d := Draft{Warnings: said[:1]}.Unapplied(r, attempt)
+		d := Draft{Warnings: said[:1]}.Unapplied(call.Attempt{InVain: InVain(r, given, wished(r))})
 		want := []string{name}
 		if name == "" {
 			want = nil

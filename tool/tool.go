@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -20,7 +21,7 @@ type Invocation struct {
 	Digest      string
 	Fn          string
 	Input       jsontext.Value
-	Context     envelope.Context
+	Context     jsontext.Value // as it came; see Caller
 	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope, tool,
 	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other
 	// call, so it is the key to commit under, to look up by, and to hand to whatever the tool calls in turn. The
@@ -32,6 +33,14 @@ type Invocation struct {
 	// Deadline is by the clock of this host, as the tool reads it.
 	Deadline time.Time
 	DryRun   bool
+}
+
+// Caller returns the context of the request: who asks, and in which trace.
+func (inv Invocation) Caller() (c envelope.Context, err error) {
+	if len(inv.Context) > 0 {
+		err = json.Unmarshal(inv.Context, &c)
+	}
+	return c, err
 }
 
 // Result is what a run produced. Output is one JSON value; Metrics holds only what the adapter

@@ -48,7 +48,7 @@ var layers = []layer{
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/wait observe question " +
 		"schema settle subjects tool"},
-	{"executor", "call envelope internal/form internal/wait observe settle subjects tool"},
+	{"executor", "call envelope internal/form internal/ijson internal/wait observe settle subjects tool"},
 	// NATS.
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},

@@ -18,13 +18,9 @@ import (
 )
 
 func encodeRequest(op protocol.Op, inv tool.Invocation) ([]byte, error) {
-	context, err := json.Marshal(inv.Context)
-	if err != nil {
-		return nil, err
-	}
 	return json.Marshal(protocol.Request{
 		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: inv.Input,
-		Context: context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
 		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
 	})
 }

@@ -98,10 +98,8 @@ func (s *suite) invocation(t *testing.T, fn string, in Input) tool.Invocation {
 	return tool.Invocation{
 		CallID: "6f1c1f43-2f6b-4c3e-9f57-0f8f3f0f8a01", ToolID: s.manifest.ToolID, ToolVersion: s.manifest.Semver,
 		Fn: fn, Input: raw, IdempotencyKey: "key-0123456789abcdef", Attempt: 2, Fence: 1<<63 + 7,
-		Context: envelope.Context{
-			ActorID: "agent://suite", TraceID: "0b6b4b0e-6a55-4b3c-9c3c-2f7a6a0e6d11", Timezone: "UTC", Env: "dev",
-			Scopes: []string{"read:x"}, Extra: map[string]jsontext.Value{"new": jsontext.Value(`{"a":[1]}`)},
-		},
+		Context: jsontext.Value(`{"actor_id":"agent://suite","scopes":["read:x"],` +
+			`"trace_id":"0b6b4b0e-6a55-4b3c-9c3c-2f7a6a0e6d11","timezone":"UTC","env":"dev","new":{"a":[1]}}`),
 		Deadline: time.UnixMilli(4_102_444_800_000),
 	}
 }
