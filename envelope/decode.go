@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
@@ -28,19 +27,12 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	if e != nil {
 		return nil, e
 	}
-	q, e := decodeJSON(asRequest, doc, (*Request).payload, sureRequest)
+	q, e := decodeJSON(asRequest, doc, func(q *Request) *jsontext.Value { return &q.Input }, sureRequest)
 	if e != nil {
 		return remains(doc), e
 	}
 	return q, nil
 }
-
-// ReadRequest is DecodeRequest of JSON that was found to be a request before: its schema is not asked again.
-func ReadRequest(body []byte) (*Request, *Error) {
-	return decodeJSON(asRequest, body, (*Request).payload, func(*Request, parts) bool { return true })
-}
-
-func (q *Request) payload() *jsontext.Value { return &q.Input }
 
 // sureRequest reports whether a request that could be read is fine. A zero is read as a member that is left out, which
 // it must not stand for: there may be no null but that of the input, no empty text, and no memory_mb_limit, however
@@ -177,13 +169,6 @@ func decodeJSON[T any](
 // read reads a document that is known to be I-JSON.
 func read[T any](doc jsontext.Value, options ...json.Options) (*T, error) {
 	v := new(T)
-	if own, ok := any(v).(interface{ read(*members.Reader) }); ok {
-		r := members.Reader{Rest: string(doc)}
-		if own.read(&r); !r.Odd {
-			return v, nil
-		}
-		v = new(T)
-	}
 	err := json.Unmarshal(doc, v, append(options, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))...)
 	return v, err
 }
