@@ -113,11 +113,11 @@ func readRequest() (tool.Invocation, protocol.Op, error) {
 		return tool.Invocation{}, "", err
 	}
 	inv := tool.Invocation{
-		CallID: r.CallID, ToolID: r.ToolID, ToolVersion: r.ToolVersion, Fn: r.Fn, Input: r.Input,
+		CallID: r.CallID, ToolID: r.ToolID, ToolVersion: r.ToolVersion, Fn: r.Fn, Input: r.Input, Context: r.Context,
 		IdempotencyKey: r.IdempotencyKey, Attempt: r.Attempt, Fence: r.Fence, Deadline: time.UnixMilli(r.DeadlineUnixMS),
 		DryRun: r.DryRun,
 	}
-	return inv, r.Op, json.Unmarshal(r.Context, &inv.Context)
+	return inv, r.Op, nil
 }
 
 func answer(result tool.Result, err error) int {
