@@ -13,6 +13,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -80,15 +81,15 @@ func (c *chain) append(ctx context.Context, msgs []sealed) (stored int, err erro
 
 // store stores messages together, and returns the position of the last one.
 func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.answer)
-	defer cancel()
 	if len(msgs) == 1 {
-		ack, err := c.js.PublishMsg(ctx, msgs[0].Msg, jetstream.WithRetryAttempts(0))
+		stored, err := ack.Publish(ctx, c.js, msgs[0].Msg, c.answer)
 		if err != nil {
 			return 0, fmt.Errorf("audit segment: %w", err)
 		}
-		return ack.Sequence, nil
+		return stored.Sequence, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.answer)
+	defer cancel()
 	first := jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: c.answer}
 	batch, err := jetstreamext.NewBatchPublisher(c.js, first)
 	if err != nil {
@@ -100,11 +101,11 @@ func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
 			return 0, fmt.Errorf("audit segments: %w", err)
 		}
 	}
-	ack, err := batch.CommitMsg(ctx, msgs[last].Msg)
+	stored, err := batch.CommitMsg(ctx, msgs[last].Msg)
 	if err != nil {
 		return 0, fmt.Errorf("audit segments: %w", err)
 	}
-	return ack.Sequence, nil
+	return stored.Sequence, nil
 }
 
 // tail is the end of a chain: the segments of its last flush, as far as they are stored and with those of one that was

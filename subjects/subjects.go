@@ -123,10 +123,10 @@ func cutLast(s string) (before, last string, ok bool) {
 }
 
 // Gate returns the subject of the segments of a tenant that a process writes of its own.
-func Gate(process, tenant string) string { return auditOf("gate-"+word(process), tenant) }
+func Gate(process, tenant string) string { return auditOf("gate."+word(process), tenant) }
 
 // GateOf returns the filter of all segments that a process writes of its own.
-func GateOf(process string) string { return auditPrefix + "gate-" + word(process) + ".*" }
+func GateOf(process string) string { return auditPrefix + "gate." + word(process) + ".*" }
 
 // Denied returns the subject of the segments of a tenant's refusals by a process.
 func Denied(process, tenant string) string { return deniedOf(process) + Token(tenant) }

@@ -54,7 +54,7 @@ var layers = []layer{
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
-	{"record", "audit bus call envelope internal/form internal/jscode internal/wait kv subjects question"},
+	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/wait kv subjects question"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	// What runs tools.
 	{"supervisor", ""},
