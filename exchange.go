@@ -200,7 +200,13 @@ func turnedAway(r *envelope.Response) bool { return r.Provenance.Attempt == 0 &&
 // be turned away and another be taken in: only when all were turned away, the call was.
 type copies struct {
 	sent  int
-	heard []string // ids of the refusals
+	heard []heard // refusals
+}
+
+// heard tells a refusal from its double: the id of its record, and which one it is where the record is of many.
+type heard struct {
+	id      string
+	counted uint64
 }
 
 // add counts a copy, unless it could not be sent; the timer sends another one then.
@@ -212,8 +218,9 @@ func (c *copies) add(err error) {
 
 // allTurnedAway counts the refusal r.
 func (c *copies) allTurnedAway(r *envelope.Response) bool {
-	if id := r.Provenance.AuditEventID; id == "" || !slices.Contains(c.heard, id) { // without one it could not be recorded
-		c.heard = append(c.heard, id)
+	h := heard{r.Provenance.AuditEventID, r.Provenance.Counted}
+	if h.id == "" || !slices.Contains(c.heard, h) { // without one it could not be recorded
+		c.heard = append(c.heard, h)
 	}
 	return len(c.heard) >= c.sent
 }

@@ -18,6 +18,11 @@ func TestRefusedCopies(t *testing.T) {
 	late, denied := refusal("gate.3", envelope.CodeTimeout), refusal("gate.4", envelope.CodeToolDisabled)
 	unrecorded := refusal("", envelope.CodeAuditLag)
 	outcome := &envelope.Response{Status: envelope.Success, Provenance: envelope.Provenance{Final: true, Attempt: 1}}
+	inCount := func(n uint64) *envelope.Response {
+		return &envelope.Response{Status: envelope.RetryableError,
+			Provenance: envelope.Provenance{AuditEventID: "count", Counted: n}}
+	}
+	first, second := inCount(1), inCount(2)
 	for name, c := range map[string]struct {
 		accepted bool
 		copies   int
@@ -28,6 +33,7 @@ func TestRefusedCopies(t *testing.T) {
 		"one of two, turned away": {copies: 2, answers: []*envelope.Response{full, outcome}, want: outcome},
 		"the same refusal twice":  {copies: 2, answers: []*envelope.Response{full, full, outcome}, want: outcome},
 		"both, turned away":       {copies: 2, answers: []*envelope.Response{full, other}, want: other},
+		"both, in one count":      {copies: 2, answers: []*envelope.Response{first, second}, want: second},
 		"both, without a record": {copies: 2, answers: []*envelope.Response{unrecorded, unrecorded},
 			want: unrecorded},
 		"one of two, too late": {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},

@@ -72,6 +72,8 @@ type Record struct {
 	DryRun        bool              `json:"dry_run,omitzero"`
 	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
 	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
+	// Count is there where the record stands for more than one refusal.
+	Count *Count `json:"count,omitzero"`
 	// EventID names what is no event of the call log, as answers do.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record says nothing of it.
@@ -79,6 +81,32 @@ type Record struct {
 	// Extra are members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
 }
+
+// Count says which refusals a record stands for: of a flood so many a second are recorded one by one, and the others
+// are counted. The opening record is of the first one that is counted, and the answers to all of them name it. The
+// closing record, which may be missing where the process died, is the same but for this and its time.
+type Count struct {
+	State   string `json:"state"`            // one of CountOpened and CountClosed
+	Over    string `json:"over"`             // one of OverActor and OverDispatcher
+	Opening string `json:"opening,omitzero"` // id of the opening record, in the closing one
+	Denials uint64 `json:"denials,omitzero"` // how many were counted, the first among them, in the closing one
+}
+
+// String says it in few words.
+func (c *Count) String() string {
+	if c.State == CountClosed {
+		return fmt.Sprintf("× %d", c.Denials)
+	}
+	return "and more"
+}
+
+// What is said of a [Count].
+const (
+	CountOpened    = "opened"
+	CountClosed    = "closed"
+	OverActor      = "actor"      // more than are recorded of one tenant, actor and code: all are of these
+	OverDispatcher = "dispatcher" // more than one dispatcher records: of whatever tenant, actor and code
+)
 
 // Project returns the record of an event of the call log, stored at sequence seq at time at; ok
 // is false for events that auditors are not told of (joins and claims), and for what no event of ours is.
@@ -204,7 +232,7 @@ func (r *Record) Write(w *members.Writer) {
 	w.TextIf(`,"output_hash_sha256":`, r.OutputHash)
 	w.Text(`,"contract_version":`, r.Contract)
 	w.Raw(`,"policy_versions":{}`)
-	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0
+	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil
 	w.TextIf(`,"status":`, string(r.Status))
 	w.TextIf(`,"error_code":`, string(r.Code))
 	w.TextIf(`,"effect":`, string(r.Effect))

@@ -49,7 +49,9 @@ type Health interface {
 // with whom else than its owner an attempt is shared. It returns [audit.ErrRefused] where they cannot be recorded until
 // somebody makes room.
 type Recorder interface {
-	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string, err error)
+	// Denied returns the id of the record; where that is of many refusals, counted says which of them this is.
+	Denied(ctx context.Context, in *question.Incoming, req *envelope.Request, e *envelope.Error) (id string,
+		counted uint64, err error)
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
 	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error

@@ -169,11 +169,11 @@ func (w *world) Outcome(to call.Inbox, r *envelope.Response) {
 
 func (w *world) Denied(
 	_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error,
-) (string, error) {
+) (string, uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denied = append(w.denied, e.Code)
-	return "gate.1", w.gateErr
+	return "gate.1", 0, w.gateErr
 }
 
 func (w *world) Allowed(ctx context.Context, _ call.State, _ int, who []call.Owner) error {

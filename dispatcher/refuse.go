@@ -21,18 +21,19 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 // is of no use, because the record is full.
 func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error) {
 	in, req := r.in, r.req
-	id, err := d.Records.Denied(ctx, in, req, e)
+	id, counted, err := d.Records.Denied(ctx, in, req, e)
 	full := errors.Is(err, audit.ErrRefused)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
 	}
 	switch {
 	case full:
-		id, e = "", envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
+		id, counted = "", 0
+		e = envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
 	case err != nil:
 		return
 	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id}
+	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id, Counted: counted}
 	callID := ""
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion

@@ -57,6 +57,7 @@ type Provenance struct {
 	Replayed      bool        `json:"replayed"`
 	Final         bool        `json:"final"`
 	AuditEventID  string      `json:"audit_event_id,omitzero"`
+	Counted       uint64      `json:"counted,omitzero"` // of a refusal that is on record in a count: which of it
 	Chunks        *Chunks     `json:"chunks,omitzero"`
 	OutputRef     *PayloadRef `json:"output_ref,omitzero"`
 	PolicyApplied []string    `json:"policy_applied,omitzero"`

@@ -95,6 +95,7 @@ func (p *Provenance) write(w *members.Writer) {
 	w.Bool(`,"replayed":`, p.Replayed)
 	w.Bool(`,"final":`, p.Final)
 	w.TextIf(`,"audit_event_id":`, p.AuditEventID)
+	w.UintIf(`,"counted":`, p.Counted)
 	if p.Chunks != nil {
 		w.Int(`,"chunks":{"count":`, p.Chunks.Count)
 		w.Text(`,"digest":`, p.Chunks.Digest)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -24,8 +25,10 @@ type Journal struct {
 	js       jetstream.JetStream
 	now      func() time.Time // bus time
 	newNonce func() string
-	gate     *writer    // of what has to do with calls
-	denials  *writer    // apart, so that a flood of them pushes no evidence of calls out
+	log      *slog.Logger
+	gate     *writer // of what has to do with calls
+	denials  *writer // apart, so that a flood of them pushes no evidence of calls out
+	floods   floods
 	told     remembered // who is on record as allowed
 }
 
@@ -46,7 +49,7 @@ func NewJournal(js jetstream.JetStream, process string, now func() time.Time, ne
 		}
 	}
 	return &Journal{
-		js: js, now: now, newNonce: newNonce,
+		js: js, now: now, newNonce: newNonce, floods: newFloods(), log: log,
 		gate:    write(subjects.AuditStream, audit.FromGate, subjects.GateOf(process), subjects.Gate),
 		denials: write(subjects.DeniedStream, audit.FromDenial, subjects.DeniedOf(process), subjects.Denied),
 	}
@@ -61,15 +64,62 @@ func (j *Journal) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { j.gate.run(ctx) })
 	writers.Go(func() { j.denials.run(ctx) })
+	writers.Go(func() { j.closeCounts(ctx) })
 	writers.Wait()
 }
 
-// Denied records a refusal, and returns the id of the record.
+// Flush puts on record how many refusals have been counted so far. Run has to go on meanwhile.
+func (j *Journal) Flush(ctx context.Context) error { return j.close(ctx, j.floods.end()) }
+
+// Denied records a refusal, and returns the id of its record. In a flood that is the record which opens a count, and
+// counted is the number of the refusal in it, from 1; otherwise 0.
 func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelope.Request,
-	e *envelope.Error) (id string, err error) {
+	e *envelope.Error) (id string, counted uint64, err error) {
+	c, counted := j.floods.take(kind{in.From, e.Code}, time.Now())
+	if counted > 1 {
+		id, err = c.wait(ctx)
+		return id, counted, err
+	}
 	r := audit.Denied(in, req, e, j.now())
 	r.EventID = "gate." + j.newNonce()
-	return r.EventID, j.denials.append(ctx, r)
+	if c == nil {
+		return r.EventID, 0, j.denials.append(ctx, r)
+	}
+	r.Count = &audit.Count{State: audit.CountOpened, Over: c.over}
+	err = j.denials.append(ctx, r)
+	j.floods.opened(c, r, err, time.Now())
+	return r.EventID, counted, err
+}
+
+// closeCounts puts on record how many refusals there were in floods that are over, until ctx ends.
+func (j *Journal) closeCounts(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-j.floods.begun:
+		}
+		for busy := true; busy && wait.For(ctx, countQuiet/2); {
+			var over []*count
+			if over, busy = j.floods.over(time.Now()); len(over) == 0 {
+				continue
+			}
+			if err := j.close(ctx, over); err != nil {
+				j.log.Warn("number of refusals not recorded", "counts", len(over), "err", err)
+			}
+		}
+	}
+}
+
+// close puts the numbers of counts on record.
+func (j *Journal) close(ctx context.Context, over []*count) error {
+	var records []audit.Record
+	for _, c := range over {
+		r := c.opening
+		r.Timestamp, r.EventID = j.now().UTC(), "gate."+j.newNonce()
+		r.Count = &audit.Count{State: audit.CountClosed, Over: c.over, Opening: c.opening.EventID, Denials: c.n}
+		records = append(records, r)
+	}
+	return j.denials.append(ctx, records...)
 }
 
 // sharingTime is how long others under the same key wait while AUDIT does not answer.

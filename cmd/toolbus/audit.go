@@ -201,6 +201,9 @@ func printRecord(g *global, r audit.Record) error {
 	if r.DryRun {
 		dry = "dry run"
 	}
+	if r.Count != nil {
+		dry = r.Count.String()
+	}
 	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
 	return printRow(g.env.stdout, r.Timestamp.UTC().Format("2006-01-02 15:04:05.000"), r.Event, r.ToolName,
 		r.Attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)

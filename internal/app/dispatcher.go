@@ -158,7 +158,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		stop()
 		return errors.Join(err, g.Wait())
 	}
-	flush(background, c, readers)
+	flush(background, c, readers, journal)
 	stop()
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -203,14 +203,15 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) 
 // another one, or when it starts again.
 const flushTime = 2 * time.Second
 
-// flush puts on record what the log holds, unless the server is away.
-func flush(ctx context.Context, c *Conn, readers []reader) {
+// flush puts on record what the log holds, and what was counted, unless the server is away.
+func flush(ctx context.Context, c *Conn, readers []reader, journal *record.Journal) {
 	if !c.NC.IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	var g errgroup.Group
+	g.Go(func() error { return journal.Flush(ctx) })
 	for _, r := range readers {
 		g.Go(func() error { return errors.Join(r.follower.CatchUp(ctx), r.projector.Flush(ctx)) })
 	}

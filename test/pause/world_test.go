@@ -516,12 +516,13 @@ func (o owners) Outcome(to call.Inbox, r *envelope.Response) {
 func (well) AuditLag() time.Duration { return 0 }
 func (well) StoreFull() bool         { return false }
 
-func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, error) {
+func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, uint64,
+	error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	id := fmt.Sprint("gate.", len(g.w.denied))
 	g.w.denied = append(g.w.denied, check.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: e.Code}})
-	return id, nil
+	return id, 0, nil
 }
 
 func (gate) Allowed(context.Context, call.State, int, []call.Owner) error { return nil }

@@ -168,7 +168,7 @@ class Client:
                 if p["attempt"] == 0 and taken:
                     continue  # a copy was refused; what was accepted has an outcome of its own
                 if p["attempt"] == 0 and not p["final"]:
-                    turned_away.add(p.get("audit_event_id") or object())
+                    turned_away.add((p.get("audit_event_id") or object(), p.get("counted")))
                     if len(turned_away) < sent:
                         continue
                 return said

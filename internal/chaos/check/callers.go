@@ -140,19 +140,6 @@ func refusals(x *index) (found []Violation) {
 	return found
 }
 
-// denials: P4. The gate's record is there before the answer is.
-func denials(x *index) (found []Violation) {
-	for _, a := range x.Asks {
-		for _, r := range a.Answers {
-			if turnedDown(r) && !slices.Contains(r.Provenance.PolicyApplied, "client-preflight") &&
-				!x.gate[r.Provenance.AuditEventID] {
-				found = append(found, a.broken("its refusal (%s, %s) is not in AUDIT", code(r), r.Provenance.AuditEventID))
-			}
-		}
-	}
-	return found
-}
-
 // inputs: P3. The log keeps the fingerprint that opened it.
 func inputs(x *index) (found []Violation) {
 	for _, a := range x.Asks {

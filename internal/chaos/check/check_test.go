@@ -213,8 +213,23 @@ func put(t *testing.T) *world {
 	return w
 }
 
+// flooded is two refusals in one count.
+func flooded(t *testing.T) *world {
+	w := newWorld(t, call.Pure)
+	w.refusal(ids[0], envelope.CodeAuditLag)
+	opening := w.h.Audit[0]
+	w.refusal(ids[1], envelope.CodeAuditLag)
+	w.h.Audit[0].Count = &audit.Count{State: audit.CountOpened, Over: audit.OverActor}
+	w.h.Audit[1].Count = &audit.Count{State: audit.CountClosed, Over: audit.OverActor, Opening: opening.ID, Denials: 2}
+	for i := range w.h.Asks {
+		p := &w.h.Asks[i].Answers[0].Provenance
+		p.AuditEventID, p.Counted = opening.ID, uint64(i+1)
+	}
+	return w
+}
+
 func TestKeptPromises(t *testing.T) {
-	for name, w := range map[string]*world{"paid": paid(t), "put": put(t)} {
+	for name, w := range map[string]*world{"paid": paid(t), "put": put(t), "flooded": flooded(t)} {
 		for _, v := range Check(w.h) {
 			t.Errorf("%s: %v", name, v)
 		}
@@ -290,6 +305,15 @@ func TestBrokenPromises(t *testing.T) {
 			func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
 		{"unrecorded refusal that is not for good", "P4 denied", paid,
 			func(h *History) { h.Asks[0].Answers[0].Provenance.AuditEventID = "gate.0" }},
+		{"counted, though on record by itself", "P4 denied", paid,
+			func(h *History) { h.Asks[0].Answers[0].Provenance.Counted = 1 }},
+		{"not counted, though in a count", "P4 denied", flooded,
+			func(h *History) { h.Asks[0].Answers[0].Provenance.Counted = 0 }},
+		{"more than were counted", "P4 denied", flooded,
+			func(h *History) { h.Asks[1].Answers[0].Provenance.Counted = 3 }},
+		{"counted as another", "P4 denied", flooded, func(h *History) { h.Asks[1].Answers[0].Provenance.Counted = 1 }},
+		{"a count that was not opened", "P4 denied", flooded,
+			func(h *History) { h.Asks, h.Audit = nil, h.Audit[1:] }},
 		{"effect said to be none", "P7 honest", paid, func(h *History) { h.Effects[1].Attempt = 1 }},
 		{"effect said to be applied", "P7 honest", paid, func(h *History) { h.Effects = h.Effects[:1] }},
 		{"output of a run without effect", "P7 honest", paid, func(h *History) { h.Effects[1].PID = 8 }},

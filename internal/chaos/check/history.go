@@ -91,7 +91,7 @@ type index struct {
 	logs   map[string]*log
 	starts map[string][]ledger.Line
 	done   map[string][]ledger.Line // effects
-	gate   map[string]bool          // ids of the gate's records
+	gate   map[string]audit.Record  // by id, what is no event
 }
 
 // log is the log of one call.
@@ -104,7 +104,7 @@ type log struct {
 func newIndex(h History) *index {
 	x := &index{
 		History: h, logs: map[string]*log{},
-		starts: map[string][]ledger.Line{}, done: map[string][]ledger.Line{}, gate: map[string]bool{},
+		starts: map[string][]ledger.Line{}, done: map[string][]ledger.Line{}, gate: map[string]audit.Record{},
 	}
 	for _, e := range h.Log {
 		ref := e.State.Ref()
@@ -125,7 +125,7 @@ func newIndex(h History) *index {
 	}
 	for _, r := range h.Audit {
 		if r.LogSeq == 0 || r.Event == audit.LateResult {
-			x.gate[r.ID] = true
+			x.gate[r.ID] = r.Record
 		}
 	}
 	return x
