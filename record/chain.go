@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/internal/ack"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // chain appends segments to one chain, each by compare-and-set on the last one. It knows where the chain ends, and has
@@ -200,16 +199,4 @@ func (c *chain) search(ctx context.Context, newest uint64) (t tail, err error) {
 			return t, nil
 		}
 	}
-}
-
-// begin stops builds before segments, before the first segment of a partition is stored.
-func (c *chain) begin(ctx context.Context, part subjects.Part) error {
-	if c.hash != "" {
-		return nil
-	}
-	f, end, fenced, err := former(ctx, c.js, part)
-	if err != nil || fenced {
-		return err
-	}
-	return f.raise(ctx, c.js, part, end)
 }

@@ -95,3 +95,19 @@ func (f fence) raise(ctx context.Context, js jetstream.JetStream, part subjects.
 	}
 	return nil
 }
+
+// begin stops builds before segments, before the first segment of a partition is stored, and makes sure that what they
+// have put on record is not put there again.
+func (p *Projector) begin(ctx context.Context) error {
+	if p.chain.hash != "" {
+		return nil
+	}
+	f, end, fenced, err := former(ctx, p.chain.js, p.part)
+	if err == nil && !fenced {
+		err = f.raise(ctx, p.chain.js, p.part, end)
+	}
+	if err == nil && f.Through != p.fence.Through {
+		err = errOvertaken
+	}
+	return err
+}

@@ -14,7 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
-func by(actor string) kind { return kind{question.Sender{Tenant: "t", Actor: actor}, envelope.CodeSchema} }
+func by(actor string) kind {
+	return kind{question.Sender{Tenant: "t", Actor: actor}, envelope.CodeSchema}
+}
 
 // tally is what became of refusals.
 type tally struct {

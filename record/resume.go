@@ -51,8 +51,11 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	last := t.last()
 	if last == nil {
 		f, _, _, err := former(ctx, p.chain.js, p.part)
-		if err != nil || f.Through.Seq == 0 {
+		if err != nil {
 			return 0, err
+		}
+		if p.fence = f; f.Through.Seq == 0 {
+			return 0, nil
 		}
 		last = &audit.Sealed{Segment: audit.Segment{Through: f.Through, Oldest: f.Oldest}}
 	}
