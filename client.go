@@ -46,6 +46,7 @@ type ClientOptions struct {
 // methods are safe for concurrent use.
 type Client struct {
 	ClientOptions
+	nc      *nats.Conn
 	inbox   *bus.Inbox
 	catalog catalog
 
@@ -74,7 +75,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{ClientOptions: o, inbox: inbox, resend: make(chan struct{}), closed: make(chan struct{})}
+	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, resend: make(chan struct{}), closed: make(chan struct{})}
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.crew = crew.New(c.run)
 	status := nc.StatusChanged(nats.CONNECTED)

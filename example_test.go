@@ -170,8 +170,8 @@ func ExampleClient_Cancel() {
 	// Output: retryable_error P-PRECOND-CANCELLED
 }
 
-// Each call leaves a trail, which an operator can follow.
-func ExampleConn_Audit() {
+// Each call leaves a trail, which an auditor can follow.
+func ExampleClient_Audit() {
 	conn, stop := exampleBus(greeter())
 	defer stop()
 	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://audited"})
@@ -184,7 +184,7 @@ func ExampleConn_Audit() {
 		log.Fatal(err)
 	}
 	filter := toolbus.AuditFilter{Actor: "agent://audited", Follow: true} // it is put on record soon
-	for record, err := range conn.Audit(context.Background(), filter) {
+	for record, err := range client.Audit(context.Background(), filter) {
 		if err != nil {
 			log.Fatal(err)
 		}

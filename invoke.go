@@ -1,11 +1,13 @@
 package toolbus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -67,8 +69,21 @@ func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out
 	return out, nil
 }
 
-// Audit yields the records of what happened to calls, oldest first, see [record.Replay]. It is for operators: the
-// record is of all tenants.
-func (c *Conn) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Record, error] {
-	return record.Replay(ctx, c.JS, f)
+// Audit yields the records of what happened to calls of the client's tenant, oldest first, as [record.Replay] does,
+// which is there for operators, too: they read those of all tenants. A filter may name no other tenant. It reads the
+// streams AUDIT and DENIED, which agents with the permissions of docs/operations.md may not read: no server lets a
+// connection have one tenant's part of a stream.
+func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Record, error] {
+	return func(yield func(audit.Record, error) bool) {
+		if f.Tenant = cmp.Or(f.Tenant, c.Tenant); f.Tenant != c.Tenant {
+			yield(audit.Record{}, fmt.Errorf("a client of tenant %q reads no record of %q", c.Tenant, f.Tenant))
+			return
+		}
+		js, err := jetstream.New(c.nc)
+		if err != nil {
+			yield(audit.Record{}, fmt.Errorf("JetStream: %w", err))
+			return
+		}
+		record.Replay(ctx, js, f)(yield)
+	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
 )
@@ -46,6 +48,60 @@ func TestAppend(t *testing.T) {
 	r, w := typicalRecord(), members.Writer{}
 	if r.Write(&w); w.Odd {
 		t.Error("most records are odd")
+	}
+}
+
+// Records are read by hand as the JSON library reads them, whatever else the line is.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	same := func(line string) {
+		t.Helper()
+		var want Record
+		failed := json.Unmarshal([]byte(line), &want)
+		got, ok, err := Parse(line)
+		switch {
+		case ok != (failed == nil && want.Form > 1 && want.Event != "") && err == nil,
+			err != nil && failed == nil && want.Form == form.Record.Written():
+			t.Fatalf("%t, %v of a line of which the library says %v: %s", ok, err, failed, line)
+		case ok && !reflect.DeepEqual(got, want):
+			t.Fatalf("got  %+v\nwant %+v\nof %s", got, want, line)
+		}
+	}
+	memberstest.Values(3000, func(r *Record) {
+		if line, err := r.Append(nil); err == nil {
+			same(string(line))
+		}
+	})
+	r := typicalRecord()
+	data, err := r.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := string(data)
+	var read Record
+	if !read.read(&members.Reader{Rest: line}) {
+		t.Error("most records are odd")
+	}
+	for i := range line {
+		same(line[:i])
+		for _, c := range []string{"\x00", `"`, `\`, "\xff", "0", "é", "{", " "} {
+			same(line[:i] + c + line[i:])
+			same(line[:i] + c + line[i+1:])
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	r := typicalRecord()
+	line, err := r.Append(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok, err := Decode(line); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
 	}
 }
 

@@ -261,22 +261,6 @@ func (r *Record) Append(b []byte) ([]byte, error) {
 	return append(b, line...), nil
 }
 
-// Decode is the inverse of [Record.Append]. It is not ok for what is not a record. A record of a newer build is a
-// [form.Error].
-func Decode(line []byte) (r Record, ok bool, err error) {
-	var head struct {
-		Form int `json:"form"`
-	}
-	if json.Unmarshal(line, &head) != nil || head.Form == 0 {
-		return r, false, nil
-	}
-	if err := form.Record.Check(head.Form); err != nil {
-		return r, false, err
-	}
-	err = json.Unmarshal(line, &r)
-	return r, err == nil && r.Event != "", nil
-}
-
 // writeTime writes the time. A record has one in UTC; JSON has none for years of five digits.
 func (r *Record) writeTime(w *members.Writer) {
 	w.Raw(`,"timestamp_utc":"`)

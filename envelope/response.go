@@ -18,6 +18,9 @@ const (
 	InvalidRequest Status = "invalid_request"
 )
 
+// Statuses returns all of them.
+func Statuses() []Status { return []Status{Success, RetryableError, TerminalError, InvalidRequest} }
+
 // Response is the outcome of a call. It validates against the source contract's
 // response.json verbatim: additions live inside error, metrics and provenance. What a newer peer says there
 // besides, each of them keeps as Extra and writes on, so that an outcome is told as it was stored.

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,9 @@ var classes = [...]Class{
 	ClassRequest, ClassAuth, ClassPrecondition,
 	ClassTimeout, ClassUpstream, ClassCapacity, ClassTool, ClassContract, ClassData,
 }
+
+// Classes returns the known classes.
+func Classes() []Class { return slices.Clone(classes[:]) }
 
 // The table by code, and what holds for a class. Neither changes.
 var (

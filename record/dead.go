@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -83,4 +85,57 @@ func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
 		return fmt.Errorf("dead letter: %w", err)
 	}
 	return nil
+}
+
+// DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
+// stream are left out.
+func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
+	letters := []DeadLetter{}
+	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, quietTime) {
+		if err != nil {
+			return nil, err
+		}
+		d, err := letter(msg.Data(), msg.seq)
+		if form.Unreadable(err) {
+			return nil, err
+		}
+		if err == nil {
+			letters = append(letters, d)
+		}
+	}
+	return letters, nil
+}
+
+// DeadLetterAt returns one dead letter.
+func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (DeadLetter, error) {
+	stream, err := js.Stream(ctx, subjects.DeadStream)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letters: %w", bus.Missing(err))
+	}
+	if seq == 0 { // the server takes it for a question without a number
+		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
+	}
+	msg, err := stream.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+	}
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	return letter(msg.Data, seq)
+}
+
+func letter(data []byte, seq uint64) (DeadLetter, error) {
+	var d DeadLetter
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	if err := form.Letter.Check(d.Form); err != nil && d.Form != 0 {
+		return d, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	if d.Cause == nil || d.Form == 0 {
+		return d, fmt.Errorf("dead letter %d is none: it has no cause", seq)
+	}
+	d.Seq, d.Ref = seq, d.State.Ref()
+	return d, nil
 }

@@ -60,7 +60,8 @@ func TestReplayFilters(t *testing.T) {
 	f := setup(t)
 	for i, r := range []audit.Record{
 		{Event: audit.ToolDenied, Actor: "a", ToolName: "x", CallID: "1", Tenant: "t"},
-		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref"},
+		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref",
+			RunID: "run", RoleID: "role", LaneID: "lane", Status: envelope.RetryableError, Code: envelope.CodeTimeout},
 	} {
 		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
 		f.put(i, r)
@@ -85,6 +86,14 @@ func TestReplayFilters(t *testing.T) {
 		"since":      {record.Filter{Since: time.Now().Add(time.Hour)}, 0},
 		"until":      {record.Filter{Until: time.Now().Add(-2 * time.Hour)}, 0},
 		"none":       {record.Filter{Tool: "x", Actor: "b"}, 0},
+		"run":        {record.Filter{Run: "run"}, 1},
+		"role":       {record.Filter{Role: "role"}, 1},
+		"lane":       {record.Filter{Lane: "lane"}, 1},
+		"status":     {record.Filter{Status: envelope.RetryableError}, 1},
+		"code":       {record.Filter{Code: envelope.CodeTimeout}, 1},
+		"other code": {record.Filter{Code: envelope.CodeSchema}, 0},
+		"last":       {record.Filter{Last: 1}, 1},
+		"last of it": {record.Filter{Last: 5, Tool: "x", Since: time.Now().Add(-2 * time.Hour)}, 1},
 	} {
 		n := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

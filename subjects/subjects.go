@@ -134,6 +134,15 @@ func Denied(process, tenant string) string { return deniedOf(process) + Token(te
 // DeniedOf returns the filter of all refusals by a process.
 func DeniedOf(process string) string { return deniedOf(process) + "*" }
 
+// AuditOfTenant returns the filters of all of a tenant that is in AUDIT, also what builds before segments wrote.
+func AuditOfTenant(tenant string) []string {
+	of := auditOf("*", tenant)
+	return []string{of, auditOf("gate.*", tenant), of + ".*.*"}
+}
+
+// DeniedOfTenant returns the filters of all refusals of a tenant.
+func DeniedOfTenant(tenant string) []string { return []string{deniedPrefix + "*." + Token(tenant)} }
+
 func deniedOf(process string) string { return deniedPrefix + word(process) + "." }
 
 func auditOf(src, tenant string) string {

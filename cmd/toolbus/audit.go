@@ -1,14 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
 )
@@ -25,22 +23,24 @@ func auditCmd(g *global) *cobra.Command {
 	f := &auditFlags{}
 	replay := &cobra.Command{
 		Use: "replay", Short: "Replay the audit record, filtered", Args: cli.NoArgs,
-		Long: `Prints the records that fit, oldest first; with --follow those that were there and then all that come, in
-the order in which they come on record. Times are UTC. A call is shown by the beginning of its call id, which
---call takes; --json shows all of a record, with the reference of its call. Nothing is printed where no record fits. The
-exit code is 1 when the record was behind the calls, so that some may be missing.`,
+		Long: `Prints the records that fit, in the order of time; with --follow then all that come, in the order in which
+they come on record. The header says which zone the times are of: the local one on a terminal, and UTC elsewhere. A call
+is shown by the beginning of its call id, which --call takes; --json shows all of a record as it is stored, in UTC, with
+the reference of its call. Nothing is printed where no record fits. The exit code is 1 when the record was behind the
+calls, so that some may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write
   toolbus audit replay --call <reference or call id> --json
+  toolbus audit replay --status terminal_error --last 20
   toolbus audit replay --event tool_denied --follow`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd.Context(), g) },
 	}
 	f.flags(g, replay)
 	replay.Flags().StringVar(&f.since, "since", "", "from this time on: RFC 3339, or how long ago (1h)")
-	replay.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new records")
-	t := &auditFlags{fromNow: true, follow: true}
+	replay.Flags().BoolVarP(&f.Follow, "follow", "f", false, "go on with new records")
+	t := &auditFlags{Filter: record.Filter{FromNow: true, Follow: true}}
 	tail := &cobra.Command{
 		Use: "tail", Short: "Follow the audit record from now on", Args: cli.NoArgs,
-		Example: `  toolbus audit tail --tool fs.write
+		Example: `  toolbus audit tail --tool fs.write --last 10
   toolbus audit tail --tenant acme --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.replay(cmd.Context(), g) },
 	}
@@ -50,49 +50,66 @@ exit code is 1 when the record was behind the calls, so that some may be missing
 }
 
 type auditFlags struct {
-	since, until, tool, actor, call, event string
-	follow, fromNow                        bool
+	record.Filter       // but for its times and its tenant
+	since, until        string
+	event, status, code string
+	last                int
+	lastGiven           func() bool
 }
 
 func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
-	fl.StringVar(&f.tool, "tool", "", "only this tool")
-	fl.StringVar(&f.actor, "for-actor", "", "only calls of this actor; --actor does the same")
-	fl.StringVar(&f.call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
+	fl.StringVar(&f.Tool, "tool", "", "only this tool")
+	fl.StringVar(&f.Actor, "for-actor", "", "only calls of this actor; --actor does the same")
+	fl.StringVar(&f.Call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
+	fl.StringVar(&f.Run, "run", "", "only calls of this run (run_id of the context)")
+	fl.StringVar(&f.Role, "role", "", "only calls in this role (role_id)")
+	fl.StringVar(&f.Lane, "lane", "", "only calls in this lane (lane_id)")
 	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
+	fl.StringVar(&f.status, "status", "", "only records with this status, for example terminal_error")
+	fl.StringVar(&f.code, "code", "", "only records with this error code, for example R-TIMEOUT-001")
+	fl.IntVar(&f.last, "last", 0, "only the newest so many of those that fit; tail shows them before it goes on")
 	completeFlag(cmd, "event", values(audit.Events()))
+	completeFlag(cmd, "status", values(envelope.Statuses()))
+	completeFlag(cmd, "code", values(codes()))
 	completeFlag(cmd, "tool", g.completeTools(1))
+	f.lastGiven = func() bool { return fl.Changed("last") }
+}
+
+func codes() (all []envelope.Code) {
+	for _, row := range envelope.Codes() {
+		all = append(all, row.Code)
+	}
+	return all
 }
 
 // filter is what the flags say at a point in bus time.
-func (f *auditFlags) filter(g *global, now time.Time) (record.Filter, error) {
-	since, err := pointInTime(f.since, now)
-	if err != nil {
-		return record.Filter{}, err
+func (f *auditFlags) filter(g *global, now time.Time) (filter record.Filter, err error) {
+	filter = f.Filter
+	filter.Event, filter.Status, filter.Code = audit.Event(f.event), envelope.Status(f.status), envelope.Code(f.code)
+	filter.Last = f.last
+	if filter.Since, err = pointInTime(f.since, now); err != nil {
+		return filter, err
 	}
-	until, err := pointInTime(f.until, now)
-	if err != nil {
-		return record.Filter{}, err
-	}
-	if f.event != "" && !slices.Contains(audit.Events(), audit.Event(f.event)) {
-		return record.Filter{}, usagef("there is no event %q; the events are %v", f.event, audit.Events())
-	}
-	filter := record.Filter{
-		Since: since, Until: until, Tool: f.tool, Actor: f.actor, Call: f.call, Event: audit.Event(f.event),
-		FromNow: f.fromNow, Follow: f.follow,
+	if filter.Until, err = pointInTime(f.until, now); err != nil {
+		return filter, err
 	}
 	if g.given("tenant") {
 		filter.Tenant = g.tenant
 	}
 	switch {
-	case !since.IsZero() && !until.IsZero() && until.Before(since):
-		return record.Filter{}, usagef("--until %s is before --since %s", f.until, f.since)
-	case !g.given("actor"):
-	case f.actor != "" && f.actor != g.actor:
-		return record.Filter{}, usagef("--actor and --for-actor name two actors: one is enough")
-	default:
+	case !filter.Since.IsZero() && !filter.Until.IsZero() && filter.Until.Before(filter.Since):
+		return filter, usagef("--until %s is before --since %s", f.until, f.since)
+	case f.lastGiven() && f.last < 1:
+		return filter, usagef("--last %d: show one record at least", f.last)
+	case g.given("actor") && f.Actor != "" && f.Actor != g.actor:
+		return filter, usagef("--actor and --for-actor name two actors: one is enough")
+	case g.given("actor"):
 		filter.Actor = g.actor
+	}
+	if err := filter.Check(); err != nil {
+		return filter, usagef("%v", err)
 	}
 	return filter, nil
 }
@@ -128,40 +145,26 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
+	lines := record.Lines(ctx, guest.JS, filter)
 	if filter.Follow {
-		_, err := printRecords(g, guest.Audit(ctx, filter))
+		_, err := printRecords(g, g.env.stdout, lines)
 		return err
 	}
 	behind := upToDate(ctx, g, guest)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind
 	}
-	n, err := printRecords(g, audit.InTimeOrder(guest.Audit(ctx, filter)))
+	out := bufio.NewWriterSize(g.env.stdout, auditBuffer)
+	n, err := printRecords(g, out, lines)
+	err = cmp.Or(out.Flush(), err)
 	if err == nil && n == 0 && !g.json {
 		fmt.Fprintln(g.env.stderr, "no record fits")
 	}
 	return cmp.Or(err, behind)
 }
 
-// printRecords prints records and returns how many there were.
-func printRecords(g *global, records iter.Seq2[audit.Record, error]) (n int, err error) {
-	for r, err := range records {
-		if err != nil {
-			return n, err
-		}
-		if n == 0 && !g.json {
-			err := printRow(g.env.stdout, "TIME", "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT", "")
-			if err != nil {
-				return n, err
-			}
-		}
-		if err := printRecord(g, r); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
+// auditBuffer is how much is printed at once, in bytes.
+const auditBuffer = 64 << 10
 
 // errBehind says that what is printed may lack its end.
 var errBehind = errors.New("the record is behind the calls, so the newest may be missing; is a dispatcher running? " +
@@ -181,30 +184,3 @@ func upToDate(ctx context.Context, g *global, guest *toolbus.Conn) error {
 
 // catchUp bounds the wait for the record.
 const catchUp = 5 * time.Second
-
-// auditRow fits into 120 columns, with the longest codes there are.
-const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
-
-func printRow(w io.Writer, cells ...any) error {
-	_, err := fmt.Fprintln(w, strings.TrimRight(plain(fmt.Sprintf(auditRow, cells...)), " "))
-	return err
-}
-
-// shownID is how much of a call id is shown in a row, and is enough for [record.Filter].
-const shownID = 8
-
-func printRecord(g *global, r audit.Record) error {
-	if g.json {
-		return printLine(g.env.stdout, r)
-	}
-	dry := ""
-	if r.DryRun {
-		dry = "dry run"
-	}
-	if r.Count != nil {
-		dry = r.Count.String()
-	}
-	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
-	return printRow(g.env.stdout, r.Timestamp.UTC().Format("2006-01-02 15:04:05.000"), r.Event, r.ToolName,
-		r.Attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
-}

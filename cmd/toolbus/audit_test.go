@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -74,6 +75,47 @@ func TestAuditWithoutRecords(t *testing.T) {
 	}
 }
 
+// On a terminal times are the local ones, and the header says so; programs read UTC, and JSON as it is stored.
+func TestAuditTimes(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	lines, err := audit.Cut([]audit.Record{{
+		Event: audit.ToolDenied, Timestamp: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Tenant: "default",
+	}}, audit.MaxSegment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromDenial, K: 1, N: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := guest.JS.Publish(t.Context(), subjects.Denied("x", "default"), data); err != nil {
+		t.Fatal(err)
+	}
+	_, stored, _ := strings.Cut(string(data), "\n")
+	zone := time.FixedZone("somewhere", -(3*60+30)*60)
+	for line, want := range map[string]struct{ terminal, elsewhere string }{
+		"audit replay":        {"TIME -03:30  ", "TIME UTC  "},
+		"audit replay --json": {stored, stored},
+	} {
+		for terminal, want := range map[bool]string{true: want.terminal, false: want.elsewhere} {
+			var out strings.Builder
+			env := environment{url: s.url, stdout: &out, stderr: io.Discard, terminal: terminal, zone: zone}
+			code := run(t.Context(), env, strings.Fields(line))
+			if code != 0 || !strings.HasPrefix(out.String(), want) {
+				t.Errorf("%s, terminal %t: exit %d: %s", line, terminal, code, out.String())
+			}
+			if local := strings.Contains(out.String(), "2026-11-22 08:30:00.000  "); local != (terminal && want != stored) {
+				t.Errorf("%s, terminal %t: %s", line, terminal, out.String())
+			}
+		}
+	}
+}
+
 // A row fits into 120 columns, whatever became of the call.
 func TestAuditRows(t *testing.T) {
 	var out strings.Builder
@@ -86,7 +128,7 @@ func TestAuditRows(t *testing.T) {
 				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
 				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}
-			if err := printRecord(g, r); err != nil {
+			if err := printRecord(g, &out, time.UTC, &record.Line{Record: r}); err != nil {
 				t.Fatal(err)
 			}
 		}

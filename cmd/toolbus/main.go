@@ -23,7 +23,8 @@ import (
 func main() {
 	supervisor.RunIfSupervisor()
 	env := environment{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), terminal: isTerminal(os.Stdout),
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(),
+		terminal: isTerminal(os.Stdout), zone: time.Local,
 		url: os.Getenv("TOOLBUS_URL"), state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
 	cli.Main(func(ctx context.Context) int { return run(ctx, env, os.Args[1:]) })
@@ -34,8 +35,9 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	terminal       bool   // stdout is one
-	url            string // TOOLBUS_URL
+	terminal       bool           // stdout is one
+	zone           *time.Location // of times on it; nil is UTC
+	url            string         // TOOLBUS_URL
 	state, home    string
 }
 

@@ -51,7 +51,7 @@ func drives(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t'
 // escaped is plain for JSON, which says the same with an escape in place of a character. Those that
 // it may hold unescaped and that drive a terminal are only in its strings.
 func escaped(text string) string {
-	if strings.IndexFunc(text, drives) < 0 {
+	if !mayDrive(text) || strings.IndexFunc(text, drives) < 0 {
 		return text
 	}
 	var out strings.Builder
@@ -155,8 +155,21 @@ func printError(to io.Writer, e *envelope.Error) {
 	}
 }
 
+// mayDrive reports whether text is more than printable ASCII, which is soon known of what a million lines are.
+func mayDrive(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return true
+		}
+	}
+	return false
+}
+
 // plain replaces what would drive a terminal: what a tool says is shown, not obeyed.
 func plain(s string) string {
+	if !mayDrive(s) {
+		return s
+	}
 	return strings.Map(func(r rune) rune {
 		if drives(r) {
 			return '·'

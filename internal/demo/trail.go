@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // trail reads the audit record of the call whose executor was killed, up to its end.
@@ -17,7 +17,7 @@ func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var records []audit.Record
-	for r, err := range s.guest.Audit(ctx, toolbus.AuditFilter{Call: s.memory.moved, Follow: true}) {
+	for r, err := range record.Replay(ctx, s.guest.JS, record.Filter{Call: s.memory.moved, Follow: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("audit record: %w", err)
 		}

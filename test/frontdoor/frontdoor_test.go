@@ -43,7 +43,7 @@ func TestPay(t *testing.T) {
 		t.Errorf("%+v, %v", told, err)
 	}
 	executed := 0
-	for r, err := range bus.Conn.Audit(ctx, toolbus.AuditFilter{Call: ref, Event: "tool_executed", Follow: true}) {
+	for r, err := range bus.Audit(ctx, toolbus.AuditFilter{Call: ref, Event: "tool_executed", Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

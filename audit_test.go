@@ -1,0 +1,65 @@
+package toolbus
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// A client reads the record of its own tenant, and is told so where it asks for another one.
+func TestAuditOfTenants(t *testing.T) {
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"acme", "other"} {
+		for _, subject := range []string{
+			subjects.Part(1).Audit(tenant), subjects.Gate("p", tenant), subjects.Denied("p", tenant),
+		} {
+			record := audit.Record{Event: audit.ToolDenied, Timestamp: time.Now().UTC(), Tenant: tenant}
+			lines, err := audit.Cut([]audit.Record{record}, audit.MaxSegment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.Publish(t.Context(), subject, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// As a build before segments wrote them.
+	for _, subject := range []string{"tb.audit.log.acme.tool_denied.x", "tb.audit.gate.acme.tool_denied.x"} {
+		data := []byte(`{"form":3,"event":"tool_denied","tenant":"acme","timestamp_utc":"2026-11-22T00:00:00Z"}`)
+		if _, err := js.Publish(t.Context(), subject, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := NewClient(srv.Connect(t), ClientOptions{Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	read := 0
+	for r, err := range client.Audit(t.Context(), AuditFilter{}) {
+		if err != nil || r.Tenant != "acme" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		read++
+	}
+	if read != 5 {
+		t.Errorf("%d records", read)
+	}
+	for r, err := range client.Audit(t.Context(), AuditFilter{Tenant: "other"}) {
+		if err == nil {
+			t.Errorf("told of another tenant: %+v", r)
+		}
+	}
+}

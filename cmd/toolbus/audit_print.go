@@ -1,0 +1,80 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/record"
+)
+
+// printRecords prints records and returns how many there were.
+func printRecords(g *global, to io.Writer, records iter.Seq2[record.Line, error]) (n int, err error) {
+	zone := g.zone(time.Now())
+	for l, err := range records {
+		if err != nil {
+			return n, err
+		}
+		if n == 0 && !g.json {
+			err := printRow(to, "TIME "+zone.String(), "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT", "")
+			if err != nil {
+				return n, err
+			}
+		}
+		if err := printRecord(g, to, zone, &l); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// zone is that of the times that are printed: the local one for whoever reads them on a terminal, with the offset that
+// it has at the time, and UTC for programs.
+func (g *global) zone(now time.Time) *time.Location {
+	now = now.In(cmp.Or(g.env.zone, time.UTC))
+	_, offset := now.Zone()
+	if !g.env.terminal || offset == 0 {
+		return time.UTC
+	}
+	return time.FixedZone(now.Format("-07:00"), offset)
+}
+
+// auditRow fits into 120 columns, with the longest codes there are.
+const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
+
+func printRow(w io.Writer, cells ...any) error {
+	_, err := fmt.Fprintln(w, strings.TrimRight(plain(fmt.Sprintf(auditRow, cells...)), " "))
+	return err
+}
+
+// shownID is how much of a call id is shown in a row, and is enough for [record.Filter].
+const shownID = 8
+
+func printRecord(g *global, to io.Writer, zone *time.Location, r *record.Line) error {
+	if g.json {
+		return printStored(to, r)
+	}
+	dry := ""
+	if r.DryRun {
+		dry = "dry run"
+	}
+	if r.Count != nil {
+		dry = r.Count.String()
+	}
+	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
+	return printRow(to, r.Timestamp.In(zone).Format("2006-01-02 15:04:05.000"), r.Event, r.ToolName,
+		r.Attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
+}
+
+// printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
+func printStored(to io.Writer, r *record.Line) error {
+	if strings.ContainsAny(r.Text, "\r\n") {
+		return writeJSON(to, r.Record)
+	}
+	_, err := fmt.Fprintln(to, escaped(r.Text))
+	return err
+}

@@ -1,0 +1,91 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+)
+
+// stored is a message of a stream.
+type stored struct {
+	jetstream.Msg
+	seq  uint64 // its position
+	time time.Time
+}
+
+func after(seq uint64) jetstream.OrderedConsumerConfig {
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
+}
+
+// quietTime is how long the rest of a stream is waited for: a server that is started again in between,
+// and found again, takes some ten seconds.
+const quietTime = 30 * time.Second
+
+// messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
+// the one before was taken; or all that ever come, if quiet is 0.
+func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration, pull ...jetstream.PullMessagesOpt) iter.Seq2[stored, error] {
+	return func(yield func(stored, error) bool) {
+		if err := consume(ctx, js, stream, cfg, quiet, yield, pull...); err != nil {
+			yield(stored{}, fmt.Errorf("read %s: %w", stream, err))
+		}
+	}
+}
+
+// consume is messages, and returns the error that ends them.
+func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration, yield func(stored, error) bool, pull ...jetstream.PullMessagesOpt) error {
+	follow := quiet == 0
+	cons, err := js.OrderedConsumer(ctx, stream, cfg)
+	if err != nil {
+		return bus.Missing(err)
+	}
+	info, err := cons.Info(ctx)
+	if err != nil || info.NumPending == 0 && !follow {
+		return err
+	}
+	it, err := cons.Messages(pull...)
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	for {
+		msg, err := nextWithin(ctx, it, quiet)
+		if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
+			return nil // that is its end; whoever wants all must know that it was not
+		}
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		if !yield(stored{msg, meta.Sequence.Stream, meta.Timestamp}, nil) || !follow && meta.NumPending == 0 {
+			return nil
+		}
+	}
+}
+
+// nextWithin waits for the next message, as long as it takes if quiet is 0.
+func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
+	if err := ctx.Err(); err != nil { // also if there is a message
+		return nil, err
+	}
+	if quiet == 0 {
+		return it.Next(jetstream.NextContext(ctx))
+	}
+	once, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	msg, err := it.Next(jetstream.NextContext(once))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
+	}
+	return msg, err
+}
