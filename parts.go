@@ -85,6 +85,8 @@ func (e *Executor) Run(ctx context.Context) error {
 // DispatcherOptions tune a dispatcher. The zero value is good.
 type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
+	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
+	StrictAudit bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
 	Ready func(instance string)
 }
@@ -103,7 +105,9 @@ func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error
 	if err != nil {
 		return nil, err
 	}
-	options := app.DispatcherOptions{Registry: registry, PoolAbsence: o.PoolAbsence, Version: Release}
+	options := app.DispatcherOptions{
+		Registry: registry, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
+	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }
 

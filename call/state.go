@@ -101,7 +101,8 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
-	InVain   string            `json:"vain,omitzero"` // marks of what it asks for in vain, see settle.InVain
+	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
+	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
 	Claim    *Claim            `json:"claim,omitzero"`
 	Decision *Decision         `json:"end,omitzero"`
 	More     string            `json:"more,omitzero"` // as [Facts.More]

@@ -69,6 +69,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	ask := call.Ask{
 		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),
+		Strict: d.Strict,
 		InVain: settle.InVain(req, c.deadline, wished(in, req)),
 	}
 	c.asker = &asker{request: c.request, ask: ask, stored: stored}

@@ -93,6 +93,7 @@ type Options struct {
 	// are refused unless their manifest accepts a second run after one.
 	Fsync    bool
 	AuditLag time.Duration // admission stops when the projection is further behind; default 10 s
+	Strict   bool          // what is admitted may start only once the record holds its request
 	Backup   time.Duration // how long a guardian leaves others' deadlines to them; default 20 ms
 	// PoolAbsence is how long nobody of a pool must have lived before its calls are ended for want of executors;
 	// default 10 s. It should be longer than a restart of the executors takes, and be no less than the lease.

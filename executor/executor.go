@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -68,6 +69,13 @@ type Records interface {
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
 }
 
+// Coverage knows up to where the audit record holds the call log.
+type Coverage interface {
+	// Wait returns when the record is known to hold the event that was stored at seq at that time. An error is the
+	// cause of the end of ctx, or that the record cannot be read.
+	Wait(ctx context.Context, part subjects.Part, seq uint64, at time.Time) error
+}
+
 // Options are what an Executor is made of; all but Observer and Logger are required.
 type Options struct {
 	Instance string // unique per start of a process
@@ -79,6 +87,7 @@ type Options struct {
 	Payloads Payloads
 	Peers    Peers
 	Records  Records
+	Coverage Coverage
 	Now      func() time.Time // bus time
 	NewNonce func() string
 	Lease    time.Duration // see bus.DefaultLease
@@ -150,6 +159,9 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 	case err == nil, errors.Is(err, settle.ErrGone):
 		e.step(observe.BeforeAck, j)
 		m.Lease.Ack()
+	case errors.Is(err, errUncovered):
+		e.step(observe.HandedBack, j)
+		m.Lease.Decline(retryDelay)
 	case errors.Is(err, errWait):
 		e.handBack(j, e.Lease/4)
 	case form.Newer(err):
@@ -199,18 +211,19 @@ func (e *Executor) follow(j *job, step call.Step) error {
 // not be the first time (a server that was killed forgets its counts), the message is treated as
 // a second delivery: it claims before it runs, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.Step, error) {
-	if j.pickup.Deliveries > 1 || e.inDoubt(j) {
-		last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
-		if err != nil {
-			return 0, err
-		}
-		j.state = last.State
-		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
+	if err := e.lookUp(j); err != nil {
+		return 0, err
 	}
 	for {
 		// The clocks differ a little: nobody may start what the server stored after its deadline.
 		j.pickup.Now = max(call.At(e.Now()), call.At(j.enqueued))
 		step, claim := call.Take(j.state, j.pickup)
+		if (step == call.Run || step == call.TakeClaim) && j.uncovered() {
+			if err := e.cover(j); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if step != call.TakeClaim {
 			return step, nil
 		}
@@ -227,6 +240,20 @@ func (e *Executor) take(j *job) (call.Step, error) {
 			return 0, err
 		}
 	}
+}
+
+// lookUp reads the log of a message that may not be delivered for the first time.
+func (e *Executor) lookUp(j *job) error {
+	if j.pickup.Deliveries <= 1 && !e.inDoubt(j) {
+		return nil
+	}
+	last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
+	if err != nil {
+		return err
+	}
+	j.state = last.State
+	j.pickup.Deliveries = max(2, j.pickup.Deliveries)
+	return nil
 }
 
 // decideTime is how long a decision may still take when the executor shuts down. A result in hand

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
 )
@@ -48,6 +49,8 @@ type world struct {
 	broken   error
 	dryRun   bool // of what is admitted
 	nonce    int
+	covered  chan struct{} // attempts are strict, and wait for it to be closed; nil: they are not
+	unread   error         // of the record
 }
 
 func newWorld(t *testing.T, class call.Class) *world {
@@ -74,7 +77,7 @@ func (w *world) executor(instance string) *executor.Executor {
 	ex := executor.New(executor.Options{
 		Instance: instance, Catalog: catalog{w}, Adapters: map[string]tool.Adapter{native.Transport: w},
 		CallLog: w.log,
-		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease,
+		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease, Coverage: w,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 	ex.Listening()
@@ -88,6 +91,19 @@ func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
 		return tool.NewRegistry().Get(id, version)
 	}
 	return tool.NewRegistry(c.w.manifest).Get(id, version)
+}
+
+// Wait is what an executor knows of the record: it holds a request once covered is closed.
+func (w *world) Wait(ctx context.Context, _ subjects.Part, seq uint64, at time.Time) error {
+	if m := w.state().Last(); seq != m.Admitted || at.IsZero() {
+		w.t.Errorf("waits for %d of %s, and not for %d", seq, at, m.Admitted)
+	}
+	select {
+	case <-w.covered:
+		return w.unread
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *world) Validate(*tool.Manifest) error         { return nil }
@@ -200,7 +216,7 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
 		Facts: call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
 			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
-		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID,
+		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})
 	if v.Do != call.Write {
 		w.t.Fatalf("admit %s: %v", callID, v.Do)

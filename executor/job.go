@@ -27,6 +27,7 @@ type job struct {
 	earlier    []call.Outcome // none where the body cannot be read
 	enqueued   time.Time      // bus time of admission
 	started    time.Time      // bus time the tool was started
+	covered    bool           // the record holds the request
 
 	killed  atomic.Bool // tells the end of a run by a kill from that by a shutdown
 	mu      sync.Mutex

@@ -172,6 +172,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	c.priority(a, n)
 	c.counted(&a.N, n)
 	text(&c.coder, &a.InVain)
+	flag(&c.coder, &a.Strict)
 	if !c.reading && a.More == "" && form.Member != "" {
 		a.More = "|" + form.Member
 	}

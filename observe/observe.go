@@ -28,7 +28,8 @@ const (
 
 // The steps of an executor; a dispatcher that ends an attempt takes AfterDecide, too.
 const (
-	Taken        Point = "taken" // a work message came
+	Taken        Point = "taken"      // a work message came
+	Unrecorded   Point = "unrecorded" // the record is not known to hold the request of a strict attempt yet
 	BeforeClaim  Point = "before-claim"
 	AfterClaim   Point = "after-claim"
 	Run          Point = "run"           // see [Observer.Begin]

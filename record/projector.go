@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -34,6 +35,7 @@ type Projector struct {
 	pending []audit.Record
 	waiting bus.Backlog // of what is pending
 	hurried bool        // a flush waits for no more records
+	awaited uint64      // newest request that a call waits for to be on record
 	more    chan struct{}
 	enough  chan struct{}  // a flush has waited enough
 	seen    uint64         // up to which the call log was observed
@@ -76,6 +78,17 @@ func (p *Projector) Observe(ctx context.Context, o bus.Observed) {
 	}
 	for !p.add(r, o.Known) && wait.For(ctx, pollEvery) {
 	}
+	if a, ok := o.State.Attempt(o.Attempt); ok && a.Strict && o.Kind == call.Requested {
+		p.await(o.Seq)
+	}
+}
+
+// await lets the flush with the record of seq wait for no more of them: a call starts only then.
+func (p *Projector) await(seq uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited = max(p.awaited, seq)
+	wait.Signal(p.enough)
 }
 
 // pass notes that the log was observed up to seq. A flush that somebody has begun is finished when all of it was.
@@ -201,6 +214,10 @@ func (p *Projector) flushAll(ctx context.Context) error {
 // linger waits for more records, unless there are enough for a flush, or somebody waits for those that are pending.
 func (p *Projector) linger(ctx context.Context) {
 	if !p.lingers() {
+		select {
+		case <-p.enough: // what it was said of goes on record now
+		default:
+		}
 		return
 	}
 	timer := time.NewTimer(flushLinger)
@@ -215,7 +232,7 @@ func (p *Projector) linger(ctx context.Context) {
 func (p *Projector) lingers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.hurried && len(p.pending) > 0 && len(p.pending) < maxFlush
+	return !p.hurried && p.awaited <= p.done.Seq && len(p.pending) > 0 && len(p.pending) < maxFlush
 }
 
 // How long it may take at first to find where the record ends, and at the most, where there is much to read.

@@ -46,6 +46,7 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
 	f.IntVar(&o.Partitions, "partitions", 0,
 		"partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
+	f.BoolVar(&o.Strict, "strict", false, "let calls start only once their requests are on record")
 	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
 	f.IntVar(&o.Servers, "servers", 1,
 		"NATS servers, 1 or 3: three are killed, restarted and frozen by a plan of their own")

@@ -14,7 +14,7 @@ import (
 )
 
 func devCmd(g *global) *cobra.Command {
-	n, p, a := &cli.Node{}, &cli.Pool{}, &cli.Absence{}
+	n, p, a := &cli.Node{}, &cli.Pool{}, &cli.Admission{}
 	var state string
 	var port int
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ func checkState(dir string) error {
 	return nil
 }
 
-func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absence, state string, port int) error {
+func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Admission, state string, port int) error {
 	tools := toolbus.NewTools()
 	if err := tools.AddFolder(n.Tools); err != nil {
 		return err
@@ -85,7 +85,7 @@ func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Absenc
 
 // serveBoth runs a dispatcher and an executor, each with a connection of its own, as they have in production.
 func serveBoth(
-	ctx context.Context, url string, o toolbus.Options, tools *toolbus.Tools, a *cli.Absence, e toolbus.ExecutorOptions,
+	ctx context.Context, url string, o toolbus.Options, tools *toolbus.Tools, a *cli.Admission, e toolbus.ExecutorOptions,
 	ready func(),
 ) error {
 	o.Name = "toolbus-dispatcher"
@@ -100,7 +100,7 @@ func serveBoth(
 		return err
 	}
 	defer other.Close()
-	dispatcher, err := one.Dispatcher(tools, toolbus.DispatcherOptions{PoolAbsence: a.Long})
+	dispatcher, err := one.Dispatcher(tools, a.Options())
 	if err != nil {
 		return err
 	}

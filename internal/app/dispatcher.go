@@ -24,6 +24,7 @@ import (
 type DispatcherOptions struct {
 	Registry *tool.Registry
 	AuditLag time.Duration // see dispatcher.Options
+	Strict   bool          // see dispatcher.Options
 	// PoolAbsence is that of dispatcher.Options; at least the lease.
 	PoolAbsence time.Duration
 	Version     string // of the product, for service discovery
@@ -132,7 +133,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
 		Health: health, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: c.Fsync, AuditLag: o.AuditLag, Partitions: c.Log.Partitions(), Observer: c.Observer, Logger: c.Logger,
+		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
+		Observer: c.Observer, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.

@@ -53,10 +53,11 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	journal := record.NewJournal(c.JS, "executor-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
+	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: bus.NewReplies(c.NC, c.Logger), Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
-		Payloads: c.Payloads, Peers: pools, Records: journal, Now: c.Clock.Now,
+		Payloads: c.Payloads, Peers: pools, Records: journal, Coverage: coverage, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease,
 		Observer: c.Observer, Logger: c.Logger,
 	})
@@ -73,6 +74,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	recording, recorded := context.WithCancel(context.WithoutCancel(ctx))
 	var journaling sync.WaitGroup
 	journaling.Go(func() { journal.Run(recording) })
+	journaling.Go(func() { coverage.Run(recording) })
 	defer journaling.Wait()
 	defer recorded()
 	return run(ctx, c, o, e, workers, pools, anew)

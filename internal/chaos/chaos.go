@@ -30,6 +30,7 @@ type Options struct {
 	// SyncAlways makes the server sync before it acknowledges. Killing a server loses nothing
 	// of what it acknowledged either way; only a power cut tells the difference.
 	SyncAlways bool
+	Strict     bool             // calls start only once their requests are on record
 	Partitions int              // of the call log; default 2 for odd seeds, else 1
 	Servers    int              // 1, or 3 that replicate the streams; default 1
 	Only       string           // of [Pieces]: make no other trouble; for several servers
@@ -76,6 +77,8 @@ func (o Options) Check() error {
 		return errors.New("--partitions is 1 or 2")
 	case o.Servers != 1 && o.Servers != 3:
 		return errors.New("--servers is 1 or 3")
+	case o.Strict && o.Beside != "":
+		return errors.New("--strict is not for --beside: executors of an older build need not wait for the record")
 	case o.Only != "" && o.Servers == 1:
 		return errors.New("--only is for --servers 3")
 	case o.Only != "" && !slices.Contains(Pieces(), o.Only):

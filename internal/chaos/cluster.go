@@ -71,9 +71,12 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	for _, s := range servers {
 		c.add(s.name, s.args(dir, servers, o.SyncAlways), nil)
 	}
-	skews := rand.New(rand.NewPCG(o.Seed, 2))
+	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
+	if o.Strict {
+		dispatch = []string{"dispatcher", "--audit", "strict"}
+	}
 	for _, name := range dispatchers {
-		c.add(name, append([]string{"dispatcher"}, c.common(o, name)...), skews)
+		c.add(name, append(dispatch, c.common(o, name)...), skews)
 	}
 	for _, name := range executors {
 		c.add(name, append([]string{"executor", "--slots", "8"}, c.common(o, name)...), skews)

@@ -174,23 +174,45 @@ func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
 }
 
-// Absence is the flag of a process with a dispatcher that says how long a pool may be empty.
-type Absence struct{ Long time.Duration }
+// Admission are the flags of a process with a dispatcher: how long a pool may be empty, and what has to be on record
+// before a call starts.
+type Admission struct {
+	absence time.Duration
+	audit   string
+}
 
-// Flags adds the flag to cmd.
-func (a *Absence) Flags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&a.Long, "pool-absence", dispatcher.DefaultPoolAbsence,
+// The words of --audit.
+const (
+	auditLags   = "lag"
+	auditStrict = "strict"
+)
+
+// Flags adds the flags to cmd.
+func (a *Admission) Flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.audit, "audit", auditLags,
+		"lag: the record may be some seconds behind what runs; strict: a call starts only once its request is on record, "+
+			"some milliseconds later, which takes executors that know this")
+	cmd.Flags().DurationVar(&a.absence, "pool-absence", dispatcher.DefaultPoolAbsence,
 		"how long no executor of a pool may be alive before calls that wait for it end with S-TOOL-UNAVAILABLE, also ahead "+
 			"of their deadline; a restart of the executors should be shorter")
 }
 
-// Check refuses a time in which executors that are well need not have been heard of. The error is an [ErrUsage].
-func (a *Absence) Check(n *Node) error {
-	if a.Long < n.lease {
+// Check refuses a time in which executors that are well need not have been heard of, and what is no word of --audit.
+// The error is an [ErrUsage].
+func (a *Admission) Check(n *Node) error {
+	switch {
+	case a.absence < n.lease:
 		return Usagef("--pool-absence is %s: it is no shorter than --lease, %s, in which an executor may be silent",
-			a.Long, n.lease)
+			a.absence, n.lease)
+	case a.audit != auditLags && a.audit != auditStrict:
+		return Usagef("--audit is %s or %s, and not %q", auditLags, auditStrict, a.audit)
 	}
 	return nil
+}
+
+// Options are those of a dispatcher.
+func (a *Admission) Options() toolbus.DispatcherOptions {
+	return toolbus.DispatcherOptions{PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict}
 }
 
 // Version is the version of this build: the module's as the build recorded it, if it did.

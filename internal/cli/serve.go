@@ -15,7 +15,7 @@ import (
 
 // Dispatcher returns the command that runs a dispatcher against the bus at url().
 func Dispatcher(env Env, url func() string) *cobra.Command {
-	n, a := &Node{}, &Absence{}
+	n, a := &Node{}, &Admission{}
 	cmd := &cobra.Command{
 		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: NoArgs,
 		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
@@ -32,16 +32,18 @@ is in hand and ends.`,
 	return cmd
 }
 
-func dispatch(ctx context.Context, env Env, n *Node, a *Absence, url string) error {
+func dispatch(ctx context.Context, env Env, n *Node, a *Admission, url string) error {
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
 	part := func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error) {
-		return c.Dispatcher(t, toolbus.DispatcherOptions{PoolAbsence: a.Long, Ready: func(instance string) {
+		o := a.Options()
+		o.Ready = func(instance string) {
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
 			}
-		}})
+		}
+		return c.Dispatcher(t, o)
 	}
 	return n.serve(ctx, env, "toolbus-dispatcher", url, part)
 }

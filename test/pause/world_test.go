@@ -88,6 +88,8 @@ type world struct {
 	executors []*executor.Executor
 	runs      int
 	nonces    int
+	strict    bool // calls wait for the record, of which executors know by coverage
+	coverage  executor.Coverage
 }
 
 func (b *base) world(t *testing.T, toolID string) *world {
@@ -190,7 +192,7 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 	return dispatcher.New(dispatcher.Options{
 		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
 		Control: killer{w: w}, Pools: alone{},
-		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Observer: observe.Observer{Step: s.step},
+		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict, Observer: observe.Observer{Step: s.step},
 	})
 }
 
@@ -205,7 +207,7 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
 		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
-		NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
+		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
 	})
 	e.Listening()
 	w.mu.Lock()
@@ -392,6 +394,9 @@ func (w *world) history() check.History {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := check.History{Cancels: w.cancels, Effects: w.effects, Kept: check.Kept{Audit: w.denied}, Log: w.entries()}
+	if w.strict {
+		h.Segments = w.kept()
+	}
 	for i, e := range h.Log {
 		if r, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
 			h.Audit = append(h.Audit, check.Record{Seq: uint64(i), Record: r})

@@ -2,8 +2,11 @@ package check
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/call"
 )
 
 // Kept is what auditors have.
@@ -19,14 +22,15 @@ type Record struct {
 	audit.Record
 }
 
-// Segment is a segment with its place.
+// Segment is a segment with its place, and when it was stored.
 type Segment struct {
-	Seq uint64
+	Seq  uint64
+	Time time.Time
 	audit.Sealed
 }
 
 // Add adds what a message of the record holds. One of a build before segments is a record with this id.
-func (k *Kept) Add(data []byte, seq uint64, id string) error {
+func (k *Kept) Add(data []byte, seq uint64, at time.Time, id string) error {
 	s, ok, err := audit.Open(data)
 	if err != nil {
 		return err
@@ -38,7 +42,7 @@ func (k *Kept) Add(data []byte, seq uint64, id string) error {
 		}
 		return err
 	}
-	k.Segments = append(k.Segments, Segment{seq, s})
+	k.Segments = append(k.Segments, Segment{seq, at, s})
 	for line := range s.Lines() {
 		r, ok, err := audit.Decode(line)
 		if err != nil || !ok {
@@ -80,4 +84,33 @@ func segments(x *index) (found []Violation) {
 		last[s.chain()] = s
 	}
 	return found
+}
+
+// covered: a strict attempt starts after its request has come on record.
+func covered(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, e := range l.events {
+			a, _ := e.State.Attempt(e.Attempt)
+			if e.Kind != call.Requested || !a.Strict {
+				continue
+			}
+			starts := x.startsOf(l.ref, e.Attempt)
+			if len(starts) == 0 {
+				continue
+			}
+			on := slices.IndexFunc(x.Segments, func(s Segment) bool { return s.holds(e) })
+			for _, start := range starts {
+				if on < 0 || x.Segments[on].Time.After(time.Unix(0, start.Time)) {
+					found = append(found, l.broken("%+v: its request was not on record", start))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// holds reports whether an event is on record once the segment is. All before the last one of a flush are not enough.
+func (s Segment) holds(e call.Entry) bool {
+	return s.Source == audit.FromLog && s.Part == e.State.Part && s.K == s.N &&
+		s.Through.Seq >= e.State.Seq && !s.Through.Time.Before(e.Time)
 }

@@ -26,6 +26,7 @@ func rules() []rule {
 		{"P3 attempts", "a key is used up only by attempts that an executor may have started", attempts},
 		{"P3 fence", "every run has a fence of its own", fences},
 		{"P4 recorded", "nothing runs before its request, or its claim, is in the log", recorded},
+		{"P4 strict", "nothing that is to wait for the record starts before its request is there", covered},
 		{"P4 lag", "nothing is refused for lag of the record once the streams have had leaders for a while", lags},
 		{"P4 denied", "nothing is refused unrecorded", denials},
 		{"P5 kept", "what was accepted is in the log, and ends", kept},

@@ -1,0 +1,39 @@
+package executor
+
+import (
+	"errors"
+
+	"github.com/seed-018f16cc/toolbus/observe"
+)
+
+// errUncovered says that the request was not on record when the executor shut down, or was told to kill the run.
+var errUncovered = errors.New("the record does not hold the request yet")
+
+// uncovered reports whether the attempt may not be started before its request is on record.
+func (j *job) uncovered() bool {
+	a, _ := j.state.Attempt(j.attempt)
+	return a.Strict && !j.covered
+}
+
+// cover waits until the request is on record, at the most until the attempt's deadline or a kill: what becomes of it
+// then is up to the log, which is looked at again. It comes before the claim, so that what was never on record was
+// provably never taken.
+func (e *Executor) cover(j *job) error {
+	if j.killed.Load() { // and yet the log does not say why
+		return errUncovered
+	}
+	ctx, cancel := e.untilDue(j)
+	defer cancel()
+	e.step(observe.Unrecorded, j)
+	m := &j.message.Entry
+	err := e.Coverage.Wait(ctx, m.State.Part, m.State.Seq, m.Time)
+	switch {
+	case err == nil:
+		j.covered = true
+	case j.ctx.Err() != nil:
+		return errUncovered
+	case ctx.Err() == nil: // the record cannot be read
+		return err
+	}
+	return e.lookUp(j)
+}
