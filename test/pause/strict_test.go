@@ -46,8 +46,8 @@ func (s *segments) PublishMsg(
 	return ack, err
 }
 
-// projector puts what the log holds on record, all of it in one flush, and stops at s. What it returns is closed when it
-// has ended.
+// projector puts what the log holds on record, all of it in one flush, and stops at s. What it returns is closed when
+// it has ended.
 func (w *world) projector(ctx context.Context, s *stop) (ended <-chan struct{}) {
 	w.t.Helper()
 	js := jetstream.JetStream(&segments{JetStream: w.js, stop: s})

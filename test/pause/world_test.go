@@ -192,7 +192,8 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 	return dispatcher.New(dispatcher.Options{
 		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
 		Control: killer{w: w}, Pools: alone{},
-		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict, Observer: observe.Observer{Step: s.step},
+		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict,
+		Observer: observe.Observer{Step: s.step},
 	})
 }
 
