@@ -35,12 +35,17 @@ type Options struct {
 	Fsync      bool          // the server syncs every write: SideEffectful tools may be called
 	Replicas   int           // servers that hold each stream; default 1, and 3 in a cluster of three
 	Partitions int           // of the call log, fixed when it is made; default what there is, else 1
+	Retention  Retention     // of the record; what is left out stays as it is
 	Lease      time.Duration // that an executor may be silent before its work is taken over; from 100 ms on, default 5 s
 	Group      int           // with Fsync: how many events must wait at once to be written together; default 16
 
 	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step
 	Skew     time.Duration    // added to the local clock, to see that it does no harm
 }
+
+// Retention says how long the record is kept, by age and by bytes, and with AuditFull "refuse" that calls are refused
+// when there is no more room for theirs.
+type Retention = bus.Retention
 
 // Conn is a connection to a bus, from which clients, executors and dispatchers are made. It survives the absence of
 // the server. Its methods are safe for concurrent use.
@@ -64,11 +69,14 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	if o.Lease != 0 && o.Lease < bus.MinLease {
 		return nil, fmt.Errorf("a lease of %s is too short: it is %s or more", o.Lease, bus.MinLease)
 	}
+	if err := o.Retention.Check(); err != nil {
+		return nil, err
+	}
 	options := app.Options{
 		URL: url, Fsync: o.Fsync, Lease: o.Lease, KV: kv.LogOptions{Group: o.Group}, Skew: o.Skew,
 		Logger: o.Logger, Observer: o.Observer,
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
-		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions},
+		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}
 	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {

@@ -30,9 +30,7 @@ type TopologyOptions struct {
 	Replicas     int           // servers that hold each stream; default 1, and more are fine
 	Partitions   int           // of the call log, fixed when it is made; default what there is, else 1
 	CallsBytes   int64         // default 4 GiB, shared by the partitions
-	AuditAge     time.Duration // default 30 days
-	AuditBytes   int64         // default 4 GiB
-	DeniedBytes  int64         // of refusals, default 512 MiB
+	Retention    Retention     // of the record
 	ChunksAge    time.Duration // default 15 minutes
 	ChunksBytes  int64         // default 1 GiB
 	PayloadAge   time.Duration // default 26 hours: outlives the default retention
@@ -51,15 +49,14 @@ func (o TopologyOptions) withDefaults() TopologyOptions {
 	const gib = 1 << 30
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	o.CallsBytes = cmp.Or(o.CallsBytes, 4*gib)
-	o.AuditAge = cmp.Or(o.AuditAge, 30*24*time.Hour)
-	o.AuditBytes = cmp.Or(o.AuditBytes, 4*gib)
-	o.DeniedBytes = cmp.Or(o.DeniedBytes, gib/2)
 	o.ChunksAge = cmp.Or(o.ChunksAge, 15*time.Minute)
 	o.ChunksBytes = cmp.Or(o.ChunksBytes, gib)
 	o.PayloadAge = cmp.Or(o.PayloadAge, 26*time.Hour)
 	o.PayloadBytes = cmp.Or(o.PayloadBytes, 2*gib)
 	return o
 }
+
+const month = 30 * 24 * time.Hour
 
 const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
 
@@ -103,8 +100,8 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			DenyDelete:         true,
 			DenyPurge:          true,
 			AllowAtomicPublish: true, // a flush of many tenants is stored by one compare-and-set
-			MaxAge:             o.AuditAge,
-			MaxBytes:           o.AuditBytes,
+			MaxAge:             month,
+			MaxBytes:           4 << 30,
 		},
 		{
 			Name:               subjects.DeniedStream,
@@ -114,8 +111,8 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			DenyDelete:         true,
 			DenyPurge:          true,
 			AllowAtomicPublish: true,
-			MaxAge:             o.AuditAge,
-			MaxBytes:           o.DeniedBytes,
+			MaxAge:             month,
+			MaxBytes:           512 << 20,
 		},
 		{
 			Name:        subjects.ChunksStream,
@@ -131,7 +128,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Description: "Toolbus calls that could not be run",
 			Subjects:    []string{subjects.DeadAll},
 			Discard:     jetstream.DiscardNew,
-			MaxAge:      o.AuditAge,
+			MaxAge:      month,
 			MaxBytes:    o.ChunksBytes,
 		},
 		{
@@ -158,6 +155,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	}...)
 	for i := range all {
 		c := &all[i]
+		o.Retention.apply(c)
 		c.Storage = jetstream.FileStorage // a memory stream would be gone after a restart of the server
 		c.Replicas, c.Duplicates = o.Replicas, cmp.Or(c.Duplicates, dedup)
 		if c.Metadata == nil {
@@ -213,7 +211,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 		return err
 	}
 	for _, want := range Streams(o)[1:] {
-		if err := ensureStream(ctx, js, want); err != nil {
+		if err := ensureStream(ctx, js, want, o.Retention); err != nil {
 			return err
 		}
 	}
@@ -232,7 +230,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 		return o, err
 	}
 	o.Partitions = cmp.Or(want, before)
-	if err := ensureStream(ctx, js, Streams(o)[0]); err != nil {
+	if err := ensureStream(ctx, js, Streams(o)[0], o.Retention); err != nil {
 		return o, err
 	}
 	have, err := kv.Partitions(ctx, js)
@@ -285,7 +283,7 @@ func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	})
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, r Retention) error {
 	refused := create(ctx, js, want)
 	if refused == nil {
 		return nil
@@ -303,8 +301,9 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if err := Readable(found); err != nil {
 		return err
 	}
-	older := modernise(&found, want)
-	if err := Compatible(found, want); err != nil || !older { // a stream that is not ours is left as it is
+	changed := modernise(&found, want)
+	changed = r.apply(&found) || changed
+	if err := Compatible(found, want); err != nil || !changed { // a stream that is not ours is left as it is
 		return err
 	}
 	if _, err := js.UpdateStream(ctx, found); err != nil {
@@ -335,6 +334,10 @@ func Compatible(have, want jetstream.StreamConfig) error {
 	if have.MaxMsgSize > 0 && have.MaxMsgSize < minPayload {
 		size = have.MaxMsgSize
 	}
+	discard := have.Discard
+	if want.Name == subjects.AuditStream { // to refuse calls, or forget them, when it is full is the operator's choice
+		discard = want.Discard
+	}
 	var bad []error
 	for _, c := range []struct {
 		setting    string
@@ -342,7 +345,7 @@ func Compatible(have, want jetstream.StreamConfig) error {
 	}{
 		{"subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects)},
 		{"retention", have.Retention, want.Retention},
-		{"discard", have.Discard, want.Discard},
+		{"discard", discard, want.Discard},
 		{"allow_msg_ttl", have.AllowMsgTTL, want.AllowMsgTTL},
 		{"subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL},
 		{"allow_direct", have.AllowDirect, want.AllowDirect},

@@ -158,6 +158,46 @@ func TestStreamsOfOtherSizes(t *testing.T) {
 	}
 }
 
+// What is said of the record's retention holds for streams that are there, too; what is not said stays as it is. That
+// the record of calls refuses what it has no room for is nobody's mistake, and that it forgets it neither.
+func TestRetention(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	config := func(name string) jetstream.StreamConfig {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config
+	}
+	given := Retention{AuditAge: time.Hour, AuditBytes: 2 << 20, AuditFull: Refuse, DeniedAge: time.Minute,
+		DeniedBytes: 3 << 20}
+	for _, step := range []struct {
+		given, want Retention
+		discard     jetstream.DiscardPolicy
+	}{
+		{Retention{}, Retention{AuditAge: month, AuditBytes: 4 << 30, DeniedAge: month, DeniedBytes: 512 << 20},
+			jetstream.DiscardOld},
+		{given, given, jetstream.DiscardNew},
+		{Retention{}, given, jetstream.DiscardNew},
+		{Retention{AuditFull: Forget}, given, jetstream.DiscardOld},
+	} {
+		if err := Ensure(t.Context(), js, TopologyOptions{Retention: step.given}); err != nil {
+			t.Fatal(err)
+		}
+		a, d := config(subjects.AuditStream), config(subjects.DeniedStream)
+		have := Retention{AuditAge: a.MaxAge, AuditBytes: a.MaxBytes, AuditFull: step.want.AuditFull, DeniedAge: d.MaxAge,
+			DeniedBytes: d.MaxBytes}
+		if have != step.want || a.Discard != step.discard || d.Discard != jetstream.DiscardOld {
+			t.Errorf("%+v: %+v, %s, %s", step.given, have, a.Discard, d.Discard)
+		}
+	}
+	dead := config(subjects.DeadStream)
+	if dead.MaxAge != month {
+		t.Errorf("dead letters are kept for %s", dead.MaxAge)
+	}
+}
+
 // A server that can reserve no more serves with the streams that it has.
 func TestStreamsFillTheStore(t *testing.T) {
 	js := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 13 << 30 }).JetStream(t)

@@ -166,9 +166,14 @@ func (p *Projector) Run(ctx context.Context) error {
 	nc := p.chain.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
+	notes := time.NewTicker(keepEvery)
+	defer notes.Stop()
+	var before audit.Position
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+		case <-notes.C:
+			before = p.note(ctx, before)
 		case <-status: // the server may have come back without the end of the record, and nothing more may come
 			if err := p.findEnd(ctx); err != nil {
 				return err
@@ -180,6 +185,21 @@ func (p *Projector) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// note notes a position that was on record at the last note, and returns the one that is now.
+func (p *Projector) note(ctx context.Context, before audit.Position) (now audit.Position) {
+	p.mu.Lock()
+	now = p.done
+	p.mu.Unlock()
+	if before.Seq == 0 {
+		return now
+	}
+	n := note{before, p.open()}
+	if err := n.keep(ctx, p.chain.js, p.part); err != nil {
+		p.log.Warn("not noted how far the call log is on record", "err", err)
+	}
+	return now
 }
 
 // flushAll projects until nothing is pending.

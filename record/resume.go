@@ -50,14 +50,11 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	}
 	last := t.last()
 	if last == nil {
-		f, _, _, err := former(ctx, p.chain.js, p.part)
-		if err != nil {
+		through, oldest, err := p.unchained(ctx)
+		if err != nil || through.Seq == 0 {
 			return 0, err
 		}
-		if p.fence = f; f.Through.Seq == 0 {
-			return 0, nil
-		}
-		last = &audit.Sealed{Segment: audit.Segment{Through: f.Through, Oldest: f.Oldest}}
+		last = &audit.Sealed{Segment: audit.Segment{Through: through, Oldest: oldest}}
 	}
 	done, b := last.Through, begun{}
 	if last.K < last.N {
@@ -84,6 +81,26 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	p.begun = b
 	p.pending = slices.DeleteFunc(p.pending, func(r audit.Record) bool { return b.has[placeOf(&r)] })
 	return last.Oldest, nil
+}
+
+// unchained is up to where the partition is on record where its chain is empty: by builds before segments, or in
+// segments that the record has forgotten since.
+func (p *Projector) unchained(ctx context.Context) (through audit.Position, oldest uint64, err error) {
+	f, _, _, err := former(ctx, p.chain.js, p.part)
+	if err != nil {
+		return through, 0, err
+	}
+	p.fence = f
+	n, err := noted(ctx, p.chain.js, p.part)
+	if err != nil || n.Through.Seq <= f.Through.Seq {
+		return f.Through, f.Oldest, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n.Through.Seq <= p.done.Seq { // nothing in between was lost: it is known here
+		return audit.Position{}, 0, nil
+	}
+	return n.Through, n.Oldest, nil
 }
 
 // unfinished is the flush of which these segments are stored, and others are not.

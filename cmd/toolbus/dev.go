@@ -36,6 +36,7 @@ hand have ten seconds to end, and it says so; a second one ends it at once.`,
 	cmd.Flags().StringVar(&state, "state", home, "directory for everything that is kept")
 	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
 	n.Flags(cmd)
+	n.RecordFlags(cmd)
 	p.Flags(cmd)
 	a.Flags(cmd)
 	return cmd

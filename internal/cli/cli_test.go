@@ -29,6 +29,20 @@ func TestMain(m *testing.M) {
 
 type command = func(cli.Env, func() string) *cobra.Command
 
+// Flags of the record are those of the process that keeps it.
+func TestRunOfWrongRetention(t *testing.T) {
+	for flag, says := range map[string]string{
+		"--audit-age=1s": "1m0s or more", "--denied-age=-1m": "1m0s or more", "--audit-bytes=1": "1048576 or more",
+		"--denied-bytes=-1": "1048576 or more", "--audit-full=ask": "forget or refuse",
+	} {
+		var out bytes.Buffer
+		code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, cli.Dispatcher, []string{flag})
+		if code != 2 || !strings.Contains(out.String(), says) {
+			t.Errorf("%s: exit code %d, and it says %q, want %q", flag, code, &out, says)
+		}
+	}
+}
+
 var commands = map[string]command{"dispatcher": cli.Dispatcher, "executor": cli.Executor}
 
 func TestRunOfWrongCommandLines(t *testing.T) {

@@ -34,6 +34,7 @@ type Node struct {
 	Fsync   bool   // the server syncs every write
 	Verbose bool   // log every event
 
+	retention  bus.Retention
 	replicas   int // 0 is the default
 	partitions int // 0 is what there is
 	lease      time.Duration
@@ -68,6 +69,17 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	_ = f.MarkHidden("group") // exists
 }
 
+// RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
+func (n *Node) RecordFlags(cmd *cobra.Command) {
+	f, r := cmd.Flags(), &n.retention
+	f.DurationVar(&r.AuditAge, "audit-age", 0, "how long the record of calls is kept; by default as it is, else 720h")
+	f.Int64Var(&r.AuditBytes, "audit-bytes", 0, "room of the record of calls; by default as it is, else 4 GiB")
+	f.StringVar((*string)(&r.AuditFull), "audit-full", "", "what happens when that is used up: forget (the oldest goes) "+
+		"or refuse (calls are refused with R-CAP-AUDIT); by default as it is, else forget")
+	f.DurationVar(&r.DeniedAge, "denied-age", 0, "how long that of refusals is kept; by default as it is, else 720h")
+	f.Int64Var(&r.DeniedBytes, "denied-bytes", 0, "room of the record of refusals; by default as it is, else 512 MiB")
+}
+
 const maxReplicas = 5 // that a server allows
 
 // Check refuses flags that no process can work with. The error is an [ErrUsage].
@@ -81,6 +93,8 @@ func (n *Node) Check() error {
 		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
 	case n.partitions < 0 || n.partitions > subjects.MaxPartitions:
 		return Usagef("--partitions is %d: it is 1 to %d, and four are many", n.partitions, subjects.MaxPartitions)
+	case n.retention.Check() != nil:
+		return Usagef("%v", n.retention.Check())
 	case n.otlp != "" && !httpURL(n.otlp):
 		return Usagef("--otlp %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
 	}
@@ -98,7 +112,7 @@ func (n *Node) Options(ctx context.Context, service string,
 	stderr io.Writer) (o toolbus.Options, end func(), err error) {
 	o = toolbus.Options{
 		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
-		Partitions: n.partitions, Logger: Logger(stderr, n.Verbose),
+		Partitions: n.partitions, Retention: n.retention, Logger: Logger(stderr, n.Verbose),
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil

@@ -28,6 +28,7 @@ is in hand and ends.`,
 	}
 	n.Flags(cmd)
 	n.ServerFlags(cmd)
+	n.RecordFlags(cmd)
 	a.Flags(cmd)
 	return cmd
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// flood asks for a version that there is not, n times, and returns what was said. halfway is called when half of it was.
+// flood asks for a version that there is not, n times, and returns what was said. halfway is called when half of it is
+// done.
 func flood(t *testing.T, c *toolbus.Client, n int, halfway func()) []*envelope.Response {
 	t.Helper()
 	var asking sync.WaitGroup
