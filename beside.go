@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/flight"
 )
 
 // The NATS client holds its lock while it connects anew, and everything that sends waits for
@@ -23,71 +24,103 @@ import (
 // inTime makes the call and returns its outcome, or the library's own statement when the
 // deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are
 // not called after that.
-func (c *Client) inTime(ctx context.Context, call Call, started time.Time) made {
+func (c *Client) inTime(ctx context.Context, call Call, started time.Time) flight.Word {
 	if call.Timeout != 0 && call.Timeout < time.Millisecond { // no time to look any closer
 		req := c.request(call, nil)
-		return made{req, c.refused(req, tooShort()), nil}
+		return flight.Word{Request: req, Response: c.refused(req, tooShort())}
 	}
 	ctx, within, free, err := uncut(ctx, started)
 	if err != nil {
-		return made{err: err}
+		return flight.Word{Err: err}
 	}
 	defer free()
-	show := &show{panicked: make(chan *Panic, 1)}
-	e := errand{
-		ctx: ctx, call: show.of(call), show: show, started: started, within: within,
-		known: make(chan time.Time, 2), done: make(chan made, 1),
-	}
-	e.deadline = started.Add(e.atMost(cmp.Or(call.Timeout, describeTime)))
-	if !c.crew.Start(e) {
-		return made{err: bus.ErrClosed}
+	e := &errand{ctx: ctx, started: started, within: within}
+	e.Told = make(chan flight.Word, flight.Words)
+	e.call = e.show.of(call)
+	c.watch.Add(&e.Call, started.Add(e.atMost(cmp.Or(call.Timeout, describeTime))))
+	defer c.forget(e)
+	if !c.crew.Start(func() { c.begin(e) }) {
+		return flight.Word{Err: bus.ErrClosed}
 	}
 	return c.await(e)
 }
 
 // await returns what became of an errand.
-func (c *Client) await(e errand) made {
-	end := time.NewTimer(time.Until(e.deadline) + grace)
-	defer end.Stop()
-	show, cancelled := e.show, e.ctx.Done()
-	for {
+func (c *Client) await(e *errand) flight.Word {
+	for cancelled := e.ctx.Done(); ; {
 		select {
-		case m := <-e.done:
-			select {
-			case p := <-show.panicked:
-				panic(p)
-			default:
+		case m := <-e.Told:
+			if m.Over {
+				return c.given(e, false)
 			}
-			return m
-		case p := <-show.panicked:
+			if !m.Raw {
+				select {
+				case p := <-e.show.panicked:
+					panic(p)
+				default:
+				}
+				return m
+			}
+			if m, ended := c.conclude(e, m.Response); ended {
+				return m
+			}
+		case p := <-e.show.panicked:
 			panic(p)
-		case e.deadline = <-e.known:
-			if e.ctx.Err() == nil {
-				end.Reset(time.Until(e.deadline) + grace)
-			}
 		case <-cancelled:
-			cancelled = nil
-			end.Reset(lastWord)
-		case <-end.C:
-			return c.given(e)
+			if cancelled = nil; c.watch.Leave(&e.Call, time.Now()) {
+				return c.given(e, false)
+			}
 		}
 	}
 }
 
-// lastWord is how long a caller that goes away is kept, for an outcome that is here already.
-const lastWord = 50 * time.Millisecond
+// conclude is the end of a call without functions, unless more is to be done that may take its time: that is done
+// beside its caller.
+func (c *Client) conclude(e *errand, r *envelope.Response) (_ flight.Word, ended bool) {
+	switch {
+	case r == nil:
+		return c.given(e, true), true
+	case r.Status == envelope.Success:
+		ended = accepts(e.fn, r)
+	default:
+		_, more := again(e.call, 1, r)
+		ended = !more
+	}
+	if !ended && !c.crew.Start(func() { c.rest(e, r) }) {
+		go c.rest(e, r) // the client was closed meanwhile; it ends with the call
+	}
+	return flight.Word{Request: e.req, Response: r}, ended
+}
 
-// given is what is said of an errand that is given up: its caller went away, or the bus is silent.
-func (c *Client) given(e errand) made {
-	req := e.show.end()
+// accepts says whether a success is certainly what the tool promises.
+func accepts(fn *function, r *envelope.Response) bool {
+	return r.Provenance.OutputRef == nil && r.Provenance.Digest == fn.digest && fn.response.Accepts(r.Output)
+}
+
+// given is what is said of an errand that is given up: its caller went away, or the bus is silent. Why it is may be
+// asked where there is time for that.
+func (c *Client) given(e *errand, ask bool) flight.Word {
+	req, deadline := e.show.end(), c.watch.Deadline(&e.Call)
 	switch {
 	case e.ctx.Err() != nil:
-		return made{err: e.ctx.Err()}
-	case req != nil:
-		return made{req, c.unanswered(req, e.deadline, nil), nil} // nobody is asked why: there is no time left
+		return flight.Word{Err: e.ctx.Err()}
+	case req == nil:
+		own := errand{call: e.call, within: e.within} // e's request may be in the making
+		own.requests(c, nil)
+		return flight.Word{Request: own.req, Response: c.unsent(own.req, deadline, context.DeadlineExceeded)}
 	}
-	e.requests(c, nil)
-	return made{e.req, c.unsent(e.req, e.deadline, context.DeadlineExceeded), nil}
+	var why error
+	if ask {
+		why = c.inbox.Forbidden(c.subject(req.ToolID))
+	}
+	return flight.Word{Request: req, Response: c.unanswered(req, deadline, why)}
+}
+
+// forget ends the watch over an errand, and the hearing of answers to it.
+func (c *Client) forget(e *errand) {
+	if r := c.watch.Remove(&e.Call); r != nil {
+		c.inbox.Drop(r.Reply)
+	}
 }
 
 // uncut returns a context that ends when ctx is cancelled, but not at its deadline: that is the
@@ -115,14 +148,12 @@ func uncut(ctx context.Context, started time.Time) (own context.Context, within 
 
 // errand is a call to be made beside its caller.
 type errand struct {
-	ctx      context.Context // ends the errand early
-	call     Call
-	show     *show
-	started  time.Time
-	within   time.Duration // that the caller has, from started on; 0 is for ever
-	deadline time.Time
-	known    chan time.Time // the deadline, where only a description of the tool says when it is
-	done     chan made
+	ctx     context.Context // ends the errand early
+	call    Call
+	show    show
+	started time.Time
+	within  time.Duration // that the caller has, from started on; 0 is for ever
+	flight.Call
 
 	// Of the call, once it is prepared.
 	req *envelope.Request
@@ -151,45 +182,68 @@ func (e *errand) requests(c *Client, t *described) {
 }
 
 // isDue notes when the call is to be answered, now that its request says so.
-func (e *errand) isDue() {
-	e.deadline = e.started.Add(time.Duration(e.req.Constraints.TimeoutMS) * time.Millisecond)
-	if e.call.Timeout == 0 {
-		e.known <- e.deadline
+func (c *Client) isDue(e *errand) {
+	c.watch.Due(&e.Call, e.started.Add(time.Duration(e.req.Constraints.TimeoutMS)*time.Millisecond))
+}
+
+// begin prepares the call and sends its request; it ends soon after the deadline, when the connection lets go of it.
+// The outcome of a call without functions goes to its caller, without anybody waiting for it here.
+func (c *Client) begin(e *errand) {
+	r, err := c.ready(e)
+	if r == nil && err == nil {
+		attempt := c.once
+		if e.call.Accepted == nil && e.call.Chunk == nil {
+			attempt = c.first
+		}
+		switch r, err = attempt(e, e.req); {
+		case err == nil && r == nil:
+			return
+		case r == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil:
+			r, err = c.unsent(e.req, e.Deadline, err), nil
+		case err == nil:
+			c.rest(e, r)
+			return
+		}
 	}
+	e.Told <- flight.Word{Request: e.req, Response: r, Err: err}
 }
 
-// run ends soon after the deadline, when the connection lets go of it.
-func (c *Client) run(e errand) {
-	r, err := c.make(&e)
-	e.done <- made{e.req, r, err}
+// first sends the request of a call without functions, and returns nothing if that was possible.
+func (c *Client) first(e *errand, req *envelope.Request) (*envelope.Response, error) {
+	x, err := c.open(e, req, e.Told)
+	if err != nil {
+		return c.unstored(req, err)
+	}
+	if err = c.start(x); err != nil {
+		c.shut(x)
+	}
+	return nil, err
 }
 
-// make prepares the call and makes it.
-func (c *Client) make(e *errand) (*envelope.Response, error) {
+// ready prepares the call. A response says why it cannot be made.
+func (c *Client) ready(e *errand) (*envelope.Response, error) {
 	refusal, err := c.prepare(e)
 	switch {
 	case refusal != nil:
 		return c.refused(e.req, refusal), nil
 	case silent(err) && e.ctx.Err() == nil:
-		return c.unsent(e.req, e.deadline, err), nil
+		return c.unsent(e.req, e.Deadline, err), nil
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return c.refused(e.req, c.inbox.NotAllowed(err)), nil
 	case err != nil:
 		return nil, err
 	}
 	e.req.Constraints.DeadlineUnixMS -= time.Since(e.started).Milliseconds() // what the preparation took
-	r, err := c.attempts(*e)
-	if err != nil {
-		return r, err
-	}
-	return c.complete(e.ctx, e.fn, r, e.deadline), nil
+	return nil, nil
 }
 
-// made is what became of a call.
-type made struct {
-	req      *envelope.Request
-	response *envelope.Response
-	err      error
+// rest does what is left to be done after the first attempt, of which r is the outcome.
+func (c *Client) rest(e *errand, r *envelope.Response) {
+	r, err := c.attempts(e, r)
+	if err == nil {
+		r = c.complete(e.ctx, e.fn, r, e.Deadline)
+	}
+	e.Told <- flight.Word{Request: e.req, Response: r, Err: err}
 }
 
 // show lets a call be sent, and its functions be called, until it ends.
@@ -197,7 +251,7 @@ type show struct {
 	mu       sync.Mutex
 	sent     *envelope.Request // the first one
 	over     bool
-	panicked chan *Panic // in a function of the call; the first one
+	panicked chan *Panic // in a function of the call; the first one. Nil where it has none
 }
 
 // Panic is what [Client.Call] panics with when a function of the call, which runs beside it, has panicked or
@@ -244,6 +298,9 @@ func (s *show) end() *envelope.Request {
 
 // of returns the call with its functions under the show's control.
 func (s *show) of(call Call) Call {
+	if call.Accepted != nil || call.Chunk != nil {
+		s.panicked = make(chan *Panic, 1)
+	}
 	if accepted := call.Accepted; accepted != nil {
 		call.Accepted = func(a envelope.Accepted) {
 			_ = s.let(func() error { accepted(a); return nil })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -135,4 +136,61 @@ func TestAbsurdHint(t *testing.T) {
 		r.Error.Details.RetryAfterMS != envelope.MaxRetryAfter.Milliseconds() {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// However many callers a server keeps waiting that says nothing, with functions or without, each has its answer at
+// its own deadline, also if the client is closed meanwhile.
+func TestManyWhileServerIsMute(t *testing.T) {
+	f := setup(t)
+	f.serve(bustest.Describing("echo"))
+	c := f.muted()
+	watch := stalls.Begin()
+	defer watch.End()
+	var wg sync.WaitGroup
+	for i := range 200 {
+		call := toolbus.Call{Tool: "echo", Timeout: time.Duration(300+i) * time.Millisecond}
+		if i%4 == 0 {
+			call.Accepted = func(envelope.Accepted) {}
+		}
+		wg.Go(func() {
+			began := time.Now()
+			r, err := c.Call(t.Context(), call)
+			took := time.Since(began)
+			if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final ||
+				took < call.Timeout || took > call.Timeout+100*time.Millisecond+watch.Late() {
+				t.Errorf("due after %s, answered after %s: %+v, %v", call.Timeout, took, r, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Calls in flight when their client is closed get a local answer at their deadline, and no new ones are made.
+func TestCloseWithCalls(t *testing.T) {
+	f := setup(t)
+	c := f.serve(bustest.Describing("echo"))
+	asked := make(chan struct{}, 8)
+	f.listening(func(*question.Incoming, envelope.Request, *bus.Replies) { asked <- struct{}{} })
+	var wg sync.WaitGroup
+	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
+		wg.Go(func() {
+			watch := stalls.Begin()
+			defer watch.End()
+			began := time.Now()
+			r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Timeout: time.Second, Accepted: accepted})
+			if took := time.Since(began); err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout ||
+				r.Provenance.Final || took < time.Second || took > 1100*time.Millisecond+watch.Late() {
+				t.Errorf("after %s: %+v, %v", took, r, err)
+			}
+		})
+	}
+	<-asked
+	<-asked
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo"}); err == nil {
+		t.Errorf("a call after the end: %+v", r)
+	}
+	wg.Wait()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -50,11 +51,9 @@ type Client struct {
 	inbox   *bus.Inbox
 	catalog catalog
 
-	mu      sync.Mutex
-	resend  chan struct{} // closed and replaced at every reconnection
-	watch   sync.WaitGroup
-	crew    *crew.Crew[errand]
-	closed  chan struct{}
+	watch   *flight.Watcher
+	watches sync.WaitGroup
+	crew    *crew.Crew[func()]
 	closing sync.Once
 }
 
@@ -75,13 +74,13 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, resend: make(chan struct{}), closed: make(chan struct{})}
+	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, crew: crew.New(func(job func()) { job() })}
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
-	c.crew = crew.New(c.run)
+	c.watch = flight.NewWatcher()
 	status := nc.StatusChanged(nats.CONNECTED)
-	c.watch.Go(func() {
+	c.watches.Go(func() {
 		defer nc.RemoveStatusListener(status)
-		c.watchConnection(status)
+		flight.Run(c.watch, status)
 	})
 	return c, nil
 }
@@ -104,30 +103,17 @@ func checkName(what, name string) error {
 // identity is checked.
 const maxName = 100
 
-// Close ends the client; calls in flight get a local answer at their deadline. Closing it again
-// does nothing.
+// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
+// last one. Closing it again does nothing.
 func (c *Client) Close() (err error) {
 	c.closing.Do(func() {
-		close(c.closed)
-		c.watch.Wait()
 		c.crew.Dismiss()
+		if c.watch.End() {
+			c.watches.Wait()
+		}
 		err = c.inbox.Close()
 	})
 	return err
-}
-
-func (c *Client) watchConnection(status <-chan nats.Status) {
-	for {
-		select {
-		case <-c.closed:
-			return
-		case <-status:
-			c.mu.Lock()
-			close(c.resend)
-			c.resend = make(chan struct{})
-			c.mu.Unlock()
-		}
-	}
 }
 
 // Call is what to call. Tool is required; the other zero values are defaults.
@@ -166,14 +152,6 @@ type Call struct {
 	Chunk func(envelope.Chunk) error
 }
 
-// How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
-// waits for it on the caller's behalf. Callers are promised 100 ms; a timer may be 20 ms late on a busy
-// machine, and what it wakes needs time, too.
-const (
-	grace    = 75 * time.Millisecond
-	ownGrace = grace - 10*time.Millisecond
-)
-
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is
 // the call's, if it is the earlier one. Outcomes that are errors are responses, not Go errors; a Go error means
 // that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
@@ -183,11 +161,11 @@ const (
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	m := c.inTime(ctx, call, started)
-	if m.err != nil {
-		return nil, m.err
+	if m.Err != nil {
+		return nil, m.Err
 	}
-	c.logOutcome(ctx, m.req, m.response, time.Since(started))
-	return m.response, nil
+	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
+	return m.Response, nil
 }
 
 // logOutcome is for whoever wants every call logged.
@@ -216,7 +194,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response,
 	deadline time.Time) *envelope.Response {
 	if r.Provenance.OutputRef != nil {
-		bounded, cancel := context.WithDeadline(ctx, deadline.Add(ownGrace))
+		bounded, cancel := context.WithDeadline(ctx, deadline.Add(flight.OwnGrace))
 		defer cancel()
 		r = c.whole(bounded, r)
 	}

@@ -1,7 +1,6 @@
 package toolbus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,58 +11,57 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// attempts calls until an outcome stands that may not be retried, or the deadline leaves no room.
-func (c *Client) attempts(e errand) (*envelope.Response, error) {
-	var before *envelope.Response // of the attempt before
-	for n := 1; ; n++ {
-		resp, err := c.once(e)
-		if resp == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
-			return cmp.Or(before, c.unsent(e.req, e.deadline, err)), nil
+// attempts calls again until an outcome stands that may not be retried, or the deadline leaves no room. r is that
+// of the first attempt.
+func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, error) {
+	for n := 1; r.Status != envelope.Success; n++ {
+		pause, more := again(e.call, n, r)
+		if !more || time.Until(e.Deadline) <= pause || !wait.For(e.ctx, pause) {
+			break
 		}
-		before = resp
-		if err != nil || resp.Status == envelope.Success {
-			return resp, err
-		}
-		policy := policyOf(e.call)
-		if n >= policy.MaxAttempts || !retryable(resp, policy) {
-			return resp, nil
-		}
-		if pause := backoff(policy, n, resp); time.Until(e.deadline) <= pause || !wait.For(e.ctx, pause) {
-			return resp, nil
-		}
-		left := time.Until(e.deadline).Milliseconds()
+		left := time.Until(e.Deadline).Milliseconds()
 		if left < 1 {
-			return resp, nil
+			break
 		}
 		req := *e.req
 		req.CallID, req.Constraints.TimeoutMS = uuid.NewString(), left
-		e.req = &req
+		next, err := c.once(e, &req)
+		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
+			break
+		}
+		if err != nil {
+			return next, err
+		}
+		r = next
 	}
+	return r, nil
 }
 
 // exchange is one request and the answers to it.
 type exchange struct {
-	accepted chan *envelope.Accepted // first one only
-	outcome  chan *envelope.Response // the first few
+	flight.Request
+	of  *errand
+	msg *nats.Msg
 }
 
 // hear takes an answer.
-func (x *exchange) hear(msg *nats.Msg) {
+func (c *Client) hear(x *exchange, msg *nats.Msg) {
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {
 	case question.KindAccepted:
 		if a, bad := envelope.DecodeAccepted(contentType, msg.Data); bad == nil {
-			offer(x.accepted, a)
+			c.watch.Accepted(&x.Request, a, time.Now())
 		}
 	case question.KindOutcome:
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
-			offer(x.outcome, sane(r))
+			c.watch.Answered(&x.Request, sane(r))
 		}
 	}
 }
@@ -76,70 +74,83 @@ func sane(r *envelope.Response) *envelope.Response {
 	return r
 }
 
-// offer puts v into c unless something is in it already.
-func offer[T any](c chan T, v T) {
-	select {
-	case c <- v:
-	default:
-	}
-}
-
-func (c *Client) reconnected() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.resend
-}
-
-// When an unanswered request is sent again: soon while it is not even accepted, now and then
-// afterwards (an outcome may have been lost on its way), and right after the deadline.
-const (
-	firstResend   = 400 * time.Millisecond
-	acceptedAgain = 2 * time.Second
-	afterDeadline = 25 * time.Millisecond
-)
-
-// once sends the request, again and again if need be, until its outcome is here or the deadline
-// and its grace have passed. The same call id always gets the same outcome, so sending again is safe.
-func (c *Client) once(e errand) (*envelope.Response, error) {
-	bounded, cancel := context.WithDeadline(e.ctx, e.deadline.Add(ownGrace))
-	defer cancel()
-	msg, err := c.message(bounded, e.req)
-	if errors.Is(err, streaming.ErrFull) {
-		full := envelope.NewError(envelope.CodeStoreFull, "the payload store has no room for the input").
-			WithFix("call again later, or with an input of at most 256 KiB; the operator must enlarge the stream PAYLOADS")
-		return c.refused(e.req, full.WithCause(err.Error())), nil
-	}
+// open makes an exchange of a request. Its outcome comes to to; shut it when done.
+func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*exchange, error) {
+	msg, err := c.message(e, req)
 	if err != nil {
 		return nil, err
 	}
 	if e.call.Accepted == nil {
 		msg.Header.Set(subjects.HeaderPatient, "1")
 	}
-	x := &exchange{accepted: make(chan *envelope.Accepted, 1), outcome: make(chan *envelope.Response, 8)}
-	msg.Reply = c.inbox.Open(x.hear)
-	defer c.inbox.Drop(msg.Reply)
+	x := &exchange{of: e, msg: msg}
+	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }}
+	msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
+	x.Reply = msg.Reply
+	return x, nil
+}
+
+// start sends the request for the first time. The same call id always gets the same outcome, so it may be sent again:
+// the watcher does so until the outcome is here, or the deadline and its grace have passed.
+func (c *Client) start(x *exchange) error {
+	if !x.of.show.begin(x.Body) || !c.watch.Launch(&x.Request, time.Now()) {
+		return errStopped
+	}
+	if err := c.publish(x); err != nil && c.inbox.NC.IsClosed() {
+		return err
+	}
+	return nil
+}
+
+// publish sends a copy of the request, for as long as the connection takes.
+func (c *Client) publish(x *exchange) error {
+	err := c.inbox.NC.PublishMsg(x.msg)
+	c.watch.Sent(&x.Request, err)
+	return err
+}
+
+// resend sends a copy beside the watcher, if the call has not ended meanwhile.
+func (c *Client) resend(x *exchange) {
+	c.crew.Start(func() {
+		if x.of.show.begin(x.Body) {
+			_ = c.publish(x) // the watcher knows
+		}
+	})
+}
+
+// shut ends the exchange of a call, whether it was started or not.
+func (c *Client) shut(x *exchange) {
+	c.watch.Drop(&x.of.Call)
+	c.inbox.Drop(x.msg.Reply)
+}
+
+// once makes one exchange, with the functions of the call.
+func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, error) {
+	x, err := c.open(e, req, make(chan flight.Word, 1))
+	if err != nil {
+		return c.unstored(req, err)
+	}
+	defer c.shut(x)
+	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
 	if e.call.Chunk != nil {
-		if stream, err = c.follow(e.ctx, e.call, e.req); err != nil {
+		if stream, err = c.follow(e.ctx, e.call, req); err != nil {
 			return nil, err
 		}
 		defer stream.stop()
 	}
-	if !e.show.begin(e.req) {
-		return nil, errStopped
-	}
-	if err = c.inbox.NC.PublishMsg(msg); err != nil && c.inbox.NC.IsClosed() {
+	if err := c.start(x); err != nil {
 		return nil, err
 	}
-	var sent copies
-	sent.add(err)
-	resp := c.wait(bounded, e.call, x, stream, msg, sent, e.deadline)
+	resp := e.wait(x, stream)
 	if resp == nil {
-		return c.unanswered(e.req, e.deadline, c.inbox.Forbidden(c.subject(e.req.ToolID))), e.ctx.Err()
+		return c.unanswered(req, e.Deadline, c.inbox.Forbidden(c.subject(req.ToolID))), e.ctx.Err()
 	}
 	if stream == nil {
 		return resp, nil
 	}
+	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
+	defer cancel()
 	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
 }
 
@@ -150,91 +161,28 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 	return &w
 }
 
-// wait returns the outcome; nil when there is none before ctx ends, which is soon after the deadline.
-func (c *Client) wait(ctx context.Context, call Call, x *exchange, stream *chunkStream, msg *nats.Msg, sent copies,
-	deadline time.Time) *envelope.Response {
-	again := time.NewTimer(nextResend(deadline, 0, false))
-	defer again.Stop()
-	reconnected := c.reconnected()
-	accepted := false
-	for n := 0; ; {
+// wait returns the outcome, and serves the functions of the call meanwhile; nil when there is none soon after the
+// deadline, or the caller goes away.
+func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
+	for accepted := false; ; {
 		select {
-		case r := <-x.outcome:
-			switch {
-			case (accepted || len(x.accepted) > 0) && r.Provenance.Attempt == 0:
-				// A copy was refused. What was accepted has an outcome of its own.
-			case turnedAway(r) && !sent.allTurnedAway(r):
-			default:
-				return r
+		case m := <-x.To:
+			return m.Response
+		case a := <-x.Acceptances:
+			if !accepted && e.call.Accepted != nil {
+				e.call.Accepted(*a)
 			}
-		case a := <-x.accepted:
-			if !accepted && call.Accepted != nil {
-				call.Accepted(*a)
-			}
-			accepted = true
-			if stream != nil {
+			if accepted = true; stream != nil {
 				stream.accepted(a)
 			}
-			again.Reset(nextResend(deadline, n, accepted))
-		case <-reconnected:
-			reconnected = c.reconnected()
+		case <-x.Missed:
 			if stream != nil {
 				stream.reconnected()
 			}
-			sent.add(c.inbox.NC.PublishMsg(msg))
-		case <-again.C:
-			n++
-			sent.add(c.inbox.NC.PublishMsg(msg))
-			again.Reset(nextResend(deadline, n, accepted))
-		case <-ctx.Done():
+		case <-e.ctx.Done():
 			return nil
 		}
 	}
-}
-
-// turnedAway says whether r is no outcome but a refusal by a dispatcher that another one may contradict, as one
-// whose record lags, or whose clock is ahead.
-func turnedAway(r *envelope.Response) bool { return r.Provenance.Attempt == 0 && !r.Provenance.Final }
-
-// copies counts how often a request was sent. Every copy may meet another dispatcher, so one may
-// be turned away and another be taken in: only when all were turned away, the call was.
-type copies struct {
-	sent  int
-	heard []heard // refusals
-}
-
-// heard tells a refusal from its double: the id of its record, and which one it is where the record is of many.
-type heard struct {
-	id      string
-	counted uint64
-}
-
-// add counts a copy, unless it could not be sent; the timer sends another one then.
-func (c *copies) add(err error) {
-	if err == nil {
-		c.sent++
-	}
-}
-
-// allTurnedAway counts the refusal r.
-func (c *copies) allTurnedAway(r *envelope.Response) bool {
-	h := heard{r.Provenance.AuditEventID, r.Provenance.Counted}
-	if h.id == "" || !slices.Contains(c.heard, h) { // without one it could not be recorded
-		c.heard = append(c.heard, h)
-	}
-	return len(c.heard) >= c.sent
-}
-
-// nextResend says how long to wait before the request is sent for the n+1st further time.
-func nextResend(deadline time.Time, n int, accepted bool) time.Duration {
-	wait := min(firstResend<<min(n, 3), acceptedAgain)
-	if accepted {
-		wait = acceptedAgain
-	}
-	if left := time.Until(deadline) + afterDeadline; wait > left {
-		wait = max(left, afterDeadline)
-	}
-	return wait
 }
 
 // unanswered is the statement the library makes when the bus is silent. It is no outcome. why may be nil.
@@ -261,16 +209,12 @@ func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.
 }
 
 // message encodes the request; a large input goes to the payload store first.
-func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg, error) {
+func (c *Client) message(e *errand, req *envelope.Request) (*nats.Msg, error) {
 	msg := &nats.Msg{Subject: c.subject(req.ToolID),
 		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
 	sent := *req
 	if len(req.Input) > envelope.MaxInline {
-		if c.Payloads == nil {
-			return nil, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and this client has "+
-				"none: set ClientOptions.Payloads", streaming.ErrTooLarge, envelope.MaxInline)
-		}
-		ref, err := c.Payloads.PutNow(ctx, req.Input)
+		ref, err := c.store(e, req.Input)
 		if err != nil {
 			return nil, err
 		}
@@ -280,4 +224,25 @@ func (c *Client) message(ctx context.Context, req *envelope.Request) (*nats.Msg,
 	data, err := envelope.AppendRequest(nil, &sent) // preflight has checked its input
 	msg.Data = data
 	return msg, err
+}
+
+func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
+	if c.Payloads == nil {
+		return envelope.PayloadRef{}, fmt.Errorf("%w: an input of more than %d bytes goes through the payload store, and "+
+			"this client has none: set ClientOptions.Payloads",
+			streaming.ErrTooLarge, envelope.MaxInline)
+	}
+	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
+	defer cancel()
+	return c.Payloads.PutNow(bounded, data)
+}
+
+// unstored is what is said of a request that could not be made ready, if its input found no room.
+func (c *Client) unstored(req *envelope.Request, err error) (*envelope.Response, error) {
+	if !errors.Is(err, streaming.ErrFull) {
+		return nil, err
+	}
+	e := envelope.NewError(envelope.CodeStoreFull, "the payload store has no room for the input").
+		WithFix("call again later, or with an input of at most 256 KiB; the operator must enlarge the stream PAYLOADS")
+	return c.refused(req, e.WithCause(err.Error())), nil
 }

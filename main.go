@@ -90,7 +90,7 @@ func (t *typed) program() program.Tool {
 func (h handler) serve(ctx context.Context, call *program.Call, out *program.Stream) (program.Result, error) {
 	inv := tool.Invocation{
 		CallID: call.CallID, ToolID: call.ToolID, ToolVersion: call.ToolVersion, Fn: call.Fn, Input: call.Input,
-		Context: call.Context,
+		Context:        call.Context,
 		IdempotencyKey: call.IdempotencyKey, Attempt: call.Attempt, Fence: call.Fence, DryRun: call.DryRun,
 	}
 	if call.DeadlineUnixMS > 0 {

@@ -35,18 +35,18 @@ func silent(err error) bool { return lost(err) || errors.Is(err, bus.ErrNobody) 
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.
 func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	asked := time.Now()
-	t, refusal, err := c.known(e.ctx, e.call.Tool, e.deadline)
+	t, refusal, err := c.known(e.ctx, e.call.Tool, e.Deadline)
 	e.requests(c, t)
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	e.isDue()
+	c.isDue(e)
 	if e.fn, refusal = fit(e.req, t); refusal == nil || t.fetched.After(asked) {
 		return refusal, nil
 	}
-	if t = c.renewed(e.ctx, t, e.deadline); t != nil { // no refusal by what the tool was
+	if t = c.renewed(e.ctx, t, e.Deadline); t != nil { // no refusal by what the tool was
 		e.requests(c, t)
-		e.isDue()
+		c.isDue(e)
 		e.fn, refusal = fit(e.req, t)
 	}
 	return refusal, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/flight"
 )
 
 // policyOf is the retry policy of a call, with the defaults.
@@ -21,10 +22,19 @@ func policyOf(call Call) envelope.RetryPolicy {
 	return r
 }
 
+// again says how long to wait after the n-th attempt before the next one, and whether there is one.
+func again(call Call, n int, r *envelope.Response) (time.Duration, bool) {
+	policy := policyOf(call)
+	if n >= policy.MaxAttempts || !retryable(r, policy) {
+		return 0, false
+	}
+	return backoff(policy, n, r), true
+}
+
 // retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
 // never after what a cancel ended, and never after the word of a call that goes on.
 func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
-	if r.Status != envelope.RetryableError || !r.Provenance.Final && !turnedAway(r) || !r.Error.Code.AutoRetry() {
+	if r.Status != envelope.RetryableError || !r.Provenance.Final && !flight.TurnedAway(r) || !r.Error.Code.AutoRetry() {
 		return false
 	}
 	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))

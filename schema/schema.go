@@ -145,10 +145,14 @@ func (s *Schema) Validate(v jsontext.Value) []Violation {
 	return s.ValidateChecked(v)
 }
 
+// Accepts reports whether v, which is known to be I-JSON, is certainly valid. It takes time in proportion to v only,
+// so where it is not sure it leaves the question to [Schema.ValidateChecked].
+func (s *Schema) Accepts(v jsontext.Value) bool { return s.accepter != nil && s.accepter.accepts(v) }
+
 // ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a
 // decoded envelope or has passed [ijson.Check].
 func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
-	if s.accepter != nil && s.accepter.accepts(v) {
+	if s.Accepts(v) {
 		return nil
 	}
 	return s.judge(v)

@@ -20,7 +20,8 @@ var folders = map[string]string{
 	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher",
 	"executor": "executor",
 	"bus":      "bus", "record": "record", "kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
-	"app": "internal/app", "process": "tool/process",
+	"flight": "internal/flight",
+	"app":    "internal/app", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 

@@ -49,6 +49,7 @@ var layers = []layer{
 	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/wait observe question " +
 		"schema settle subjects tool"},
 	{"executor", "call envelope internal/form internal/ijson internal/wait observe settle subjects tool"},
+	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},

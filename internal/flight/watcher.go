@@ -1,0 +1,290 @@
+package flight
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// Watcher looks after all open calls of a client: it knows when their requests are sent again, and when their callers
+// have to be told that there is no answer. It never waits for the connection, so one that hangs keeps nobody past
+// a deadline. A goroutine and timers for each call would cost more than all else that is done for it here.
+type Watcher struct {
+	wake chan struct{} // the nearest time may have changed
+
+	mu    sync.Mutex
+	open  calls
+	armed time.Time // until then nothing is looked at
+	ended bool      // there will be no more calls
+}
+
+// calls are open ones, the one to be looked at next first.
+type calls []*Call
+
+func (h calls) Len() int           { return len(h) }
+func (h calls) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h calls) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *calls) Push(x any) {
+	e := x.(*Call)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+func (h *calls) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.index = -1
+	return e
+}
+
+// NewWatcher returns a watcher; [Run] must be running.
+func NewWatcher() *Watcher { return &Watcher{wake: make(chan struct{}, 1)} }
+
+// Run looks after calls until the last one has ended after [Watcher.End]. Each word from connected means that what was
+// sent before may be lost.
+func Run[T any](w *Watcher, connected <-chan T) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		pause, more := w.look(time.Now())
+		if !more {
+			return
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case _, ok := <-connected:
+			if w.reconnected(); !ok {
+				connected = nil
+			}
+		}
+	}
+}
+
+// End lets [Run] end when the last call has. It reports whether none is open.
+func (w *Watcher) End() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	wait.Signal(w.wake)
+	return len(w.open) == 0
+}
+
+// look does what is due, and says for how long nothing will be.
+func (w *Watcher) look(now time.Time) (pause time.Duration, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.open) > 0 && !w.open[0].at.After(now) {
+		if e := w.open[0]; w.see(e, now) {
+			heap.Fix(&w.open, 0)
+		} else {
+			heap.Pop(&w.open)
+		}
+	}
+	w.armed = now.Add(time.Hour)
+	if len(w.open) > 0 && w.open[0].at.Before(w.armed) {
+		w.armed = w.open[0].at
+	}
+	return w.armed.Sub(now), !w.ended || len(w.open) > 0
+}
+
+// see does what is due for one call, and says when to look at it next; false when it is given up.
+func (w *Watcher) see(e *Call, now time.Time) bool {
+	late := now.Sub(e.Deadline)
+	x := e.out
+	if e.leaves || late >= Grace {
+		e.Told <- Word{Over: true}
+		return false
+	}
+	if late >= OwnGrace && x != nil {
+		x.ends(nil)
+	}
+	if x == nil || x.over {
+		e.at = e.Deadline.Add(Grace)
+		return true
+	}
+	if !x.again.After(now) {
+		x.times++
+		x.again = now.Add(nextResend(-late, x.times, x.accepted))
+		w.resend(x)
+	}
+	e.at = earlier(x.again, e.Deadline.Add(OwnGrace))
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// resend sends a request again, unless a copy of it still waits for the connection. Callers hold w.mu.
+func (w *Watcher) resend(x *Request) {
+	if !x.sending {
+		x.sending = true
+		x.copies.sent++
+		x.Send()
+	}
+}
+
+func (w *Watcher) reconnected() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.open {
+		if x := e.out; x != nil && !x.over {
+			w.resend(x)
+			if x.Missed != nil {
+				wait.Signal(x.Missed)
+			}
+		}
+	}
+}
+
+// Add begins to look after a call.
+func (w *Watcher) Add(e *Call, deadline time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Deadline, e.at = deadline, deadline.Add(Grace)
+	heap.Push(&w.open, e)
+	w.wakeFor(e)
+}
+
+// move looks at an open call at another time. Callers hold w.mu.
+func (w *Watcher) move(e *Call, at time.Time) {
+	if e.index < 0 {
+		return
+	}
+	e.at = at
+	heap.Fix(&w.open, e.index)
+	w.wakeFor(e)
+}
+
+// wakeFor wakes the watcher if it would come too late: calls that come one after another wake nobody up.
+// Callers hold w.mu.
+func (w *Watcher) wakeFor(e *Call) {
+	if e.at.Before(w.armed) {
+		w.armed = e.at
+		wait.Signal(w.wake)
+	}
+}
+
+// Due says when a call is to be answered, now that this is known.
+func (w *Watcher) Due(e *Call, deadline time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Deadline = deadline
+	w.move(e, deadline.Add(Grace))
+}
+
+// Launch looks after a request that is about to be sent, unless its call is over.
+func (w *Watcher) Launch(x *Request, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := x.Of
+	if e.index < 0 || e.leaves {
+		return false
+	}
+	e.out, x.sending, x.copies.sent = x, true, 1
+	w.later(x, now)
+	return true
+}
+
+// later says when a request is sent for the next time. Callers hold w.mu.
+func (w *Watcher) later(x *Request, now time.Time) {
+	x.again = now.Add(nextResend(x.Of.Deadline.Sub(now), x.times, x.accepted))
+	w.move(x.Of, earlier(x.again, x.Of.Deadline.Add(OwnGrace)))
+}
+
+// Sent notes what became of a copy. One that could not be sent is none: the next one is sent in its time.
+func (w *Watcher) Sent(x *Request, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x.sending = false
+	if err != nil {
+		x.copies.sent--
+		x.turnAway(nil)
+	}
+}
+
+// Accepted notes that a call is durable.
+func (w *Watcher) Accepted(x *Request, a *envelope.Accepted, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case x.Acceptances <- a: // nobody else sends
+	default:
+	}
+	if x.accepted = true; x.Of.out == x && !x.over {
+		w.later(x, now)
+	}
+}
+
+// Answered takes an answer to a request.
+func (w *Watcher) Answered(x *Request, r *envelope.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case x.accepted && r.Provenance.Attempt == 0:
+		// A copy was refused. What was accepted has an outcome of its own.
+	case TurnedAway(r):
+		x.turnAway(r)
+	default:
+		x.ends(r)
+	}
+}
+
+// Leave says that the caller of a call goes away. It may go at once where it alone waits for an answer; else it
+// is told soon what there is.
+func (w *Watcher) Leave(e *Call, now time.Time) (alone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.leaves = true
+	if x := e.out; x != nil && x.To == e.Told && !x.over {
+		x.over = true
+		return true
+	}
+	w.move(e, now.Add(lastWord))
+	return false
+}
+
+// Drop ends the watch over the request of a call, which goes on.
+func (w *Watcher) Drop(e *Call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.out != nil {
+		e.out.over, e.out = true, nil
+	}
+	w.move(e, e.Deadline.Add(Grace))
+}
+
+// Remove ends the watch over a call, and returns its request that is on its way, if there is one.
+func (w *Watcher) Remove(e *Call) *Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.index >= 0 {
+		heap.Remove(&w.open, e.index)
+	}
+	if x := e.out; x != nil {
+		x.over = true
+	}
+	if w.ended {
+		wait.Signal(w.wake)
+	}
+	return e.out
+}
+
+// Deadline is that of a call.
+func (w *Watcher) Deadline(e *Call) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return e.Deadline
+}
