@@ -17,6 +17,9 @@ import (
 // ask again.
 const patience = 100 * time.Millisecond
 
+// lookEvery is how far apart looks for acceptances that are due are at the least: none has a timer of its own.
+const lookEvery = 50 * time.Millisecond
+
 // acceptances are those that are held back, in the order they are due.
 type acceptances struct {
 	mu    sync.Mutex
@@ -66,7 +69,7 @@ func (h *acceptances) hold(a acceptance) {
 	}
 }
 
-// due removes and returns what is due, and says how long it is to the next one.
+// due removes and returns what is due, and says when to look again.
 func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,7 +82,7 @@ func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) 
 		h.held = nil
 		return due, time.Hour
 	}
-	return due, h.held[0].due.Sub(now)
+	return due, max(lookEvery, h.held[0].due.Sub(now))
 }
 
 // acceptLate sends the acceptances of calls that are not decided in time, until ctx ends.

@@ -28,6 +28,8 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 			d.failed(ctx, p, requests(joining)...)
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	if !wait.For(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
 		return
 	}

@@ -112,8 +112,11 @@ func (d *Dispatcher) serve(ctx context.Context, l *line) {
 const batchTime = 10 * time.Second
 
 func (d *Dispatcher) serveBatch(ctx context.Context, l *line, s call.State, batch []*asker) {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
-	defer cancel()
+	if len(batch) > 1 { // the steps of one request have bounds of their own
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, batchTime)
+		defer cancel()
+	}
 	if s, joining := d.placeAll(ctx, l, s, batch); len(joining) > 0 {
 		d.join(ctx, l, s, joining)
 	}

@@ -107,9 +107,9 @@ func (d *Dispatcher) notWritten(
 }
 
 // writeInTime writes the admission of a, trying no longer than until a's deadline: nobody could start what is
-// in the log after it.
+// in the log after it, and others wait for their turn.
 func (d *Dispatcher) writeInTime(ctx context.Context, a *asker, e call.Event, body []byte) (call.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.ask.Deadline.Time().Sub(d.Now()))
+	ctx, cancel := context.WithTimeout(ctx, min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
 	defer cancel()
 	return d.CallLog.Write(ctx, e, body)
 }
