@@ -4,12 +4,14 @@ PAGE is docs/wire.md, BUS the URL of a bus, SILENT of a server with nobody on it
 answers each copy of a request as a test wants it to. What the page shows is sent as it stands, and what comes back is
 compared with it.
 """
-import concurrent.futures, json, os, queue, re, sys, time, traceback, uuid
+import base64, concurrent.futures, hashlib, json, os, queue, re, sys, time, traceback, uuid
 
 from client import Chunks, Client, Nobody, Refused, canonical, msgpack, stable_key, token
 
 page, bus, silent, scripted = sys.argv[1:]
-examples = dict(re.findall(r"```json ([a-z-]+)\n(.*?)```", open(page, encoding="utf-8").read(), re.S))
+text = open(page, encoding="utf-8").read()
+examples = dict(re.findall(r"```json ([a-z-]+)\n(.*?)```", text, re.S))
+exec(re.search(r"```python segments\n(.*?)```", text, re.S)[1])
 compared, aside = set(), concurrent.futures.ThreadPoolExecutor()
 # What differs from run to run, or with the build.
 VARIES = {"now_unix_ms", "deadline_unix_ms", "duration_ms", "cpu_ms", "memory_peak_mb", "queue_ms", "fence", "digest",
@@ -222,6 +224,49 @@ def replies():
     assert c.call(r)["provenance"]["replayed"] is False  # nothing was admitted
 
 
+def stored(c, stream, subjects):
+    """The messages of a stream, by subject."""
+    seq, (reply, inbox) = 0, c.inbox()
+    while True:
+        ask = json.dumps({"seq": seq + 1, "next_by_subj": subjects}).encode()
+        c.nats.publish(f"$JS.API.STREAM.MSG.GET.{stream}", ask, reply)
+        said = json.loads(inbox.get(timeout=60).body)
+        if "error" in said:
+            return
+        seq = said["message"]["seq"]
+        yield said["message"]["subject"], base64.b64decode(said["message"]["data"])
+
+
+def chained(c, stream, subjects):
+    """All records of a stream, whose chains are whole."""
+    records, ends = [], {}
+    for subject, segment in stored(c, stream, subjects):
+        if not segment.endswith(b"\n"):
+            continue  # the fence
+        chain = subject.rpartition(".")[0]
+        said, some, ends[chain] = read(segment, ends.get(chain, ""))
+        assert subject.endswith("." + token(some[0]["tenant"])), subject
+        records += some
+    return records
+
+
+def segments():  # of what was called above, which may come on record only now
+    c = Client(bus)
+    news, wanted = c.nats.subscribe("tb.audit.>"), shown("request")["call_id"]
+    while not {"tool_requested", "tool_executed"} <= {
+            r["event"] for r in chained(c, "AUDIT", "tb.audit.>") if r.get("call_id") == wanted}:
+        news.get(timeout=60)
+    denied = [r["audit_event_id"] for r in chained(c, "DENIED", "tb.denied.>") if r["event"] == "tool_denied"]
+    assert denied and len(set(denied)) == len(denied), denied
+    whole = next(s for _, s in stored(c, "AUDIT", "tb.audit.calls.*"))
+    for changed in (whole.replace(b"tool_", b"tool-", 1), whole + b"{}\n"):
+        try:
+            read(changed)
+        except AssertionError:
+            continue
+        raise RuntimeError("a change is not found")
+
+
 def nobody():
     c = Client(silent)
     try:
@@ -244,7 +289,7 @@ def copies():
 
 
 for check in (names, describe, call, patience_and_msgpack, refusal, joining, cancel, deadline, payloads, service_refusals,
-              replies, nobody, copies):
+              segments, replies, nobody, copies):
     try:
         check()
     except BaseException:
