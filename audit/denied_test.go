@@ -9,6 +9,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
+// What a record counts is said in few words: it ends a row of `toolbus audit replay`.
+func TestCountIsReadable(t *testing.T) {
+	for says, c := range map[string]Count{
+		"and more": {State: CountOpened, Over: OverActor}, "× 4970": {State: CountClosed, Opening: "a", Denials: 4970},
+	} {
+		if c.String() != says {
+			t.Errorf("%+v: %s", c, &c)
+		}
+	}
+}
+
 // The record of a denial names what was to be called with, also where it lies beside the request, which
 // has null in its place.
 func TestArgumentsHashOfDenied(t *testing.T) {
