@@ -15,8 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Line is a record with the text that is stored of it: JSON of a build of its own, which the root of its segment
-// vouches for.
+// Line is a record with the text that is stored of it, for which the root of its segment vouches.
 type Line struct {
 	audit.Record
 	Text string // shares its memory with the strings of the record
