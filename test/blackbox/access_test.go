@@ -128,6 +128,7 @@ func guard(t *testing.T, tools map[string]spec) *guarded {
 	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t) })
 	g := &guarded{url: srv.URL}
 	g.deployment = deployOn(t, srv, tools)
+	g.strict = true // which takes one permission more
 	srv.URL = as("dispatcher:secret", g.url)
 	g.watch(g.dispatcher().conn.NC)
 	srv.URL = as("executor:secret", g.url)

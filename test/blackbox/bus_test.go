@@ -37,6 +37,7 @@ type deployment struct {
 	lease    time.Duration
 	kv       kv.LogOptions
 	topology bus.TopologyOptions
+	strict   bool // of dispatchers
 }
 
 // spec is a tool of a test.
@@ -133,7 +134,9 @@ func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, r
 
 func (d *deployment) dispatcher() *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			Registry: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
+		})
 	})
 }
 
