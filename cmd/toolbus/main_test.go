@@ -413,6 +413,7 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dev --lease 99ms " + serve), "100ms or more"},
 		{strings.Fields("dev --lease 0 " + serve), "100ms or more"},
 		{strings.Fields("dispatcher --lease -5s " + serve), "100ms or more"},
+		{strings.Fields("dispatcher --audit always " + serve), "lag or strict"},
 		{strings.Fields("executor --slots 0 " + serve), "1 or more"},
 		{strings.Fields("dev --slots -2 " + serve), "1 or more"},
 		{strings.Fields("dev --pool A.B " + serve), "lower-case"},
