@@ -148,19 +148,21 @@ func TestMatrix(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	row := func(sync string, bytes, callers int) *Row {
-		return &Row{Sync: sync, Bytes: bytes, Callers: callers, Ratio: &Ratios{PerSecond: 0.75, P50: 1.3, P99: 3},
-			Toolbus: &Stats{P95: 1}}
+	row := func(server, sync string, bytes, callers int) *Row {
+		return &Row{Server: server, Sync: sync, Bytes: bytes, Callers: callers,
+			Ratio: &Ratios{PerSecond: 0.55, P50: 1.4, P95: 1.2, P99: 3}, FloorRatio: &Ratios{PerSecond: 0.7},
+			Toolbus: &Stats{Allocs: 250}}
 	}
 	for _, c := range []struct {
 		row    *Row
 		checks int
 		missed int
 	}{
-		{row(Default, 256, 1), 2, 1}, {row(Default, 256, 16), 1, 0}, {row(Default, 256, 128), 1, 0},
-		{row(Default, 64<<10, 1), 0, 0},
-		{row(Default, 64<<10, 16), 1, 1}, {row(Always, 256, 16), 0, 0}, {row(Always, 256, 128), 1, 1},
-		{row(Default, 256, 0), 1, 0},
+		{row(Process, Default, 256, 1), 2, 1}, {row(Process, Default, 256, 16), 3, 2},
+		{row(Process, Default, 256, 128), 3, 1}, {row(Embedded, Default, 256, 16), 1, 0},
+		{row(Process, Default, 64<<10, 1), 0, 0}, {row(Process, Default, 64<<10, 16), 1, 1},
+		{row(Process, Always, 256, 16), 1, 1}, {row(Process, Always, 256, 128), 1, 1},
+		{row(Process, Always, 64<<10, 16), 0, 0}, {row(Process, Default, 256, 0), 1, 0},
 	} {
 		checks := c.row.targets()
 		if len(checks) != c.checks || missed(checks) != c.missed {

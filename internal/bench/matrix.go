@@ -122,20 +122,38 @@ func (o Options) measure(ctx context.Context, row *Row) (err error) {
 // warmUp is how long each side runs before it is measured.
 const warmUp = time.Second
 
-// targets holds a row against the promises about speed.
+// targets holds a row, in which raw and Toolbus were measured, against the promises about speed.
 func (row *Row) targets() []Check {
-	t, small := row.Ratio, row.Bytes <= 1024
+	t, small, syncs := row.Ratio, row.Bytes <= 1024, row.Sync == Always
+	least := func(of float64) Check { return atLeast("throughput", t.PerSecond, of) }
 	switch {
-	case row.Callers == 0 && row.Sync == Default:
-		return []Check{atMost("open loop p95, ms", row.Toolbus.P95, 2)}
-	case row.Callers == 1 && small && row.Sync == Default:
-		return []Check{atMost("median", t.P50, 1.4), atMost("p99", t.P99, 2)}
-	case row.Sync == Always && row.Callers == 128 && small:
-		return []Check{atLeast("throughput", t.PerSecond, 0.85)}
-	case row.Sync == Default && row.Callers > 1 && small:
-		return []Check{atLeast("throughput", t.PerSecond, 0.7)}
-	case row.Sync == Default && row.Callers > 1:
-		return []Check{atLeast("throughput", t.PerSecond, 0.8)}
+	case row.Callers == 0 && !syncs:
+		return []Check{atMost("open loop p95", t.P95, 1.3)}
+	case row.Callers == 1 && small && !syncs:
+		return []Check{atMost("median", t.P50, 1.5), atMost("p99", t.P99, 2)}
+	case row.Callers <= 1:
+		return nil
+	case syncs && small && row.Callers >= 128:
+		return []Check{least(1)}
+	case syncs && small:
+		return []Check{least(0.65)}
+	case syncs:
+		return nil
+	case !small:
+		return []Check{least(0.7)}
+	case row.Server == Embedded:
+		return []Check{least(0.45)}
+	case row.Callers >= 128:
+		return append(row.beyond(), least(0.5))
 	}
-	return nil
+	return append(row.beyond(), least(0.6))
+}
+
+// beyond are the targets of a row beside the raw pipeline.
+func (row *Row) beyond() []Check {
+	checks := []Check{atMost("allocations", row.Toolbus.Allocs, 200)}
+	if row.FloorRatio != nil {
+		checks = append(checks, atLeast("throughput of the floor", row.FloorRatio.PerSecond, 0.65))
+	}
+	return checks
 }
