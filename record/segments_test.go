@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -211,5 +213,48 @@ func TestOlderBuildGoesOn(t *testing.T) {
 	}
 	if have := onRecord(b); have[1] != 1 || have[2] != 1 {
 		t.Errorf("%v", have)
+	}
+}
+
+// BenchmarkFlush is what 5,000 calls a second leave in 200 ms, the longest that a flush waits for more, of one tenant and
+// of a thousand: it has to be on record in less than the rest of 500 ms.
+func BenchmarkFlush(b *testing.B) {
+	for _, tenants := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("tenants=%d", tenants), func(b *testing.B) {
+			js := natstest.Start(b).JetStream(b)
+			if err := bus.Ensure(b.Context(), js, bus.TopologyOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			p, _, err := NewProjector(b.Context(), js, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+			if err != nil {
+				b.Fatal(err)
+			}
+			records, segments := make([]audit.Record, 2000), 0
+			hash := strings.Repeat("2d7a270c", 8)
+			for i := range records {
+				records[i] = audit.Record{
+					Event: audit.ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Now().UTC(), Tenant: fmt.Sprint("t", i%tenants),
+					Actor: "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0", Digest: hash,
+					Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7", CallID: "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
+					Attempt: 1, TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
+					Contract: audit.ContractVersion, LogSeq: uint64(i + 1),
+				}
+			}
+			for b.Loop() {
+				lines, err := audit.Cut(records, audit.MaxSegment)
+				if err != nil {
+					b.Fatal(err)
+				}
+				msgs, err := p.chain.seal(lines, audit.Segment{Source: audit.FromLog, K: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := p.chain.append(b.Context(), msgs); err != nil {
+					b.Fatal(err)
+				}
+				segments += len(msgs)
+			}
+			b.ReportMetric(float64(segments)/float64(b.N), "segments")
+		})
 	}
 }
