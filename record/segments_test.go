@@ -216,8 +216,8 @@ func TestOlderBuildGoesOn(t *testing.T) {
 	}
 }
 
-// BenchmarkFlush is what 5,000 calls a second leave in 200 ms, the longest that a flush waits for more, of one tenant and
-// of a thousand: it has to be on record in less than the rest of 500 ms.
+// BenchmarkFlush is what 5,000 calls a second leave in 200 ms, the longest that a flush waits for more, of one tenant
+// and of a thousand: it has to be on record in less than the rest of 500 ms.
 func BenchmarkFlush(b *testing.B) {
 	for _, tenants := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("tenants=%d", tenants), func(b *testing.B) {
@@ -233,8 +233,9 @@ func BenchmarkFlush(b *testing.B) {
 			hash := strings.Repeat("2d7a270c", 8)
 			for i := range records {
 				records[i] = audit.Record{
-					Event: audit.ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Now().UTC(), Tenant: fmt.Sprint("t", i%tenants),
-					Actor: "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0", Digest: hash,
+					Event: audit.ToolExecuted, Name: "ToolSucceeded", Timestamp: time.Now().UTC(),
+					Tenant: fmt.Sprint("t", i%tenants),
+					Actor:  "agent://local", ToolName: "bench.echo0", Fn: "echo", ToolVersion: "1.0.0", Digest: hash,
 					Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7", CallID: "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
 					Attempt: 1, TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
 					Contract: audit.ContractVersion, LogSeq: uint64(i + 1),
