@@ -39,6 +39,10 @@ type Options struct {
 	Lease      time.Duration // that an executor may be silent before its work is taken over; from 100 ms on, default 5 s
 	Group      int           // with Fsync: how many events must wait at once to be written together; default 16
 
+	// PayloadMemory is how many bytes of memory large inputs may take at once in an executor, and in a dispatcher;
+	// default 128 MiB. Calls wait for it, and one whose input needs more than there is altogether is refused.
+	PayloadMemory int64
+
 	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step
 	Skew     time.Duration    // added to the local clock, to see that it does no harm
 }
@@ -74,7 +78,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	}
 	options := app.Options{
 		URL: url, Fsync: o.Fsync, Lease: o.Lease, KV: kv.LogOptions{Group: o.Group}, Skew: o.Skew,
-		Logger: o.Logger, Observer: o.Observer,
+		Logger: o.Logger, Observer: o.Observer, PayloadMemory: o.PayloadMemory,
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}

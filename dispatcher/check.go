@@ -47,7 +47,7 @@ func misnamed(err error) *envelope.Error {
 // fingerprint makes what the log is asked of the candidate.
 func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Error {
 	in, req, m := c.in, c.req, c.m
-	fingerprint, args, err := envelope.Hashes(req, c.input)
+	fingerprint, args, err := d.hashes(c)
 	if err != nil {
 		return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 	}

@@ -98,6 +98,8 @@ type Options struct {
 	// PoolAbsence is how long nobody of a pool must have lived before its calls are ended for want of executors;
 	// default 10 s. It should be longer than a restart of the executors takes, and be no less than the lease.
 	PoolAbsence time.Duration
+	// PayloadMemory is how many bytes large inputs may take while they are checked; others wait. Default 128 MiB.
+	PayloadMemory int64
 	// Partitions is how many the call log has; default 1.
 	Partitions int
 	Observer   observe.Observer
@@ -130,7 +132,7 @@ func New(o Options) *Dispatcher {
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
-		inputs: newInputs(), stages: stages(),
+		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
 	for range max(1, o.Partitions) {
 		d.guards = append(d.guards, newGuard(o.Now))

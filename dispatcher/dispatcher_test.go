@@ -31,6 +31,8 @@ type world struct {
 	payloads  map[string][]byte
 	silent    bool // the payload store does not answer
 	fetching  atomic.Int64
+	fetched   atomic.Int64
+	memory    int64 // of dispatchers that start now
 	step      func(context.Context, observe.Step)
 	garbled   bool // dispatchers that start now cannot read outcomes
 	lag       time.Duration
@@ -101,6 +103,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
 		Control: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
+		PayloadMemory: w.memory,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 }
@@ -131,6 +134,7 @@ type payloads struct{ w *world }
 
 func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
 	p.w.fetching.Add(1)
+	p.w.fetched.Add(1)
 	defer p.w.fetching.Add(-1)
 	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
 		<-ctx.Done()

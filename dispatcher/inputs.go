@@ -4,49 +4,117 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
-// Large inputs are read whole, to be checked, and a request of a few hundred bytes may refer to 64 MiB.
+// maxInputsHeld is how many requests with a large input a dispatcher works on at once, so that others find a handler.
+const maxInputsHeld = 256
+
+// littleMore is by how much what an input takes may be above what is held, for it is not known so exactly.
+const littleMore = 1 << 20
+
+// Large inputs that were found to be right are remembered: their callers ask again every two seconds until they
+// have their outcome, and what is in the store under a hash does not change.
 const (
-	maxInputs     = 128 << 20 // bytes of large inputs that one dispatcher holds at once; others wait for their turn
-	maxInputsHeld = 256       // requests with a large input that it works on at once, so that others find a handler
+	maxPrints  = 1024
+	printsTime = time.Minute
 )
 
-// inputs bounds the large inputs that a dispatcher holds.
+// inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
+// hundred bytes may refer to 64 MiB.
 type inputs struct {
 	requests atomic.Int64
-	bytes    *semaphore.Weighted
+	room     *room.Room
+
+	mu     sync.Mutex
+	prints map[string]*prints // at most maxPrints
 }
 
-func newInputs() *inputs { return &inputs{bytes: semaphore.NewWeighted(maxInputs)} }
+var errCrowded = errors.New("too many requests with large inputs")
 
-// reserve waits for room for an input, which free gives back. It reports false when there is none in time.
-func (i *inputs) reserve(ctx context.Context, size int64) (free func(), ok bool) {
-	if i.requests.Add(1) > maxInputsHeld || i.bytes.Acquire(ctx, size) != nil {
+// reserve waits for room until ctx ends. What it returns is to be given to free.
+func (i *inputs) reserve(ctx context.Context, bytes int64) (*room.Share, error) {
+	if i.requests.Add(1) > maxInputsHeld {
 		i.requests.Add(-1)
-		return nil, false
+		return nil, errCrowded
 	}
-	return func() {
-		i.bytes.Release(size)
+	share, err := i.room.Take(ctx, bytes)
+	if err != nil {
 		i.requests.Add(-1)
-	}, true
+	}
+	return share, err
 }
 
-func noRoomForInput() *envelope.Error {
-	return envelope.NewError(envelope.CodeCapacity, "too many large inputs are being checked").WithRetryAfter(time.Second)
+func (i *inputs) free(share *room.Share) {
+	share.Free()
+	i.requests.Add(-1)
+}
+
+// prints are what is known of an input that was checked.
+type prints struct {
+	fingerprint, arguments string
+	until                  time.Time
+}
+
+func newInputs(bytes int64) *inputs {
+	return &inputs{room: room.New(bytes), prints: map[string]*prints{}}
+}
+
+func (i *inputs) known(key string, now time.Time) *prints {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p := i.prints[key]; p != nil && p.until.After(now) {
+		return p
+	}
+	delete(i.prints, key)
+	return nil
+}
+
+// remember keeps what is known of an input. Where there is no room, any other is forgotten.
+func (i *inputs) remember(key string, p *prints) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for other := range i.prints {
+		if len(i.prints) < maxPrints {
+			break
+		}
+		delete(i.prints, other)
+	}
+	i.prints[key] = p
+}
+
+// large is a candidate's input that lies in the payload store.
+type large struct {
+	ref       envelope.PayloadRef
+	key       string  // of its prints: all that they depend on
+	prints    *prints // nil until they are known
+	share     *room.Share
+	canonical bool // the input is in canonical form
+}
+
+// keyOf returns the key of what is known of the input of a candidate.
+func keyOf(c *candidate, ref envelope.PayloadRef) string {
+	var b strings.Builder
+	for _, part := range [...]string{ref.String(), c.m.Digest, c.req.Fn, c.req.Context.Env} {
+		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
+	}
+	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // in the order of its keys
+	return b.String()
 }
 
 // fetched gets the input of a candidate, which may travel by claim-check.
-func (d *Dispatcher) fetched(ctx context.Context, c *candidate) (refusal *envelope.Error) {
+func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error {
 	if c.in.InputRef == "" {
 		c.input = c.req.Input
 		return fitsInline(c.input)
@@ -55,15 +123,11 @@ func (d *Dispatcher) fetched(ctx context.Context, c *candidate) (refusal *envelo
 	if ref == nil || ref.Bytes > envelope.MaxPayload {
 		return envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
 	}
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
-	defer cancel()
-	free, ok := d.inputs.reserve(ctx, ref.Bytes)
-	if !ok {
-		return noRoomForInput()
+	c.large = &large{ref: *ref, key: keyOf(c, *ref)}
+	if c.large.prints = d.inputs.known(c.large.key, d.Now()); c.large.prints != nil {
+		return nil
 	}
-	c.free = free
-	c.input, refusal = d.fetch(ctx, *ref)
-	return refusal
+	return d.fetch(ctx, c, 2*ref.Bytes)
 }
 
 // fitsInline refuses an input that has to go through the payload store. With it the event of its admission
@@ -77,8 +141,73 @@ func fitsInline(input jsontext.Value) *envelope.Error {
 			"a larger one is put into the payload store", len(input), envelope.MaxInline))
 }
 
-// fetch reads a large input and checks that it is one.
-func (d *Dispatcher) fetch(ctx context.Context, ref envelope.PayloadRef) (jsontext.Value, *envelope.Error) {
+func noRoomForInput() *envelope.Error {
+	return envelope.NewError(envelope.CodeCapacity, "too many large inputs are being checked").WithRetryAfter(time.Second)
+}
+
+// fetch reads a large input within so much room, and checks that it is one. It needs its size twice: the messages that
+// it comes in are garbage only when it is here. Where its schema cannot be checked within that, it is dropped and
+// read again within what it takes: whoever waits for more room must not hold any.
+func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refusal *envelope.Error) {
+	if refusal := d.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
+		return refusal
+	}
+	if c.input, refusal = d.read(ctx, c.large.ref); refusal != nil {
+		return refusal
+	}
+	c.large.share.Spent(c.large.ref.Bytes)
+	text := ijson.Scan(c.input, "")
+	if bad := text.Violations; len(bad) > 0 {
+		return envelope.InputFault(schema.Below("/input", bad))
+	}
+	c.large.canonical = text.Canonical
+	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
+		return nil
+	}
+	if all := c.large.ref.Bytes + schema.Cost(c.input, text.Values); all > c.large.share.Bytes()+littleMore {
+		d.release(c)
+		return d.fetch(ctx, c, all)
+	}
+	return nil
+}
+
+// reserve waits for room as long as the caller waits for an answer, less the time to tell it that there is none. While
+// it waited, a copy of the request may have found out all that is to be known.
+func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
+	left := wished(c.in, c.req).Sub(d.Now())
+	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
+	defer cancel()
+	share, err := d.inputs.reserve(ctx, needs)
+	switch {
+	case errors.Is(err, room.ErrNever):
+		return envelope.NewError(envelope.CodeLimit,
+			fmt.Sprintf("to check the input takes %d MiB of memory, more than this dispatcher has for inputs: %d MiB",
+				(needs+1<<20-1)>>20, d.inputs.room.Total()>>20)).
+			WithFix("send less at once, or fewer and longer values; the operator may give dispatchers more by " +
+				"--payload-memory")
+	case err != nil:
+		return noRoomForInput()
+	}
+	c.large.share = share
+	if c.large.prints = d.inputs.known(c.large.key, d.Now()); c.large.prints != nil {
+		d.release(c)
+	}
+	return nil
+}
+
+// release gives back the room of a large input, which must not be referred to any more.
+func (d *Dispatcher) release(c *candidate) {
+	if c.large != nil && c.large.share != nil {
+		c.input = nil
+		d.inputs.free(c.large.share)
+		c.large.share = nil
+	}
+}
+
+// read gets an input out of the payload store.
+func (d *Dispatcher) read(ctx context.Context, ref envelope.PayloadRef) (jsontext.Value, *envelope.Error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	data, err := d.Payloads.Get(ctx, ref)
 	switch {
 	case err != nil && ctx.Err() != nil: // it may be there; the caller asks again
@@ -86,9 +215,6 @@ func (d *Dispatcher) fetch(ctx context.Context, ref envelope.PayloadRef) (jsonte
 			WithRetryAfter(time.Second)
 	case err != nil:
 		return nil, payloadFault(err).WithCause(err.Error()).WithEffect(envelope.EffectNone)
-	}
-	if bad := ijson.Check(data); len(bad) > 0 {
-		return nil, envelope.InputFault(schema.Below("/input", bad))
 	}
 	return data, nil
 }
@@ -99,4 +225,22 @@ func payloadFault(err error) *envelope.Error {
 		return known.Fault()
 	}
 	return envelope.NewError(envelope.CodePayloadMissing, "")
+}
+
+// hashes returns the hashes of a candidate's input.
+func (d *Dispatcher) hashes(c *candidate) (fingerprint, arguments string, err error) {
+	l := c.large
+	if l == nil {
+		return envelope.Hashes(c.req, c.input)
+	}
+	if l.prints == nil {
+		p := &prints{until: d.Now().Add(printsTime)}
+		p.fingerprint, p.arguments, err = envelope.HashesOfPayload(c.req, l.ref, c.input, l.canonical)
+		if err != nil {
+			return "", "", err
+		}
+		l.prints = p
+		d.inputs.remember(l.key, p)
+	}
+	return l.prints.fingerprint, l.prints.arguments, nil
 }

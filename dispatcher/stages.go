@@ -65,18 +65,15 @@ type candidate struct {
 	missed   *envelope.Error // the version asked for is not there, and m is another
 	fn       *tool.Function
 	input    jsontext.Value
-	free     func() // the input is not needed any more; nil without a large one
+	large    *large // where the input is not in the request
+	accepted bool   // the input is valid
 	deadline time.Time
 	asker    *asker // at the end
 }
 
 // check puts a request through the stages, and returns the one that refused it.
 func (d *Dispatcher) check(ctx context.Context, c *candidate) (at stage, refusal *envelope.Error) {
-	defer func() {
-		if c.free != nil {
-			c.free()
-		}
-	}()
+	defer d.release(c)
 	for _, s := range d.stages {
 		if refusal := s.pass(d, ctx, c); refusal != nil {
 			return s, refusal
@@ -141,6 +138,9 @@ func (d *Dispatcher) function(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
+	if c.accepted || c.large != nil && c.large.prints != nil {
+		return nil
+	}
 	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Below("/input", bad)...)
 	}

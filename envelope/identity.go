@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,8 +39,32 @@ func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, er
 	return fingerprint, hex.EncodeToString(sum[:]), nil
 }
 
+// HashesOfPayload is [Hashes] for an input out of the payload store, of which ref says the SHA-256. One that is in
+// canonical form is hashed only once more, and of another one that form is never held in memory.
+func HashesOfPayload(
+	r *Request, ref PayloadRef, input jsontext.Value, canonical bool,
+) (fingerprint, arguments string, err error) {
+	if canonical {
+		fingerprint, err = fingerprintOf(r, input)
+		return fingerprint, ref.SHA256, err
+	}
+	sum := sha256.New()
+	fingerprint, err = hashAround(r, func(h io.Writer) error {
+		return ijson.WriteCanonical(io.MultiWriter(h, sum), input)
+	})
+	return fingerprint, hex.EncodeToString(sum.Sum(nil)), err
+}
+
 // fingerprintOf is the fingerprint of r with an input in canonical form.
 func fingerprintOf(r *Request, input jsontext.Value) (string, error) {
+	return hashAround(r, func(h io.Writer) error {
+		_, err := h.Write(input)
+		return err
+	})
+}
+
+// hashAround is the fingerprint of r with what input writes.
+func hashAround(r *Request, input func(io.Writer) error) (string, error) {
 	scope, err := canonicalStrings(r.Context.Scope)
 	if err != nil {
 		return "", fmt.Errorf("scope: %w", err)
@@ -49,9 +74,13 @@ func fingerprintOf(r *Request, input jsontext.Value) (string, error) {
 		return "", fmt.Errorf("env: %w", err)
 	}
 	h := sha256.New()
-	for _, part := range [...][]byte{
-		[]byte(`{"env":`), env, []byte(`,"input":`), input, []byte(`,"scope":`), scope, []byte(`}`),
-	} {
+	for _, part := range [...][]byte{[]byte(`{"env":`), env, []byte(`,"input":`)} {
+		h.Write(part)
+	}
+	if err := input(h); err != nil {
+		return "", fmt.Errorf("input: %w", err)
+	}
+	for _, part := range [...][]byte{[]byte(`,"scope":`), scope, []byte(`}`)} {
 		h.Write(part)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
@@ -115,8 +144,8 @@ func StableKey(toolID, fn, versionRange string, input jsontext.Value) (string, e
 		return "", fmt.Errorf("input: %w", err)
 	}
 	h := sha256.New()
-	for _, part := range [...]string{toolID, "|", fn, "|", string(c), "|", versionRange} {
-		h.Write([]byte(part))
+	for _, part := range [...][]byte{[]byte(toolID + "|" + fn + "|"), c, []byte("|" + versionRange)} {
+		h.Write(part)
 	}
 	return "sha256-" + hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -142,3 +142,23 @@ func TestArgumentsHash(t *testing.T) {
 		t.Errorf("hash of no JSON: %q", got)
 	}
 }
+
+// An input has the same hashes, wherever it lies and however it is written.
+func TestHashesOfPayload(t *testing.T) {
+	q := minimalRequest()
+	want, args, err := Hashes(q, []byte(`{"a":"é","b":[1,100]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`{"a":"é","b":[1,100]}`, `{ "b": [1, 1e2], "a": "\u00e9" }`} {
+		ref := PayloadRef{SHA256: ArgumentsHash([]byte(text))}
+		canonical := text[1] != ' '
+		if !canonical {
+			ref.SHA256 = "that of the text as it is written"
+		}
+		got, gotArgs, err := HashesOfPayload(q, ref, []byte(text), canonical)
+		if err != nil || got != want || gotArgs != args {
+			t.Errorf("%s: %s %s, %v; want %s %s", text, got, gotArgs, err, want, args)
+		}
+	}
+}

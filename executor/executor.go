@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -91,8 +92,10 @@ type Options struct {
 	Now      func() time.Time // bus time
 	NewNonce func() string
 	Lease    time.Duration // see bus.DefaultLease
-	Observer observe.Observer
-	Logger   *slog.Logger // nil discards
+	// PayloadMemory is how many bytes large inputs may take until their tools have them; others wait. Default 128 MiB.
+	PayloadMemory int64
+	Observer      observe.Observer
+	Logger        *slog.Logger // nil discards
 }
 
 // Executor runs the calls it is handed. Handle is safe for concurrent use; whoever calls it
@@ -107,6 +110,7 @@ type Executor struct {
 	hand    context.Context               // what longer outlives
 	longer  context.Context               // see outlive
 	since   time.Time                     // no kill was missed since then; zero: all may have been
+	room    *room.Room                    // for large inputs
 	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
 }
 
@@ -115,6 +119,7 @@ func New(o Options) *Executor {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
+		room: room.New(o.PayloadMemory),
 	}
 }
 
@@ -356,6 +361,7 @@ func (e *Executor) confirm(j *job) error {
 	ctx, cancel := e.untilDue(j)
 	defer cancel()
 	inv, err := e.invocation(ctx, j, m)
+	defer j.freeInput()
 	var res tool.Result
 	found := false
 	if err == nil {

@@ -108,3 +108,24 @@ func TestDrainBeforeStart(t *testing.T) {
 		}
 	})
 }
+
+// weighing is the message of a call with an input of so many bytes.
+func weighing(m executor.Message, bytes int64) executor.Message {
+	ref := envelope.PayloadRef{SHA256: strings.Repeat("b", 64), Bytes: bytes}
+	m.Entry.Body = []byte(strings.TrimSuffix(string(m.Entry.Body), "}") + `,"input_ref":"` + ref.String() + `"}`)
+	return m
+}
+
+// A large input that never fits is refused at once, and no tool is started.
+func TestInputBeyondMemory(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.ex.Options.PayloadMemory = 18 << 20
+		w.ex = executor.New(w.ex.Options)
+		m := weighing(w.admit(callA, time.Minute), 10<<20)
+		w.ex.Handle(t.Context(), m)
+		d := w.decided(1)
+		if d.Code != envelope.CodeLimit || d.Effect != envelope.EffectNone || len(w.runs) != 0 {
+			t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/room"
 )
 
 // job is one work message in progress. Handle owns it; only kill, and what belongs to it, is shared.
@@ -24,6 +25,7 @@ type job struct {
 	work       work
 	unreadable error // why work is empty
 	inputRef   *envelope.PayloadRef
+	input      *room.Share    // of a large input in memory; nil without one
 	earlier    []call.Outcome // none where the body cannot be read
 	enqueued   time.Time      // bus time of admission
 	started    time.Time      // bus time the tool was started

@@ -38,6 +38,7 @@ func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) 
 		return unrunnable(fault)
 	}
 	inv, err := e.invocation(ctx, j, m)
+	defer j.freeInput()
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -217,20 +218,20 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 
 // invocation builds what the adapter gets, fetching a large input.
 func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
-	input := j.work.input
+	input, done := j.work.input, (func())(nil)
 	if j.inputRef != nil {
-		data, err := e.Payloads.Get(ctx, *j.inputRef)
+		data, err := e.fetch(ctx, j)
 		if err != nil {
 			return tool.Invocation{}, err
 		}
-		input = data
+		input, done = data, j.freeInput
 	}
 	a, _ := j.state.Attempt(j.attempt)
 	j.fence = call.Fence(j.state, j.pickup)
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
 		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
-		Input: input, Context: j.work.context, IdempotencyKey: j.state.ID,
+		Input: input, Done: done, Context: j.work.context, IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
 		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
 	}, nil

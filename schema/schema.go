@@ -146,7 +146,7 @@ func (s *Schema) Validate(v jsontext.Value) []Violation {
 }
 
 // Accepts reports whether v, which is known to be I-JSON, is certainly valid. It takes time in proportion to v only,
-// so where it is not sure it leaves the question to [Schema.ValidateChecked].
+// and no memory, so where it is not sure it leaves the question to [Schema.ValidateChecked], which takes [Cost].
 func (s *Schema) Accepts(v jsontext.Value) bool { return s.accepter != nil && s.accepter.accepts(v) }
 
 // ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a
@@ -156,6 +156,19 @@ func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
 		return nil
 	}
 	return s.judge(v)
+}
+
+// What a decoded value takes, besides its texts: measured, with what is garbage before it is whole.
+const (
+	costOfValue  = 96
+	costOfObject = 320
+)
+
+// Cost is about how many bytes of memory it takes to decode v, in which there are so many values. It may be a
+// hundred times as long as v is.
+func Cost(v jsontext.Value, values int) int64 {
+	objects := int64(bytes.Count(v, []byte("{"))) // more where texts hold some, and never fewer
+	return int64(len(v)) + int64(values)*costOfValue + objects*costOfObject
 }
 
 func (s *Schema) judge(v jsontext.Value) []Violation {

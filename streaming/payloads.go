@@ -100,7 +100,7 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 	})
 }
 
-// Get returns the payload that ref names, verified.
+// Get returns the payload that ref names, verified. What it came in, as many bytes again, is garbage by then.
 func (p *Payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
 	sum, err := hex.DecodeString(ref.SHA256)
 	switch {
@@ -109,33 +109,37 @@ func (p *Payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, er
 	case ref.Bytes > p.maxBytes:
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, ref.Bytes, p.maxBytes)
 	}
-	data, err := p.collect(ctx, ref)
+	data, got, err := p.collect(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	if got := sha256.Sum256(data); int64(len(data)) != ref.Bytes || got != [sha256.Size]byte(sum) {
+	if int64(len(data)) != ref.Bytes || got != [sha256.Size]byte(sum) {
 		return nil, fmt.Errorf("%w: %s", ErrChecksum, ref.SHA256)
 	}
 	return data, nil
 }
 
-// collect reads all parts. Memory is allocated when the first part is there.
-func (p *Payloads) collect(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
-	var data []byte
+// collect reads all parts, and hashes them as they come, while they are still in the cache. Memory is allocated once,
+// when the first part is there.
+func (p *Payloads) collect(
+	ctx context.Context, ref envelope.PayloadRef,
+) (data []byte, sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
 	for part := range parts(ref) {
 		body, err := p.getPart(ctx, p.subject(ref, part))
 		if err != nil {
-			return nil, err
+			return nil, sum, err
 		}
-		if len(body) > partSize {
-			return nil, fmt.Errorf("%w: %s, part %d", ErrChecksum, ref.SHA256, part)
+		if len(body) > partSize || int64(len(data)+len(body)) > ref.Bytes {
+			return nil, sum, fmt.Errorf("%w: %s, part %d", ErrChecksum, ref.SHA256, part)
 		}
 		if data == nil {
 			data = make([]byte, 0, ref.Bytes)
 		}
 		data = append(data, body...)
+		hash.Write(body)
 	}
-	return data, nil
+	return data, [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
 func (p *Payloads) getPart(ctx context.Context, subject string) (body []byte, err error) {

@@ -1,12 +1,12 @@
 package supervisor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -34,7 +34,7 @@ type Run struct {
 
 // Start starts program, as [Find] returns one, as the supervisor of cfg, and hands input to what it runs. Of its
 // standard error stderrBytes are kept.
-func Start(program string, cfg Config, input []byte, stderrBytes int64) (*Run, error) {
+func Start(program string, cfg Config, input io.Reader, stderrBytes int64) (*Run, error) {
 	ends, err := openEnds()
 	if err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func (r *Run) start(cfg Config) error {
 }
 
 // feed writes the tool's input. A tool may end without reading it, so errors say nothing.
-func (r *Run) feed(input []byte) {
-	_, _ = io.Copy(r.stdin, bytes.NewReader(input))
+func (r *Run) feed(input io.Reader) {
+	_, _ = io.Copy(r.stdin, input)
 	_ = r.stdin.Close()
 }
 
@@ -150,7 +150,7 @@ func (r *Run) close() {
 
 // probe starts a supervisor that has nothing to run and sees that it answers in time.
 func probe(program string, inTime time.Duration) error {
-	r, err := Start(program, Config{}, nil, 1<<10)
+	r, err := Start(program, Config{}, strings.NewReader(""), 1<<10)
 	if err != nil {
 		return fmt.Errorf("start supervisor %s: %w", program, err)
 	}

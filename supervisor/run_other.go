@@ -25,7 +25,7 @@ func RunIfSupervisor() {
 type Run struct{ Stdout io.Reader }
 
 // Start refuses, as all of them do.
-func Start(string, Config, []byte, int64) (*Run, error) { return nil, errUnsupported }
+func Start(string, Config, io.Reader, int64) (*Run, error) { return nil, errUnsupported }
 
 func probe(string, time.Duration) error { return errUnsupported }
 

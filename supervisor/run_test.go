@@ -98,7 +98,7 @@ func TestProbeDeaf(t *testing.T) {
 // TestSurvivors shows that nothing waits for ever for a run that cannot be ended.
 func TestSurvivors(t *testing.T) {
 	// A grace that eats up the patience: the run is given up at once.
-	c, err := Start(deaf(t), Config{GraceMS: -Patience.Milliseconds()}, []byte("input"), 100)
+	c, err := Start(deaf(t), Config{GraceMS: -Patience.Milliseconds()}, strings.NewReader("input"), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

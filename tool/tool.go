@@ -21,7 +21,10 @@ type Invocation struct {
 	Digest      string
 	Fn          string
 	Input       jsontext.Value
-	Context     jsontext.Value // as it came; see Caller
+	// Done may be called, once or more often, when Input is not needed any more, though the tool still runs: a large
+	// one takes room from others. It may be nil.
+	Done    func()         `json:"-"`
+	Context jsontext.Value // as it came; see Caller
 	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope, tool,
 	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other
 	// call, so it is the key to commit under, to look up by, and to hand to whatever the tool calls in turn. The

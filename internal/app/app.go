@@ -29,11 +29,14 @@ type Options struct {
 	Topology bus.TopologyOptions
 	KV       kv.LogOptions
 	Lease    time.Duration // default bus.DefaultLease
-	Fsync    bool          // the server syncs every write before it acknowledges it
-	Skew     time.Duration // added to the local clock; for tests
-	Logger   *slog.Logger  // nil discards
-	Observer observe.Observer
-	Connect  []nats.Option
+	// PayloadMemory is how many bytes of memory large payloads may take in a dispatcher, and in an executor; 0 is
+	// room.Default.
+	PayloadMemory int64
+	Fsync         bool          // the server syncs every write before it acknowledges it
+	Skew          time.Duration // added to the local clock; for tests
+	Logger        *slog.Logger  // nil discards
+	Observer      observe.Observer
+	Connect       []nats.Option
 }
 
 // Conn is an open bus with everything on it that both processes need.

@@ -134,7 +134,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Health: health, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
-		Observer: c.Observer, Logger: c.Logger,
+		PayloadMemory: c.PayloadMemory, Observer: c.Observer, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.

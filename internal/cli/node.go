@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -38,6 +39,7 @@ type Node struct {
 	replicas   int // 0 is the default
 	partitions int // 0 is what there is
 	lease      time.Duration
+	memory     int64 // MiB
 	skew       time.Duration
 	group      int
 	readyFile  string
@@ -49,6 +51,8 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&n.Tools, "tools", "tools", "folder of tool manifests")
 	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
+	f.Int64Var(&n.memory, "payload-memory", room.Default>>20,
+		"MiB of memory that large inputs may take at once; calls wait for it, and an input that needs more is refused")
 	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
 	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example "+
 		"http://127.0.0.1:4318/v1/traces")
@@ -80,7 +84,10 @@ func (n *Node) RecordFlags(cmd *cobra.Command) {
 	f.Int64Var(&r.DeniedBytes, "denied-bytes", 0, "room of the record of refusals; by default as it is, else 512 MiB")
 }
 
-const maxReplicas = 5 // that a server allows
+const (
+	maxReplicas = 5       // that a server allows
+	maxMemory   = 1 << 20 // MiB; what is more, is a mistake
+)
 
 // Check refuses flags that no process can work with. The error is an [ErrUsage].
 func (n *Node) Check() error {
@@ -89,6 +96,8 @@ func (n *Node) Check() error {
 		return Usagef("--tools is empty: it is a folder of tool manifests")
 	case n.lease < bus.MinLease:
 		return Usagef("--lease is %s: it is %s or more", n.lease, bus.MinLease)
+	case n.memory < 1 || n.memory > maxMemory:
+		return Usagef("--payload-memory is %d: it is 1 MiB to %d", n.memory, maxMemory)
 	case n.replicas < 0 || n.replicas > maxReplicas:
 		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
 	case n.partitions < 0 || n.partitions > subjects.MaxPartitions:
@@ -113,6 +122,7 @@ func (n *Node) Options(ctx context.Context, service string,
 	o = toolbus.Options{
 		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
 		Partitions: n.partitions, Retention: n.retention, Logger: Logger(stderr, n.Verbose),
+		PayloadMemory: n.memory << 20,
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil

@@ -21,7 +21,7 @@ var folders = map[string]string{
 	"executor": "executor",
 	"bus":      "bus", "record": "record", "kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight",
-	"app":    "internal/app", "process": "tool/process",
+	"app":    "internal/app", "room": "internal/room", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 

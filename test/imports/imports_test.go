@@ -36,6 +36,7 @@ var layers = []layer{
 	{"internal/stalls", ""},
 	{"internal/form", ""},
 	{"internal/crew", ""},
+	{"internal/room", ""},
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope internal/ijson subjects"},
@@ -46,9 +47,9 @@ var layers = []layer{
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/wait observe question " +
-		"schema settle subjects tool"},
-	{"executor", "call envelope internal/form internal/ijson internal/wait observe settle subjects tool"},
+	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/room internal/wait observe " +
+		"question schema settle subjects tool"},
+	{"executor", "call envelope internal/form internal/ijson internal/room internal/wait observe settle subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},

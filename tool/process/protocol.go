@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,12 +18,39 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
-func encodeRequest(op protocol.Op, inv tool.Invocation) ([]byte, error) {
-	return json.Marshal(protocol.Request{
-		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: inv.Input,
+// worthStreaming is how large an input must be not to be copied once more into the request.
+const worthStreaming = 256 << 10
+
+// readRequest returns the request as a tool reads it, one line of JSON. A large input is read where it is, unless it
+// has line breaks.
+func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
+	input, streamed := inv.Input, len(inv.Input) > worthStreaming && bytes.IndexAny(inv.Input, "\r\n") < 0
+	if streamed {
+		input = jsontext.Value("null")
+	}
+	line, err := json.Marshal(protocol.Request{
+		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: input,
 		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
 		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
 	})
+	if err != nil || !streamed {
+		return bytes.NewReader(line), err
+	}
+	// No name before it holds a quote that is not escaped, so this is the member and no text of another one.
+	head, tail, _ := bytes.Cut(line, []byte(`"input":null`))
+	return io.MultiReader(bytes.NewReader(append(head, `"input":`...)), bytes.NewReader(inv.Input), atEnd(inv.Done),
+		bytes.NewReader(tail)), nil
+}
+
+// atEnd is a reader of nothing that tells when it is read: what is before it was.
+type atEnd func()
+
+// Read implements [io.Reader].
+func (f atEnd) Read([]byte) (int, error) {
+	if f != nil {
+		f()
+	}
+	return 0, io.EOF
 }
 
 // chunkKinds are the types of the lines before the terminal one.

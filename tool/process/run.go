@@ -63,7 +63,7 @@ func (a *Adapter) start(
 	if err := m.Unchanged(); err != nil {
 		return nil, err
 	}
-	input, err := encodeRequest(op, inv)
+	input, err := readRequest(op, inv)
 	if err != nil {
 		return nil, err
 	}

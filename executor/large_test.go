@@ -1,0 +1,64 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// stored is a payload store that has everything.
+type stored struct{}
+
+func (stored) Put(context.Context, []byte) (envelope.PayloadRef, error) {
+	return envelope.PayloadRef{}, nil
+}
+func (stored) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+	return make([]byte, ref.Bytes), nil
+}
+
+// withInput is a job of a minute with an input of so many bytes.
+func withInput(bytes int64) *job {
+	state := call.State{Attempts: []call.Attempt{{
+		N: 1, At: call.At(time.Now()), Deadline: call.At(time.Now().Add(time.Minute)),
+	}}}
+	return &job{state: state, attempt: 1, inputRef: &envelope.PayloadRef{Bytes: bytes}}
+}
+
+// An input takes room twice while it is read, and once until its tool has it. Whoever finds none until shortly before
+// the deadline is told so, and that it may ask again.
+func TestRoomForInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(Options{Payloads: stored{}, Now: time.Now, PayloadMemory: 100})
+		first, second, third := withInput(40), withInput(30), withInput(21)
+		for _, j := range []*job{first, second} { // 80, then 40 and 60
+			if _, err := e.fetch(t.Context(), j); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		_, err := e.fetch(t.Context(), third)
+		fault, ok := errors.AsType[envelope.Fault](err)
+		if !ok || fault.Fault().Code != envelope.CodeCapacity || fault.Fault().Details.RetryAfterMS == 0 {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(began); waited < 59*time.Second || waited >= time.Minute {
+			t.Errorf("told after %s", waited)
+		}
+		third = withInput(21)
+		done := make(chan error)
+		go func() {
+			_, err := e.fetch(t.Context(), third)
+			done <- err
+		}()
+		synctest.Wait()
+		first.freeInput() // its tool has it, and goes on
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+// Package room bounds the memory that large payloads take in one part of the bus: whoever works on one takes room for
+// it first, and gives it back when nothing refers to it any more.
+package room
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Default is the room of a part that is not told otherwise, in bytes: twice the largest payload, which is what one
+// costs while it is read.
+const Default = 128 << 20
+
+const (
+	// worthCollecting is how many bytes may lie about as garbage. The collector by itself lets as much gather as is
+	// alive, so that six payloads of 50 MB one after another would take as much as all at once.
+	worthCollecting = 32 << 20
+	// worthReturning is how many bytes that were in use are given back to the system once no payload is held: left to
+	// itself the runtime keeps them for minutes. Fewer are sooner needed again than returned.
+	worthReturning = 64 << 20
+)
+
+// ErrNever means that there is less room altogether.
+var ErrNever = errors.New("room: more than there is altogether")
+
+// Room is a number of bytes, to be shared. It is safe for concurrent use.
+type Room struct {
+	total int64
+	bytes *semaphore.Weighted
+
+	mu      sync.Mutex
+	held    int64
+	garbage int64 // about how much there is
+	used    int64 // since memory was last returned to the system
+}
+
+// New returns a room of so many bytes; 0 stands for [Default].
+func New(total int64) *Room {
+	if total == 0 {
+		total = Default
+	}
+	return &Room{total: total, bytes: semaphore.NewWeighted(total)}
+}
+
+// Total returns how many bytes there are.
+func (r *Room) Total() int64 { return r.total }
+
+// Take waits for n bytes, behind all who wait already. The error is [ErrNever], or that of ctx.
+func (r *Room) Take(ctx context.Context, n int64) (*Share, error) {
+	if n > r.total {
+		return nil, ErrNever
+	}
+	if err := r.bytes.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held += n
+	r.used += n
+	return &Share{room: r, bytes: n}, nil
+}
+
+// spend collects garbage of n bytes, of which held ones are given back, when there is enough of it.
+func (r *Room) spend(n, held int64) {
+	r.mu.Lock()
+	r.garbage += n
+	r.held -= held
+	collect := r.garbage >= worthCollecting
+	giveBack := r.held == 0 && r.used >= worthReturning
+	if collect || giveBack {
+		r.garbage = 0
+	}
+	if giveBack {
+		r.used = 0
+	}
+	r.mu.Unlock()
+	switch {
+	case giveBack:
+		debug.FreeOSMemory()
+	case collect:
+		runtime.GC()
+	}
+}
+
+// Share is a part of a room.
+type Share struct {
+	room  *Room
+	mu    sync.Mutex
+	bytes int64
+}
+
+// Bytes returns how large the share is.
+func (s *Share) Bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// Spent says that n bytes of the share are not referred to any more, and may be used again.
+func (s *Share) Spent(n int64) { s.room.spend(n, 0) }
+
+// Keep gives back all of the share but n bytes, to which alone something refers any more.
+func (s *Share) Keep(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	back := s.bytes - n
+	if back <= 0 {
+		return
+	}
+	s.bytes = n
+	s.room.spend(back, back) // before somebody else fills it
+	s.room.bytes.Release(back)
+}
+
+// Free gives all of it back. It may be called again.
+func (s *Share) Free() { s.Keep(0) }
