@@ -24,7 +24,7 @@ const worthStreaming = 256 << 10
 // readRequest returns the request as a tool reads it, one line of JSON. A large input is read where it is, unless it
 // has line breaks.
 func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
-	input, streamed := inv.Input, len(inv.Input) > worthStreaming && bytes.IndexAny(inv.Input, "\r\n") < 0
+	input, streamed := inv.Input, len(inv.Input) > worthStreaming && !bytes.ContainsAny(inv.Input, "\r\n")
 	if streamed {
 		input = jsontext.Value("null")
 	}
