@@ -52,9 +52,10 @@ func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	return refusal, nil
 }
 
-// renewed returns the description of another build of the tool than t, if there is one now.
+// renewed returns the description of another build of the tool than t, if there is one now. It waits for as long as for
+// a first one: what t refuses, another build may take.
 func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *described {
-	fresh, err := c.fetchOnce(ctx, t.info.ToolID, min(refreshTime, time.Until(until)))
+	fresh, err := c.fetchOnce(ctx, t.info.ToolID, min(describeTime, time.Until(until)))
 	if err != nil || fresh == nil || fresh.info.Digest == t.info.Digest {
 		return nil
 	}
