@@ -24,6 +24,8 @@ import (
 const (
 	inputs = 6
 	size   = 50_000_000
+	// patience is long, for the race detector makes a busy machine ten times slower; nothing is measured in time.
+	patience = 10 * time.Minute
 	// bound is what six inputs may take at their peak: the room that there is, what lies about until it is collected, and
 	// what a dispatcher needs by itself. Held all at once they would be 300 MB, without what they come in.
 	bound = 180 << 20
@@ -43,7 +45,7 @@ func TestMain(m *testing.M) {
 
 func tools() (*toolbus.Tools, error) {
 	t := toolbus.NewTools()
-	return t, toolbus.Add(t, toolbus.Tool{ID: "length", Class: toolbus.Pure},
+	return t, toolbus.Add(t, toolbus.Tool{ID: "length", Class: toolbus.Pure, MaxTimeout: patience},
 		func(_ context.Context, _ *toolbus.Run, in string) (int, error) { return len(in), nil })
 }
 
@@ -162,7 +164,7 @@ func TestSixLargeInputs(t *testing.T) {
 	for n := range inputs {
 		in := strconv.Itoa(n) + strings.Repeat("x", size)
 		calls.Go(func() error {
-			got, err := toolbus.Invoke[int](t.Context(), client, toolbus.Call{Tool: "length", Timeout: time.Minute}, in)
+			got, err := toolbus.Invoke[int](t.Context(), client, toolbus.Call{Tool: "length", Timeout: patience}, in)
 			if err == nil && got != len(in) {
 				err = fmt.Errorf("a text of %d has length %d", len(in), got)
 			}
