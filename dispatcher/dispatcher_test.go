@@ -104,7 +104,12 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Control: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
 		PayloadMemory: w.memory,
-		NewNonce:      func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
+		NewNonce: func() string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.nonce++
+			return fmt.Sprint(instance, ".", w.nonce)
+		},
 	})
 }
 
