@@ -186,20 +186,18 @@ const ours = "Toolbus "
 // an error which names it; sizes may differ. It waits for servers that have no leader, for electionTime.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
-	told := false
-	for begun := time.Now(); ; {
-		err := ensure(ctx, js, o)
-		if passing(err) {
+	begun, told := time.Now(), false
+	return wait.Retry{Pause: electionPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		if err = ensure(ctx, js, o); passing(err) {
 			err = cmp.Or(denied(js.Conn()), err)
 		}
-		if !passing(err) || time.Since(begun) > electionTime || !wait.For(ctx, electionPause) {
-			return err
-		}
-		if o.Logger != nil && !told {
+		done = !passing(err) || time.Since(begun) > electionTime
+		if !done && !told && o.Logger != nil {
 			o.Logger.Warn("waiting for the servers to have a leader", "err", err)
+			told = true
 		}
-		told = true
-	}
+		return done, err
+	})
 }
 
 func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {

@@ -91,7 +91,8 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 	msg := &out.Msg
 	underway := false // a former try had no answer, and may be stored yet
 	silence := silence{log: l, since: time.Now()}
-	for backoff := time.Millisecond; ; backoff = min(2*backoff, 100*time.Millisecond) {
+	tries := wait.Retry{Pause: time.Millisecond, MaxPause: 100 * time.Millisecond}
+	for {
 		seq, err := l.publish(ctx, in, msg)
 		full := errors.Is(err, call.ErrFull)
 		silence.heard(err)
@@ -110,7 +111,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
 		}
 		silence.looked(err)
-		if !wait.For(ctx, backoff) {
+		if !wait.For(ctx, tries.Next()) {
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
 		}
 	}
