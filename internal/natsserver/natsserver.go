@@ -3,6 +3,7 @@
 package natsserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,10 @@ type Options struct {
 	SyncAlways bool         // fsync before every acknowledgement
 	Log        *slog.Logger // for what the server has to say; default nobody hears it
 	Cluster    Cluster      // default a server of its own
+
+	// Config is the text of a configuration that says all of the above but Log, and which accounts there are; with "" the
+	// server lets everybody in.
+	Config string
 }
 
 // Cluster says with which servers one replicates its streams. They agree on a leader when most of
@@ -63,24 +68,28 @@ const startTimeout = 60 * time.Second
 // nothing started, however little is kept.
 const maxStore = 1 << 40
 
-// Start runs a server until Stop.
-func Start(o Options) (*Server, error) {
+// server is what the server takes as its options.
+func (o Options) server() (*server.Options, error) {
+	if o.Config != "" {
+		options := &server.Options{NoSigs: true, DisableJetStreamBanner: true}
+		return options, options.ProcessConfigString(o.Config)
+	}
 	if o.StoreDir == "" {
-		return nil, errors.New("nats server: no store directory")
-	}
-	if o.Host == "" {
-		o.Host = "127.0.0.1"
-	}
-	port := o.Port
-	if port == 0 {
-		port = server.RANDOM_PORT
+		return nil, errors.New("no store directory")
 	}
 	options := &server.Options{
-		ServerName: "toolbus", Host: o.Host, Port: port, JetStream: true, StoreDir: o.StoreDir, SyncAlways: o.SyncAlways,
+		ServerName: "toolbus", Host: cmp.Or(o.Host, "127.0.0.1"), Port: cmp.Or(o.Port, server.RANDOM_PORT),
+		JetStream: true, StoreDir: o.StoreDir, SyncAlways: o.SyncAlways,
 		NoSigs: true, DisableJetStreamBanner: true, MaxPayload: 1 << 20, WriteDeadline: 10 * time.Second,
 		JetStreamMaxStore: maxStore,
 	}
-	if err := o.Cluster.join(options); err != nil {
+	return options, o.Cluster.join(options)
+}
+
+// Start runs a server until Stop.
+func Start(o Options) (*Server, error) {
+	options, err := o.server()
+	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
 	srv, err := server.NewServer(options)
@@ -93,12 +102,13 @@ func Start(o Options) (*Server, error) {
 	go srv.Start() // ends with Shutdown; Stop waits for it
 	if !srv.ReadyForConnections(startTimeout) {
 		srv.Shutdown()
-		return nil, fmt.Errorf("nats server: not ready on %s:%d after %s (is the port taken?)", o.Host, o.Port, startTimeout)
+		return nil, fmt.Errorf("nats server: not ready on %s:%d after %s (is the port taken?)", options.Host, options.Port,
+			startTimeout)
 	}
 	if !srv.JetStreamEnabled() {
 		srv.Shutdown()
 		return nil, fmt.Errorf("nats server: JetStream did not start in %s (is the directory writable and used by nobody "+
-			"else?)", o.StoreDir)
+			"else?)", options.StoreDir)
 	}
 	return &Server{srv: srv}, nil
 }

@@ -1,0 +1,108 @@
+package accounts
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+)
+
+// Shape is what one server is, beside its accounts. The zero values of numbers have defaults.
+type Shape struct {
+	Server     string // its name; of a cluster each has its own
+	Listen     string // for clients: host:port; beyond loopback it takes TLS
+	Store      string // folder of its streams
+	SyncAlways bool   // every write is on disk before it is acknowledged
+	MaxStore   int64  // bytes that streams may reserve; 0 is three quarters of what is free on the disk
+	Monitor    string // host:port on loopback, for HTTP; "" is none
+	TLS        *TLS
+	Cluster    *Cluster // nil is a server by itself
+
+	Connections   int // at once; default 10,000
+	Subscriptions int // of all connections of an account; default 100,000
+}
+
+// TLS are files for encrypted connections.
+type TLS struct {
+	Cert, Key string
+	CA        string // clients must have a certificate of it; "" lets in those without. Servers of a cluster need it
+}
+
+// Cluster says with which servers one replicates its streams.
+type Cluster struct {
+	Listen string   // for the other servers: host:port; beyond loopback it takes TLS with CA
+	Routes []string // where all of them listen for each other: nats://host:port
+	TLS    *TLS
+}
+
+// The limits of a server that says nothing else.
+const (
+	defaultConnections   = 10_000
+	defaultSubscriptions = 100_000
+)
+
+//go:embed server.conf.tmpl
+var serverText string
+
+// Config returns the configuration of a server, which is the same text wherever the server runs.
+func Config(deployment string, keys Public, s Shape) (string, error) {
+	if err := s.check(); err != nil {
+		return "", fmt.Errorf("server %s: %w", s.Server, err)
+	}
+	if s.Connections == 0 {
+		s.Connections = defaultConnections
+	}
+	if s.Subscriptions == 0 {
+		s.Subscriptions = defaultSubscriptions
+	}
+	parsed, err := template.New("server").Funcs(template.FuncMap{"quote": strconv.Quote}).Parse(serverText)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	err = parsed.Execute(&text, struct {
+		Shape
+		Keys struct {
+			Public
+			Deployment string
+		}
+		Services []service
+		Streams  []stream
+		Guests   []guest
+	}{
+		Shape: s, Services: services(), Guests: guests(),
+		Keys: struct {
+			Public
+			Deployment string
+		}{keys, deployment},
+		Streams: slices.DeleteFunc(streams(), func(s stream) bool { return s.From != TB }),
+	})
+	return text.String(), err
+}
+
+func (s Shape) check() error {
+	switch {
+	case s.Server == "" || s.Store == "":
+		return errors.New("a server has a name and a folder for its streams")
+	case s.TLS == nil && !loopback(s.Listen):
+		return fmt.Errorf("tokens cross %s in the clear: give it TLS, or a loopback address", s.Listen)
+	case s.Monitor != "" && !loopback(s.Monitor):
+		return fmt.Errorf("monitoring at %s answers everybody: give it a loopback address", s.Monitor)
+	case s.Cluster == nil || loopback(s.Cluster.Listen):
+		return nil
+	case s.Cluster.TLS == nil || s.Cluster.TLS.CA == "":
+		return fmt.Errorf("whoever reaches %s may do everything: give it TLS with an authority", s.Cluster.Listen)
+	}
+	return nil
+}
+
+// loopback reports whether nobody else reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}

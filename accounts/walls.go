@@ -1,0 +1,100 @@
+package accounts
+
+import (
+	"slices"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// The accounts that tokens lead to. Everything durable is in TB.
+const (
+	TB       = "TB"
+	Agents   = "AGENTS"
+	Exec     = "EXEC"
+	Auditors = "AUDITORS"
+)
+
+// service is a subject of TB to which others may send requests.
+type service struct {
+	Subject   string
+	To        string // the account
+	Many      bool   // a request has several answers
+	Threshold string // after which an answer is not brought to whoever asked any more, and the way to them forgotten
+	Share     bool   // the server says of each request which user has sent it
+}
+
+// stream is a subject of an account whose messages others may hear.
+type stream struct{ Subject, From, To string }
+
+// How long the server remembers where an answer goes. Dispatchers answer on subjects of their own, so that what is
+// remembered of calls is never used.
+const (
+	untilAnswered = "10s"
+	untilPulled   = "2m"
+)
+
+// services is what TB does for other accounts. No list is wider than what its account needs, and the permissions of
+// each user are narrower.
+func services() (all []service) {
+	for _, s := range []string{"tb.call.*.*.*", "tb.svc.*.*.*"} {
+		all = append(all, service{Subject: s, To: Agents, Threshold: untilAnswered, Share: true})
+	}
+	all = append(all, service{Subject: "tb.svc.*.*.*", To: Auditors, Threshold: untilAnswered, Share: true})
+	for _, to := range []string{Agents, Exec} {
+		all = append(all, service{Subject: subjects.PayloadsAll, To: to, Threshold: untilAnswered},
+			service{Subject: directGet(subjects.PayloadsStream, subjects.PayloadsAll), To: to, Many: true, Threshold: untilAnswered})
+	}
+	all = append(all,
+		service{Subject: subjects.ChunksAll, To: Exec, Threshold: untilAnswered},
+		service{Subject: directGet(subjects.ChunksStream, subjects.ChunksAll), To: Exec, Many: true, Threshold: untilAnswered},
+		service{Subject: "tb.exe.>", To: Exec, Threshold: untilAnswered, Share: true},
+		service{Subject: "$KV.pools.*.*", To: Exec, Threshold: untilAnswered},
+		service{Subject: "$JS.ACK.>", To: Exec, Threshold: untilAnswered},
+	)
+	for p := range subjects.Part(subjects.MaxPartitions) {
+		all = append(all,
+			service{Subject: "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + ".*", To: Exec, Many: true, Threshold: untilPulled},
+			service{Subject: "$KV." + p.Bucket() + ".*.*.*.c.*", To: Exec, Threshold: untilAnswered},
+			service{Subject: "$KV." + p.Bucket() + ".*.*.*.x.o.*", To: Exec, Threshold: untilAnswered},
+		)
+	}
+	for _, s := range []string{subjects.AuditStream, subjects.DeniedStream} {
+		all = append(all, service{Subject: "$JS.API.DIRECT.GET." + s, To: Auditors, Many: true, Threshold: untilAnswered})
+	}
+	return all
+}
+
+func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
+
+// streams is what is heard across accounts: answers and chunks by agents, what executors are told by executors. What
+// executors send reaches agents from their own account, since what an account was sent it does not pass on.
+func streams() []stream {
+	return []stream{
+		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", Exec, Agents},
+		{subjects.ChunksAll, TB, Agents}, {subjects.ChunksAll, Exec, Agents},
+		{subjects.KillWildcard, TB, Exec}, {subjects.SeekWildcard, TB, Exec},
+	}
+}
+
+// guest is an account without anything durable.
+type guest struct {
+	Name, Is string
+	Services []service
+	Exports  []stream
+	Streams  []stream
+}
+
+func guests() []guest {
+	all := []guest{
+		{Name: Agents, Is: "Callers: agents, doors that speak for many, operators."},
+		{Name: Exec, Is: "Executors."},
+		{Name: Auditors, Is: "Auditors, who read what happened, and nothing else."},
+	}
+	for i := range all {
+		g := &all[i]
+		g.Services = slices.DeleteFunc(services(), func(s service) bool { return s.To != g.Name })
+		g.Exports = slices.DeleteFunc(streams(), func(s stream) bool { return s.From != g.Name })
+		g.Streams = slices.DeleteFunc(streams(), func(s stream) bool { return s.To != g.Name })
+	}
+	return all
+}
