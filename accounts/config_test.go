@@ -118,9 +118,9 @@ func TestCluster(t *testing.T) {
 // With TLS the server's parser wants the files, so it is asked about a text without.
 func TestEncrypted(t *testing.T) {
 	_, p := newKeys(t)
-	s := accounts.Shape{Server: "one", Listen: "0.0.0.0:4222", Store: "/var/lib/nats", TLS: &accounts.TLS{Cert: "c", Key: "k",
-		CA: "ca"}, Cluster: &accounts.Cluster{Listen: "0.0.0.0:6222", Routes: []string{"nats://b:6222"},
-		TLS: &accounts.TLS{Cert: "c", Key: "k", CA: "ca"}}}
+	secure := &accounts.TLS{Cert: "c", Key: "k", CA: "ca"}
+	s := accounts.Shape{Server: "one", Listen: "0.0.0.0:4222", Store: "/var/lib/nats", TLS: secure,
+		Cluster: &accounts.Cluster{Listen: "0.0.0.0:6222", Routes: []string{"nats://b:6222"}, TLS: secure}}
 	if text := config(t, p, s); strings.Count(text, "verify: true") != 2 {
 		t.Error(text)
 	}

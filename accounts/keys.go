@@ -72,8 +72,8 @@ func validName(s string) bool {
 	})
 }
 
-// Create makes the secrets of a new deployment in a folder that only its owner may read. One that has secrets is left as
-// it is: the error is an [fs.ErrExist].
+// Create makes the secrets of a new deployment in a folder that only its owner may read. One that has secrets is left
+// as it is: the error is an [fs.ErrExist].
 func Create(dir, deployment string) (*Keys, error) {
 	k, err := NewKeys(deployment)
 	if err != nil {
@@ -205,7 +205,8 @@ func (k *Keys) Public() (p Public, err error) {
 		key nkeys.KeyPair
 		is  *string
 	}{
-		{k.Issuer, &p.Issuer}, {k.XKey, &p.XKey}, {k.Dispatcher, &p.Dispatcher}, {k.Callout, &p.Callout}, {k.System, &p.System},
+		{k.Issuer, &p.Issuer}, {k.XKey, &p.XKey}, {k.Dispatcher, &p.Dispatcher}, {k.Callout, &p.Callout},
+		{k.System, &p.System},
 	} {
 		public, bad := one.key.PublicKey()
 		*one.is, err = public, errors.Join(err, bad)

@@ -41,27 +41,31 @@ func services() (all []service) {
 	}
 	all = append(all, service{Subject: "tb.svc.*.*.*", To: Auditors, Threshold: untilAnswered, Share: true})
 	for _, to := range []string{Agents, Exec} {
-		all = append(all, service{Subject: subjects.PayloadsAll, To: to, Threshold: untilAnswered},
-			service{Subject: directGet(subjects.PayloadsStream, subjects.PayloadsAll), To: to, Many: true, Threshold: untilAnswered})
+		all = append(all, once(to, subjects.PayloadsAll), many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
 	}
 	all = append(all,
-		service{Subject: subjects.ChunksAll, To: Exec, Threshold: untilAnswered},
-		service{Subject: directGet(subjects.ChunksStream, subjects.ChunksAll), To: Exec, Many: true, Threshold: untilAnswered},
+		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
+		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		service{Subject: "tb.exe.>", To: Exec, Threshold: untilAnswered, Share: true},
-		service{Subject: "$KV.pools.*.*", To: Exec, Threshold: untilAnswered},
-		service{Subject: "$JS.ACK.>", To: Exec, Threshold: untilAnswered},
 	)
 	for p := range subjects.Part(subjects.MaxPartitions) {
-		all = append(all,
-			service{Subject: "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + ".*", To: Exec, Many: true, Threshold: untilPulled},
-			service{Subject: "$KV." + p.Bucket() + ".*.*.*.c.*", To: Exec, Threshold: untilAnswered},
-			service{Subject: "$KV." + p.Bucket() + ".*.*.*.x.o.*", To: Exec, Threshold: untilAnswered},
-		)
+		pulls := many(Exec, "$JS.API.CONSUMER.MSG.NEXT."+p.Stream()+".*")
+		pulls.Threshold = untilPulled
+		log := "$KV." + p.Bucket()
+		all = append(all, pulls, once(Exec, log+".*.*.*.c.*"), once(Exec, log+".*.*.*.x.o.*"))
 	}
 	for _, s := range []string{subjects.AuditStream, subjects.DeniedStream} {
-		all = append(all, service{Subject: "$JS.API.DIRECT.GET." + s, To: Auditors, Many: true, Threshold: untilAnswered})
+		all = append(all, many(Auditors, "$JS.API.DIRECT.GET."+s))
 	}
 	return all
+}
+
+func once(to, subject string) service {
+	return service{Subject: subject, To: to, Threshold: untilAnswered}
+}
+
+func many(to, subject string) service {
+	return service{Subject: subject, To: to, Threshold: untilAnswered, Many: true}
 }
 
 func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
