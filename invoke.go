@@ -69,21 +69,29 @@ func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out
 	return out, nil
 }
 
-// Audit yields the records of what happened to calls of the client's tenant, oldest first, as [record.Replay] does,
-// which is there for operators, too: they read those of all tenants. A filter may name no other tenant. It reads the
-// streams AUDIT and DENIED, which agents with the permissions of docs/operations.md may not read: no server lets a
-// connection have one tenant's part of a stream.
+// Audit yields the records of what happened to calls of the client's tenant, oldest first, as [record.Replay] does. A
+// filter may name no other tenant. Whoever may not read the streams AUDIT and DENIED, which are of all tenants, asks
+// dispatchers, which answer auditors and operators.
 func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		if f.Tenant = cmp.Or(f.Tenant, c.Tenant); f.Tenant != c.Tenant {
 			yield(audit.Record{}, fmt.Errorf("a client of tenant %q reads no record of %q", c.Tenant, f.Tenant))
 			return
 		}
-		js, err := jetstream.New(c.nc)
+		from, err := c.Archive(ctx)
 		if err != nil {
-			yield(audit.Record{}, fmt.Errorf("JetStream: %w", err))
+			yield(audit.Record{}, err)
 			return
 		}
-		record.Replay(ctx, js, f)(yield)
+		record.Replay(ctx, from, f)(yield)
 	}
+}
+
+// Archive returns where operators read the record and the dead letters of all tenants, and auditors those of theirs.
+func (c *Client) Archive(ctx context.Context) (record.Archive, error) {
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return record.Open(ctx, js, c.inbox), nil
 }

@@ -27,6 +27,9 @@ const levelAnswer = 2 * time.Second
 func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 	once, cancel := context.WithTimeout(ctx, levelAnswer)
 	defer cancel()
+	if err := mayAsk(once, js.Conn()); err != nil {
+		return err
+	}
 	info, err := js.AccountInfo(once)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -38,6 +41,21 @@ func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 			info.API.Level, minAPILevel, minServer)
 	}
 	return nil
+}
+
+// Barred reports whether err, of [CheckLevel], says that this connection cannot ask JetStream anything.
+func Barred(err error) bool {
+	return errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+}
+
+// mayAsk returns the server's word that this connection may not ask JetStream. It would never be answered; but what the
+// server says of a message comes before its answer to the ping behind it.
+func mayAsk(ctx context.Context, nc *nats.Conn) error {
+	if nc.Publish(jetstream.DefaultAPIPrefix+"INFO", nil) != nil || nc.FlushWithContext(ctx) != nil {
+		return nil // which the question itself will tell
+	}
+	return denied(nc)
 }
 
 // noJetStream says why JetStream did not say what it can; denied is what the server does not allow, if it told.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 )
@@ -18,7 +16,7 @@ func wantedBy(r audit.Record) wanted { return wanted{r.ToolName, r.ArgumentsHash
 
 // AskedAgain returns the newest request on record, by the number of the dead letter, that asked for the same as a
 // letter did, after it: with another key, but in its trace. It reads the audit record from the oldest letter on.
-func AskedAgain(ctx context.Context, js jetstream.JetStream, letters []DeadLetter) (map[uint64]audit.Record, error) {
+func AskedAgain(ctx context.Context, from Archive, letters []DeadLetter) (map[uint64]audit.Record, error) {
 	again := map[uint64]audit.Record{}
 	asked := map[wanted][]DeadLetter{}
 	var oldest time.Time
@@ -35,7 +33,7 @@ func AskedAgain(ctx context.Context, js jetstream.JetStream, letters []DeadLette
 	if len(asked) == 0 {
 		return again, nil
 	}
-	for r, err := range Replay(ctx, js, Filter{Since: oldest, Event: audit.ToolRequested}) {
+	for r, err := range Replay(ctx, from, Filter{Since: oldest, Event: audit.ToolRequested}) {
 		if err != nil {
 			return nil, err
 		}

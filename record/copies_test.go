@@ -41,7 +41,7 @@ func TestRecordOfCopies(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	told := 0
-	for _, err := range record.Replay(ctx, js, record.Filter{Call: "joiner"}) {
+	for _, err := range record.Replay(ctx, record.Direct(js), record.Filter{Call: "joiner"}) {
 		if told++; err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -89,13 +88,13 @@ func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
 
 // DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
 // stream are left out.
-func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, error) {
+func DeadLetters(ctx context.Context, from Archive) ([]DeadLetter, error) {
 	letters := []DeadLetter{}
-	for msg, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, quietTime) {
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{}, quietTime) {
 		if err != nil {
 			return nil, err
 		}
-		d, err := letter(msg.Data(), msg.seq)
+		d, err := letter(msg.Data, msg.Seq)
 		if form.Unreadable(err) {
 			return nil, err
 		}
@@ -107,22 +106,20 @@ func DeadLetters(ctx context.Context, js jetstream.JetStream) ([]DeadLetter, err
 }
 
 // DeadLetterAt returns one dead letter.
-func DeadLetterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (DeadLetter, error) {
-	stream, err := js.Stream(ctx, subjects.DeadStream)
-	if err != nil {
-		return DeadLetter{}, fmt.Errorf("dead letters: %w", bus.Missing(err))
-	}
-	if seq == 0 { // the server takes it for a question without a number
+func DeadLetterAt(ctx context.Context, from Archive, seq uint64) (DeadLetter, error) {
+	if seq == 0 {
 		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
 	}
-	msg, err := stream.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{After: seq - 1}, quietTime) {
+		if err != nil {
+			return DeadLetter{}, err
+		}
+		if msg.Seq == seq {
+			return letter(msg.Data, seq)
+		}
+		break
 	}
-	if err != nil {
-		return DeadLetter{}, fmt.Errorf("dead letter %d: %w", seq, err)
-	}
-	return letter(msg.Data, seq)
+	return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
 }
 
 func letter(data []byte, seq uint64) (DeadLetter, error) {

@@ -51,7 +51,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		t.Error(err)
 	}
 	records := 0
-	for _, err := range record.Replay(t.Context(), f.JS, record.Filter{}) {
+	for _, err := range record.Replay(t.Context(), record.Direct(f.JS), record.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if letters, err := record.DeadLetters(t.Context(), f.JS); err != nil || len(letters) != 0 {
+	if letters, err := record.DeadLetters(t.Context(), record.Direct(f.JS)); err != nil || len(letters) != 0 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}
 }

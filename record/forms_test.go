@@ -27,7 +27,7 @@ func TestProjectorBehindANewerBuild(t *testing.T) {
 		func() uint64 { return 0 }); !form.Newer(err) {
 		t.Errorf("a projector goes on: %v", err)
 	}
-	for r, err := range record.Replay(t.Context(), f.JS, record.Filter{}) {
+	for r, err := range record.Replay(t.Context(), record.Direct(f.JS), record.Filter{}) {
 		if !form.Newer(err) {
 			t.Errorf("replay goes on with %+v, %v", r, err)
 		}
@@ -80,10 +80,10 @@ func TestNewerDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := record.DeadLetterAt(t.Context(), f.JS, ack.Sequence); !form.Newer(err) {
+	if _, err := record.DeadLetterAt(t.Context(), record.Direct(f.JS), ack.Sequence); !form.Newer(err) {
 		t.Errorf("shown: %v", err)
 	}
-	if list, err := record.DeadLetters(t.Context(), f.JS); !form.Newer(err) {
+	if list, err := record.DeadLetters(t.Context(), record.Direct(f.JS)); !form.Newer(err) {
 		t.Errorf("listed as %+v, %v", list, err)
 	}
 }

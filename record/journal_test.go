@@ -24,7 +24,7 @@ func TestAllowedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorded := func() (n int) {
-		for _, err := range Replay(t.Context(), js, Filter{}) {
+		for _, err := range Replay(t.Context(), Direct(js), Filter{}) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}

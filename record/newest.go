@@ -18,14 +18,12 @@ const apart = time.Second
 
 // goBack lets reading begin with the newest messages.
 func (s *source) goBack(messages uint64) {
-	from := after(s.state.LastSeq - min(messages, s.state.LastSeq))
-	from.FilterSubjects = s.from.FilterSubjects
-	s.from = from
+	s.from = Place{After: s.state.Last - min(messages, s.state.Last), Tenant: s.from.Tenant}
 }
 
 // whole reports whether nothing is in the stream before so many of the newest messages.
 func (s *source) whole(messages uint64) bool {
-	return s.state.Msgs == 0 || messages > s.state.LastSeq-s.state.FirstSeq
+	return s.state.Messages == 0 || messages > s.state.Last-s.state.First
 }
 
 // newest yields the newest records that fit, in the order of time. It reads no more of the streams than it has to.

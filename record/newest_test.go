@@ -40,7 +40,7 @@ func (f *fixture) numbers(filter record.Filter, most int) (all []int, err error)
 	f.T.Helper()
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, f.JS, filter) {
+	for r, err := range record.Replay(ctx, record.Direct(f.JS), filter) {
 		if err != nil {
 			return all, err
 		}
@@ -123,7 +123,7 @@ func TestNewestAndThenOn(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, f.JS, record.Filter{Last: 2, Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(f.JS), record.Filter{Last: 2, Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

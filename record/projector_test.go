@@ -70,7 +70,7 @@ func (f *fixture) recorded(callID string) {
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
 	n := 0
-	for r, err := range record.Replay(ctx, f.JS, record.Filter{Call: callID, Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(f.JS), record.Filter{Call: callID, Follow: true}) {
 		if err != nil {
 			f.T.Fatalf("%d records of %s: %v", n, callID, err)
 		}

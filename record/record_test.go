@@ -36,7 +36,7 @@ func TestTwoProjectors(t *testing.T) {
 	seen := map[string]audit.Event{}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, f.JS, record.Filter{Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(f.JS), record.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v after %d records", err, len(seen))
 		}
@@ -66,6 +66,7 @@ func TestReplayFilters(t *testing.T) {
 		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
 		f.put(i, r)
 	}
+	archives := f.archives()
 	for name, c := range map[string]struct {
 		filter record.Filter
 		want   int
@@ -95,17 +96,19 @@ func TestReplayFilters(t *testing.T) {
 		"last":       {record.Filter{Last: 1}, 1},
 		"last of it": {record.Filter{Last: 5, Tool: "x", Since: time.Now().Add(-2 * time.Hour)}, 1},
 	} {
-		n := 0
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for _, err := range record.Replay(ctx, f.JS, c.filter) {
-			if err != nil {
-				t.Fatal(err)
+		for way, from := range archives {
+			n := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, err := range record.Replay(ctx, from, c.filter) {
+				if err != nil {
+					t.Fatal(way, err)
+				}
+				n++
 			}
-			n++
-		}
-		if n != c.want {
-			t.Errorf("%s: %d records, want %d", name, n, c.want)
+			if n != c.want {
+				t.Errorf("%s, %s: %d records, want %d", name, way, n, c.want)
+			}
 		}
 	}
 }
@@ -120,7 +123,8 @@ func TestFollowUntil(t *testing.T) {
 	until := time.Now()
 	bustest.Run(t, f.project)
 	var n int
-	for _, err := range record.Replay(ctx, f.JS, record.Filter{Follow: true, Until: until, Since: until.Add(-time.Hour)}) {
+	for _, err := range record.Replay(ctx, record.Direct(f.JS),
+		record.Filter{Follow: true, Until: until, Since: until.Add(-time.Hour)}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +139,7 @@ func TestFollowUntil(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	f := setup(t)
-	if list, err := record.DeadLetters(t.Context(), f.JS); err != nil || len(list) != 0 {
+	if list, err := record.DeadLetters(t.Context(), record.Direct(f.JS)); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	letter := record.DeadLetter{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
@@ -145,11 +149,12 @@ func TestDeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := record.DeadLetters(t.Context(), f.JS)
+	list, err := record.DeadLetters(t.Context(), record.Direct(f.JS))
 	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost || list[0].Ref != letter.State.Ref() {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if d, err := record.DeadLetterAt(t.Context(), f.JS, list[0].Seq); err != nil || d.State.ID != letter.State.ID {
+	d, err := record.DeadLetterAt(t.Context(), record.Direct(f.JS), list[0].Seq)
+	if err != nil || d.State.ID != letter.State.ID {
 		t.Errorf("%+v, %v", d, err)
 	}
 	odd := letter
@@ -169,14 +174,14 @@ func TestDeadLetters(t *testing.T) {
 	if err := record.Bury(t.Context(), f.JS, large); err != nil {
 		t.Errorf("what is large cannot be buried: %v", err)
 	}
-	if list, err = record.DeadLetters(t.Context(), f.JS); err != nil || len(list) != 3 {
+	if list, err = record.DeadLetters(t.Context(), record.Direct(f.JS)); err != nil || len(list) != 3 {
 		t.Fatalf("%d letters, %v", len(list), err)
 	}
 	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` ||
 		body.InputRef != "ref" || len(body.Earlier) != 0 {
 		t.Errorf("kept %.100s, %v", list[2].Body, err)
 	}
-	if _, err := record.DeadLetterAt(t.Context(), f.JS, 99); err == nil {
+	if _, err := record.DeadLetterAt(t.Context(), record.Direct(f.JS), 99); err == nil {
 		t.Error("found a dead letter that is not there")
 	}
 }
@@ -231,7 +236,7 @@ func TestGateAfterLostAck(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range record.Replay(t.Context(), f.JS, record.Filter{}) {
+	for _, err := range record.Replay(t.Context(), record.Direct(f.JS), record.Filter{}) {
 		if n++; err != nil {
 			t.Fatal(err)
 		}

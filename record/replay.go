@@ -3,15 +3,11 @@ package record
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -25,9 +21,9 @@ type Line struct {
 // at the most, and one that came on record further behind a later one than that stays behind it. With Follow it goes
 // on with all that come, as they come. What is no record, and was put into a stream by somebody else, is left out. A
 // filter that no record can fit, and a record of a newer build, are errors; after an error nothing comes.
-func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[audit.Record, error] {
+func Replay(ctx context.Context, from Archive, f Filter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
-		for l, err := range Lines(ctx, js, f) {
+		for l, err := range Lines(ctx, from, f) {
 			if !yield(l.Record, err) {
 				return
 			}
@@ -36,10 +32,10 @@ func Replay(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[aud
 }
 
 // Lines is [Replay] with the text of each record.
-func Lines(ctx context.Context, js jetstream.JetStream, f Filter) iter.Seq2[Line, error] {
+func Lines(ctx context.Context, from Archive, f Filter) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		a := &auditReader{
-			readers: readers{js: js, filter: &f, needles: f.needles()},
+			readers: readers{archive: from, filter: &f, needles: f.needles()},
 			yield:   func(l *Line) bool { return yield(*l, nil) },
 		}
 		err := f.Check()
@@ -84,15 +80,13 @@ func (a *auditReader) run(ctx context.Context) error {
 // open looks from where on the streams may hold records that fit.
 func (a *auditReader) open(ctx context.Context) error {
 	for _, s := range []*source{
-		{stream: subjects.AuditStream, from: a.start(subjects.AuditOfTenant)},
-		{stream: subjects.DeniedStream, from: a.start(subjects.DeniedOfTenant)},
+		{stream: subjects.AuditStream, from: a.start()}, {stream: subjects.DeniedStream, from: a.start()},
 	} {
 		if a.filter.FromNow || a.filter.Last > 0 {
-			stream, err := a.js.Stream(ctx, s.stream)
-			if err != nil {
-				return fmt.Errorf("read %s: %w", s.stream, bus.Missing(err))
+			var err error
+			if s.state, err = a.archive.State(ctx, s.stream); err != nil {
+				return err
 			}
-			s.state = stream.CachedInfo().State
 			s.goBack(0)
 		}
 		a.sources = append(a.sources, s)
@@ -105,13 +99,10 @@ func (a *auditReader) open(ctx context.Context) error {
 // measure of bus time.
 const ahead = time.Minute
 
-func (a *auditReader) start(ofTenant func(string) []string) (from jetstream.OrderedConsumerConfig) {
-	if a.filter.Tenant != "" {
-		from.FilterSubjects = ofTenant(a.filter.Tenant)
-	}
-	if since := a.filter.Since; !since.IsZero() {
-		since = since.Add(-ahead)
-		from.DeliverPolicy, from.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+func (a *auditReader) start() Place {
+	from := Place{Tenant: a.filter.Tenant, Since: a.filter.Since}
+	if !from.Since.IsZero() {
+		from.Since = from.Since.Add(-ahead)
 	}
 	return from
 }
@@ -185,11 +176,11 @@ const recordTime = 10 * time.Second
 // followUntil follows the record until the filter's time has passed, and then reads what had happened
 // by then and was not on record yet.
 func (a *auditReader) followUntil(ctx context.Context) error {
-	clock, err := bus.NewClock(ctx, a.js, nil)
+	now, err := a.archive.Now(ctx)
 	if err != nil {
 		return err
 	}
-	following, cancel := context.WithTimeout(ctx, a.filter.Until.Sub(clock.Now()))
+	following, cancel := context.WithTimeout(ctx, a.filter.Until.Sub(now))
 	defer cancel()
 	if err := a.follow(following); err != nil && following.Err() == nil || errors.Is(err, errEnough) {
 		return err
@@ -199,7 +190,7 @@ func (a *auditReader) followUntil(ctx context.Context) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	if err := Await(waiting, a.js); err != nil {
+	if err := a.archive.Await(waiting); err != nil {
 		return err
 	}
 	return a.stood(ctx)

@@ -83,7 +83,7 @@ func chained(b *bustest.Bus) (all []audit.Sealed) {
 func onRecord(b *bustest.Bus) map[uint64]int {
 	b.T.Helper()
 	n := map[uint64]int{}
-	for r, err := range Replay(b.T.Context(), b.JS, Filter{}) {
+	for r, err := range Replay(b.T.Context(), Direct(b.JS), Filter{}) {
 		if err != nil {
 			b.T.Fatal(err)
 		}

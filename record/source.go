@@ -6,17 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-018f16cc/toolbus/audit"
 )
 
 // source is one of the streams of the record, and where to read on in it.
 type source struct {
 	stream string
-	from   jetstream.OrderedConsumerConfig
-	state  jetstream.StreamState // when reading began; only where it begins at the end
-	first  time.Time             // of the first message that was read
+	from   Place
+	state  State     // when reading began; only where it begins at the end
+	first  time.Time // of the first message that was read
 }
 
 // batch is what a message of a stream holds of what is looked for.
@@ -30,9 +28,7 @@ type batch struct {
 
 // goneOn notes that a batch was taken: reading goes on behind it.
 func (b batch) goneOn() {
-	next := after(b.seq)
-	next.FilterSubjects = b.from.FilterSubjects
-	b.from = next
+	b.from = Place{After: b.seq, Tenant: b.from.Tenant}
 	if b.first.IsZero() {
 		b.first = b.at
 	}
@@ -46,7 +42,7 @@ const (
 
 // readers are goroutines that read sources.
 type readers struct {
-	js      jetstream.JetStream
+	archive Archive
 	filter  *Filter
 	needles [][]byte
 	quiet   time.Duration // see messages
@@ -58,8 +54,8 @@ func (r *readers) start(ctx context.Context, s *source, to chan<- batch, end fun
 	from := s.from
 	r.running.Go(func() {
 		defer end()
-		for m, err := range messages(ctx, r.js, s.stream, from, r.quiet, jetstream.PullMaxBytes(pullBytes)) {
-			b := batch{source: s, seq: m.seq, at: m.time, err: err}
+		for m, err := range r.archive.Messages(ctx, s.stream, from, r.quiet) {
+			b := batch{source: s, seq: m.Seq, at: m.Time, err: err}
 			if err == nil {
 				b.lines, b.err = r.decode(m, s.stream)
 			}
@@ -76,14 +72,14 @@ func (r *readers) start(ctx context.Context, s *source, to chan<- batch, end fun
 }
 
 // decode returns the records of a message that fit.
-func (r *readers) decode(m stored, stream string) (fit []*Line, err error) {
-	s, segment, err := audit.Open(m.Data())
+func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
+	s, segment, err := audit.Open(m.Data)
 	if err != nil {
-		return nil, fmt.Errorf("audit segment %d of %s: %w", m.seq, stream, err)
+		return nil, fmt.Errorf("audit segment %d of %s: %w", m.Seq, stream, err)
 	}
 	lines := s.Lines()
 	if !segment { // a record of a build before segments
-		lines = func(yield func([]byte) bool) { yield(m.Data()) }
+		lines = func(yield func([]byte) bool) { yield(m.Data) }
 	}
 	for line := range lines {
 		if !perhaps(line, r.needles) {
@@ -92,7 +88,7 @@ func (r *readers) decode(m stored, stream string) (fit []*Line, err error) {
 		l := &Line{Text: string(line)}
 		var ok bool
 		if l.Record, ok, err = audit.Parse(l.Text); err != nil {
-			return nil, fmt.Errorf("audit record in %d of %s: %w", m.seq, stream, err)
+			return nil, fmt.Errorf("audit record in %d of %s: %w", m.Seq, stream, err)
 		}
 		if ok && r.filter.has(&l.Record) {
 			fit = append(fit, l)

@@ -42,6 +42,8 @@ const (
 	OpWhy      = "why"
 	OpDescribe = "describe"
 	OpChunks   = "chunks"
+	OpStored   = "stored" // messages of the record
+	OpHealth   = "health" // what doctor cannot see itself
 	// OpInventory is answered by all dispatchers, the others by one of them.
 	OpInventory = "inventory"
 )

@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -132,25 +130,25 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
 		return err
 	}
-	guest, err := g.connect(ctx)
+	_, from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
-	defer guest.Close()
-	clock, err := bus.NewClock(ctx, guest.JS, nil)
+	defer done()
+	now, err := from.Now(ctx)
 	if err != nil {
 		return err
 	}
-	filter, err := f.filter(g, clock.Now())
+	filter, err := f.filter(g, now)
 	if err != nil {
 		return err
 	}
-	lines := record.Lines(ctx, guest.JS, filter)
+	lines := record.Lines(ctx, from, filter)
 	if filter.Follow {
 		_, err := printRecords(g, g.env.stdout, lines)
 		return err
 	}
-	behind := upToDate(ctx, g, guest)
+	behind := upToDate(ctx, from)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind
 	}
@@ -172,10 +170,10 @@ var errBehind = errors.New("the record is behind the calls, so the newest may be
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.
-func upToDate(ctx context.Context, g *global, guest *toolbus.Conn) error {
+func upToDate(ctx context.Context, from record.Archive) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	err := record.Await(waiting, guest.JS)
+	err := from.Await(waiting)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errBehind
 	}

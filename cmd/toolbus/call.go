@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -27,16 +28,33 @@ func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
 
 // client connects to the bus as a caller; done ends the connection.
 func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
-	guest, err := g.connect(ctx)
-	if err != nil {
-		return nil, nil, err
+	_, c, done, err = g.guest(ctx)
+	return c, done, err
+}
+
+// guest is client, with its connection.
+func (g *global) guest(ctx context.Context) (conn *toolbus.Conn, c *toolbus.Client, done func(), err error) {
+	if conn, err = g.connect(ctx); err != nil {
+		return nil, nil, nil, err
 	}
-	c, err = guest.Client(toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+	c, err = conn.Client(toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
 	if err != nil {
-		guest.Close()
-		return nil, nil, err
+		conn.Close()
+		return nil, nil, nil, err
 	}
-	return c, func() { _ = c.Close(); guest.Close() }, nil
+	return conn, c, func() { _ = c.Close(); conn.Close() }, nil
+}
+
+// archive connects to where the record and the dead letters are read.
+func (g *global) archive(ctx context.Context) (conn *toolbus.Conn, from record.Archive, done func(), err error) {
+	conn, c, done, err := g.guest(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if from, err = c.Archive(ctx); err != nil {
+		done()
+	}
+	return conn, from, done, err
 }
 
 type callFlags struct {

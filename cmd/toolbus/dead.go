@@ -31,8 +31,8 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, d record.DeadLetter) error {
-				return showDead(cmd.Context(), g, guest, d)
+			return withDead(cmd.Context(), g, args[0], func(_ *toolbus.Conn, from record.Archive, d record.DeadLetter) error {
+				return showDead(cmd.Context(), g, from, d)
 			})
 		},
 	}, &cobra.Command{
@@ -41,7 +41,7 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 actor who asked, in that tenant; --actor and --tenant name others.`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, d record.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, _ record.Archive, d record.DeadLetter) error {
 				return replayDead(cmd.Context(), g, guest, d)
 			})
 		},
@@ -50,16 +50,16 @@ actor who asked, in that tenant; --actor and --tenant name others.`,
 }
 
 func listDead(ctx context.Context, g *global) error {
-	guest, err := g.connect(ctx)
+	_, from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
-	defer guest.Close()
-	letters, err := record.DeadLetters(ctx, guest.JS)
+	defer done()
+	letters, err := record.DeadLetters(ctx, from)
 	if err != nil {
 		return err
 	}
-	all, err := shown(ctx, g, guest, slices.DeleteFunc(letters,
+	all, err := shown(ctx, g, from, slices.DeleteFunc(letters,
 		func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
@@ -78,32 +78,33 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.DeadLetter) error {
+func showDead(ctx context.Context, g *global, from record.Archive, d record.DeadLetter) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	all, err := shown(ctx, g, guest, []record.DeadLetter{d})
+	all, err := shown(ctx, g, from, []record.DeadLetter{d})
 	if err != nil {
 		return err
 	}
 	return g.print(all[0], all[0].write)
 }
 
-func withDead(ctx context.Context, g *global, n string, do func(*toolbus.Conn, record.DeadLetter) error) error {
+func withDead(ctx context.Context, g *global, n string,
+	do func(*toolbus.Conn, record.Archive, record.DeadLetter) error) error {
 	seq, err := strconv.ParseUint(n, 10, 64)
 	if err != nil || seq == 0 {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
 	}
-	guest, err := g.connect(ctx)
+	guest, from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
-	defer guest.Close()
-	d, err := record.DeadLetterAt(ctx, guest.JS, seq)
+	defer done()
+	d, err := record.DeadLetterAt(ctx, from, seq)
 	if err != nil {
 		return err
 	}
-	return do(guest, d)
+	return do(guest, from, d)
 }
 
 func replayDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.DeadLetter) error {

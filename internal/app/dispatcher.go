@@ -125,13 +125,13 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
-	health := &health{store, readers}
+	vitals := &condition{store, readers}
 	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
-		Health: health, Records: journal,
+		Health: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
 		PayloadMemory: c.PayloadMemory, Observer: c.Observer, Logger: c.Logger,
@@ -260,15 +260,15 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	return svc.Stop()
 }
 
-// health tells admission how the deployment is.
-type health struct {
+// condition tells admission how the deployment is.
+type condition struct {
 	*kv.Gauge
 	readers []reader
 }
 
 // AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
 // it was away, a reason to refuse calls.
-func (h *health) AuditLag() (lag time.Duration) {
+func (h *condition) AuditLag() (lag time.Duration) {
 	now := time.Now()
 	for _, r := range h.readers {
 		lag = max(lag, r.projector.Lag(r.follower.Served(now)), r.follower.Behind(now))

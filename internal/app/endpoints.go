@@ -7,7 +7,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -37,6 +39,23 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		bus.Answering(subjects.OpChunks, func(ctx context.Context, from question.Sender,
 			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
 			return chunks(ctx, d, store, from, q)
+		}),
+		bus.Answering(subjects.OpStored, func(ctx context.Context, from question.Sender,
+			q question.Stored) (question.StoredPage, *envelope.Error) {
+			page, err := record.Page(ctx, c.JS, q)
+			if err != nil {
+				return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
+			}
+			page.Now = c.Clock.Now()
+			return page, nil
+		}),
+		bus.Answering(subjects.OpHealth, func(ctx context.Context, from question.Sender,
+			_ struct{}) (question.Health, *envelope.Error) {
+			pools := map[string][]string{}
+			for _, m := range o.Registry.List() {
+				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
+			}
+			return question.Health{Checks: health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())}, nil
 		}),
 	}
 }

@@ -55,7 +55,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := record.DeadLetters(ctx, js)
+	letters, err := record.DeadLetters(ctx, record.Direct(js))
 	for _, l := range letters {
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}

@@ -17,7 +17,7 @@ func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var records []audit.Record
-	for r, err := range record.Replay(ctx, s.guest.JS, record.Filter{Call: s.memory.moved, Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(s.guest.JS), record.Filter{Call: s.memory.moved, Follow: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("audit record: %w", err)
 		}

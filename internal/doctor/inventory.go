@@ -39,17 +39,17 @@ func inventories(ctx context.Context, inbox *bus.Inbox) (all []question.Inventor
 func diagnoseTools(ctx context.Context, inbox *bus.Inbox) Check {
 	all, err := inventories(ctx, inbox)
 	if err != nil || len(all) == 0 {
-		return Check{"tools", CheckWarning, "no dispatcher says which tools it has loaded",
-			"run doctor of the version that the dispatchers are of"}
+		return question.Doubtful("tools", "no dispatcher says which tools it has loaded",
+			"run doctor of the version that the dispatchers are of")
 	}
 	slices.SortFunc(all, func(a, b question.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
 	if differ := differences(all); len(differ) > 0 {
 		says := fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; "))
-		return Check{"tools", CheckFailed, says,
-			"start all dispatchers with the same tools: until then calls of these end now one way and now the other"}
+		return question.Failed("tools", says,
+			"start all dispatchers with the same tools: until then calls of these end now one way and now the other")
 	}
 	says := fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools))
-	return Check{"tools", CheckOK, says, ""}
+	return question.Well("tools", says)
 }
 
 // maxDifferences is how many tools doctor names.

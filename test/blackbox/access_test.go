@@ -187,7 +187,7 @@ func TestLeastPermissions(t *testing.T) {
 	js := g.srv.JetStream(t)
 	eventually(t, "all is on record", func() bool {
 		n := 0
-		for _, err := range record.Replay(t.Context(), js, record.Filter{}) {
+		for _, err := range record.Replay(t.Context(), record.Direct(js), record.Filter{}) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func (d *deployment) records(calls int) map[string][]audit.Event {
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
-	for r, err := range record.Replay(ctx, d.srv.JetStream(d.t), record.Filter{Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(d.t)), record.Filter{Follow: true}) {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
@@ -99,7 +99,8 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range record.Replay(ctx, d.srv.JetStream(t), record.Filter{Event: audit.ToolAllowed, Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(t)),
+		record.Filter{Event: audit.ToolAllowed, Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
 		}

@@ -17,7 +17,7 @@ import (
 // story returns what is on record of a call now.
 func (d *deployment) story(callID string) (events []audit.Event) {
 	d.t.Helper()
-	for r, err := range record.Replay(d.t.Context(), d.srv.JetStream(d.t), record.Filter{Call: callID}) {
+	for r, err := range record.Replay(d.t.Context(), record.Direct(d.srv.JetStream(d.t)), record.Filter{Call: callID}) {
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -256,7 +256,8 @@ func (d *deployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, d.srv.JetStream(d.t), record.Filter{Event: audit.LateResult, Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(d.t)),
+		record.Filter{Event: audit.LateResult, Follow: true}) {
 		if err != nil || r.Code != code {
 			d.t.Fatalf("it ended late with %s, want %s: %v", r.Code, code, err)
 		}

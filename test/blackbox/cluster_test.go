@@ -130,7 +130,7 @@ func (c *cluster) noneRefusedByLag() {
 	js := c.srv.JetStream(c.t)
 	eventually(c.t, "the record can be read", func() bool {
 		refused = nil
-		for r, err := range record.Replay(c.t.Context(), js, record.Filter{Event: audit.ToolDenied}) {
+		for r, err := range record.Replay(c.t.Context(), record.Direct(js), record.Filter{Event: audit.ToolDenied}) {
 			if err != nil {
 				return false
 			}

@@ -94,7 +94,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 	on := map[string]audit.Record{}
 	closed := map[string]uint64{}
-	for r, err := range record.Replay(context.WithoutCancel(t.Context()), js, record.Filter{Event: audit.ToolDenied}) {
+	for r, err := range record.Replay(context.WithoutCancel(t.Context()), record.Direct(js),
+		record.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)
 		}

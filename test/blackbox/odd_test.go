@@ -120,7 +120,7 @@ func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, d.srv.JetStream(t), record.Filter{Follow: true}) {
+	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(t)), record.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%d records of %s are missing: %v", n, event, err)
 		}

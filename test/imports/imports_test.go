@@ -59,6 +59,7 @@ var layers = []layer{
 	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/wait kv subjects question"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
+	{"internal/health", "bus internal/wait kv question record"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},
@@ -94,9 +95,9 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record work internal/ack internal/jscode . internal/app internal/doctor " +
-	"internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor internal/bench/... " +
-	"internal/chaos/... test/..."
+const speakNATS = "bus kv streaming record work internal/ack internal/jscode . internal/app internal/health " +
+	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
+	"internal/bench/... internal/chaos/... test/..."
 
 // embedNATS may import the server.
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"

@@ -1,0 +1,144 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
+)
+
+// Look looks at the streams, the executors and the record, and at the pools that need executors: those of tools, by the
+// pool, and those in which calls wait, with their number.
+func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools map[string][]string,
+	waiting map[string]int) []question.Check {
+	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js), diagnoseRecord(ctx, js, now))
+	return append(checks, diagnosePools(ctx, js, tools, waiting)...)
+}
+
+func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []question.Check {
+	var checks []question.Check
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		n = 1
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // that is said of the stream itself
+		checks = append(checks, question.Failed("call log", err.Error(),
+			"change the stream back: until then no process starts"))
+	}
+	for _, want := range bus.Streams(bus.TopologyOptions{Partitions: n}) {
+		have, err := js.Stream(ctx, want.Name)
+		if err != nil {
+			checks = append(checks, question.Failed(want.Name, err.Error(),
+				"start a dispatcher or an executor: they create the topology"))
+			continue
+		}
+		info := have.CachedInfo()
+		c := question.Well(want.Name, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes))
+		if err := bus.Readable(info.Config); err != nil {
+			c.Status, c.Says = question.CheckFailed, err.Error()
+			c.Fix = "see docs/compatibility.md: no process of this build starts here"
+		} else if err := bus.Compatible(info.Config, want); err != nil {
+			c.Status, c.Says, c.Fix = question.CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "),
+				"change the stream back, or let Toolbus create it anew"
+		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
+			c.Status, c.Fix = question.CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+// recordLate is from when on admission stops because the audit record is behind; see
+// dispatcher.Options.
+const recordLate = 10 * time.Second
+
+// diagnoseRecord looks how far the audit record is behind the call log.
+func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) question.Check {
+	c := question.Well("audit record", "up to date")
+	waiting, err := record.Unrecorded(ctx, js)
+	switch {
+	case err != nil:
+		c.Status, c.Says, c.Fix = question.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
+	case waiting != nil && now.Sub(waiting.Time) > recordLate && !movesOn(ctx, js, waiting):
+		c.Status, c.Says = question.CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
+			now.Sub(waiting.Time).Round(time.Second))
+		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
+	}
+	return c
+}
+
+// recordMoves is how long a record that moves on may stand still: after an absence of the server, or of all
+// dispatchers, old events are put on record by and by, and nobody is refused for that.
+const recordMoves = 3 * time.Second
+
+// movesOn reports whether the event that is the oldest without a record gets one soon.
+func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.RawStreamMsg) bool {
+	if !wait.For(ctx, recordMoves) {
+		return false
+	}
+	oldest, err := record.Unrecorded(ctx, js)
+	return err == nil && (oldest == nil || oldest.Subject != waiting.Subject || oldest.Sequence != waiting.Sequence)
+}
+
+// diagnosePools looks for tools that nobody could run, and for calls that wait for nobody.
+func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string][]string,
+	waiting map[string]int) (checks []question.Check) {
+	pools, err := kv.OpenPools(ctx, js, bus.DefaultLease)
+	if err != nil {
+		return nil // said of the stream already
+	}
+	needed := maps.Clone(tools)
+	for pool := range waiting {
+		needed[pool] = tools[pool] // also of tools that this dispatcher does not have any more
+	}
+	for _, pool := range slices.Sorted(maps.Keys(needed)) {
+		if alive, err := pools.Alive(ctx, pool); err != nil || alive > 0 {
+			continue
+		}
+		checks = append(checks, emptyPool(pool, tools[pool], waiting[pool]))
+	}
+	return checks
+}
+
+// emptyPool is said of a pool that has tools, or calls that wait, and no executor.
+func emptyPool(pool string, tools []string, waiting int) question.Check {
+	c := question.Doubtful("pool "+pool, "no executor is alive",
+		"start one with `toolbus executor --pool "+pool+"`")
+	if len(tools) > 0 {
+		c.Says += " for " + strings.Join(tools, ", ")
+	}
+	switch {
+	case waiting == 1:
+		c.Status, c.Says = question.CheckFailed, c.Says+", and 1 call waits"
+	case waiting > 1:
+		c.Status, c.Says = question.CheckFailed, fmt.Sprintf("%s, and %d calls wait", c.Says, waiting)
+	}
+	return c
+}
+
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) question.Check {
+	n := 0
+	pools, err := kv.OpenPools(ctx, js, bus.DefaultLease)
+	if err == nil {
+		n, err = pools.AllAlive(ctx)
+	}
+	switch {
+	case err != nil:
+		return question.Failed("executors", err.Error(), "")
+	case n == 0:
+		return question.Failed("executors", "no executor beats",
+			"start one with `toolbus executor` or `toolbus dev`")
+	}
+	return question.Well("executors", fmt.Sprintf("%d alive", n))
+}
