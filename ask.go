@@ -34,25 +34,25 @@ const fetchTime = 30 * time.Second
 // not be had is what it is for [Client.Call]: a statement of the library, with final: false.
 func (c *Client) Result(ctx context.Context, q question.Call) (question.ResultAnswer, error) {
 	a, err := answer[question.ResultAnswer](ctx, c, subjects.OpResult, q)
-	a.Response = c.told(ctx, a.Response)
+	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
 // Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
 func (c *Client) Cancel(ctx context.Context, q question.Call) (question.CancelAnswer, error) {
 	a, err := answer[question.CancelAnswer](ctx, c, subjects.OpCancel, q)
-	a.Response = c.told(ctx, a.Response)
+	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
-// told returns the outcome in an answer, if there is one, with its output.
-func (c *Client) told(ctx context.Context, r *envelope.Response) *envelope.Response {
+// told returns the outcome in an answer about the call that ref names, if there is one, with its output.
+func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
 	if r == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	return c.whole(ctx, sane(r))
+	return c.whole(ctx, ref, sane(r))
 }
 
 // Why says in one sentence what a call waits for, or why it ended as it did.

@@ -241,7 +241,7 @@ func (c *Client) ready(e *errand) (*envelope.Response, error) {
 func (c *Client) rest(e *errand, r *envelope.Response) {
 	r, err := c.attempts(e, r)
 	if err == nil {
-		r = c.complete(e.ctx, e.fn, r, e.Deadline)
+		r = c.complete(e, r)
 	}
 	e.Told <- flight.Word{Request: e.req, Response: r, Err: err}
 }

@@ -72,11 +72,10 @@ type chunkStream struct {
 
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
 func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
-	id := envelope.CallKeyID(c.Tenant, req)
-	key := subjects.Key{Tool: req.ToolID, ID: id}
+	key := c.key(req)
 	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
 	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
-	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, id), func(msg *nats.Msg) {
+	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), func(msg *nats.Msg) {
 		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
 			s.live.Store(true)
 			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)

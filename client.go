@@ -17,6 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -188,16 +190,16 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	}, envelope.Metrics{})
 }
 
-// complete fetches a large output and checks it against the tool's response schema. An
+// complete fetches a large output of a call and checks it against the tool's response schema. An
 // outcome of another build than the one described, as a stored one may be, has a schema of its own,
 // by which the executor has checked it.
-func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Response,
-	deadline time.Time) *envelope.Response {
+func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
 	if r.Provenance.OutputRef != nil {
-		bounded, cancel := context.WithDeadline(ctx, deadline.Add(flight.OwnGrace))
+		bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
 		defer cancel()
-		r = c.whole(bounded, r)
+		r = c.whole(bounded, c.key(e.req).Ref(), r)
 	}
+	fn := e.fn
 	if r.Status != envelope.Success || fn == nil || fn.response == nil {
 		return r
 	}
@@ -214,12 +216,13 @@ func (c *Client) complete(ctx context.Context, fn *function, r *envelope.Respons
 	return r
 }
 
-// whole returns the response with its output, which is fetched if only a reference to it came.
-func (c *Client) whole(ctx context.Context, r *envelope.Response) *envelope.Response {
+// whole returns the response of the call that ref names with its output, which is fetched if only a reference to
+// it came.
+func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
 	if r.Status != envelope.Success || r.Provenance.OutputRef == nil {
 		return r
 	}
-	data, err := c.payload(ctx, *r.Provenance.OutputRef)
+	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
 	if err != nil {
 		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
 	}
@@ -247,12 +250,50 @@ func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Resp
 	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
 }
 
-func (c *Client) payload(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+// output fetches the large output of a call. Where it is not among the actor's own payloads, the call is another's
+// whose key it shares, or a replica lags: then a dispatcher has it.
+func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRef) ([]byte, error) {
 	if c.Payloads == nil {
 		return nil, errors.New("this client has no access to the payload store")
 	}
-	return c.Payloads.Get(ctx, ref)
+	data, err := c.Payloads.Get(ctx, c.owner(), ref)
+	if !errors.Is(err, streaming.ErrMissing) {
+		return data, err
+	}
+	return c.Payloads.Collect(ref, func(part int64) ([]byte, error) { return c.askForPart(ctx, call, ref, part) })
 }
+
+// askForPart asks for a part of an output until ctx ends, or there is a definite answer.
+func (c *Client) askForPart(ctx context.Context, call string, ref envelope.PayloadRef, part int64) ([]byte, error) {
+	var a question.PayloadAnswer
+	var refusal *envelope.Error
+	err := wait.Retry{
+		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
+	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		refusal, err = c.inbox.Ask(ctx, subjects.OpPayload, question.Payload{Ref: call, SHA256: ref.SHA256, Part: part}, &a)
+		if err == nil && refusal != nil {
+			err = &Refusal{refusal}
+		}
+		return err == nil || refusal != nil && !refusal.Code.Retryable(), err
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return a.Body, err
+}
+
+// How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.
+const (
+	partTime  = 5 * time.Second
+	partPause = 50 * time.Millisecond
+)
+
+// key names the log of the call that a request is for.
+func (c *Client) key(req *envelope.Request) subjects.Key {
+	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, req)}
+}
+
+func (c *Client) owner() subjects.Owner { return subjects.Owner{Tenant: c.Tenant, Actor: c.Actor} }
 
 // subject is where calls of the tool are sent.
 func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }

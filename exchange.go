@@ -234,7 +234,7 @@ func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
 	}
 	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
 	defer cancel()
-	return c.Payloads.PutNow(bounded, data)
+	return c.Payloads.PutNow(bounded, c.owner(), data)
 }
 
 // unstored is what is said of a request that could not be made ready, if its input found no room.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -36,7 +37,7 @@ type Replier interface {
 
 // Payloads fetches inputs that are too large to travel inline.
 type Payloads interface {
-	Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error)
+	Get(ctx context.Context, of subjects.Owner, ref envelope.PayloadRef) ([]byte, error)
 }
 
 // Health says whether the deployment can take more.

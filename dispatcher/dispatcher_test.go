@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -137,7 +138,7 @@ func (c catalog) Named(token string) (string, bool) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Get(ctx context.Context, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, _ subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
 	p.w.fetching.Add(1)
 	p.w.fetched.Add(1)
 	defer p.w.fetching.Add(-1)

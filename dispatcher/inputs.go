@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // maxInputsHeld is how many requests with a large input a dispatcher works on at once, so that others find a handler.
@@ -103,10 +104,15 @@ type large struct {
 	canonical bool // the input is in canonical form
 }
 
-// keyOf returns the key of what is known of the input of a candidate.
+// owner is the one whose a large input of the candidate is.
+func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.in.From) }
+
+// keyOf returns the key of what is known of the input of a candidate. What lies in the store is known of its owner
+// alone: from another's, a caller could learn that it is there.
 func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	var b strings.Builder
-	for _, part := range [...]string{ref.String(), c.m.Digest, c.req.Fn, c.req.Context.Env} {
+	of := c.owner()
+	for _, part := range [...]string{of.Tenant, of.Actor, ref.String(), c.m.Digest, c.req.Fn, c.req.Context.Env} {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // in the order of its keys
@@ -152,7 +158,7 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 	if refusal := d.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
 		return refusal
 	}
-	if c.input, refusal = d.read(ctx, c.large.ref); refusal != nil {
+	if c.input, refusal = d.read(ctx, c.owner(), c.large.ref); refusal != nil {
 		return refusal
 	}
 	c.large.share.Spent(c.large.ref.Bytes)
@@ -204,11 +210,13 @@ func (d *Dispatcher) release(c *candidate) {
 	}
 }
 
-// read gets an input out of the payload store.
-func (d *Dispatcher) read(ctx context.Context, ref envelope.PayloadRef) (jsontext.Value, *envelope.Error) {
+// read gets an input of an owner out of the payload store.
+func (d *Dispatcher) read(
+	ctx context.Context, of subjects.Owner, ref envelope.PayloadRef,
+) (jsontext.Value, *envelope.Error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	data, err := d.Payloads.Get(ctx, ref)
+	data, err := d.Payloads.Get(ctx, of, ref)
 	switch {
 	case err != nil && ctx.Err() != nil: // it may be there; the caller asks again
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").

@@ -24,13 +24,41 @@ func (d *Dispatcher) State(ctx context.Context, from question.Sender, q question
 
 // last reads the last event of that log.
 func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.Call) (call.Entry, *envelope.Error) {
-	key, err := subjects.ParseRef(q.Ref)
+	return d.entry(ctx, q.Ref, func(s call.State) bool {
+		return subjects.Token(s.Tenant) == from.Tenant && concerns(s, from.Actor, q.CallID)
+	})
+}
+
+// OutputOwner says whose the large output is that a call had. It may be read by whoever was told the outcome, which a
+// key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
+// So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
+func (d *Dispatcher) OutputOwner(
+	ctx context.Context, from question.Sender, q question.Payload,
+) (of subjects.Owner, _ *envelope.Error) {
+	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
+		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
+			return a.Decision != nil && a.Decision.OutputHash == q.SHA256
+		})
+		if i < 0 || q.SHA256 == "" || subjects.Token(s.Tenant) != from.Tenant {
+			return false
+		}
+		of = subjects.Owner{Tenant: s.Tenant, Actor: s.Attempts[i].Owner.Actor}
+		return true
+	})
+	return of, refusal
+}
+
+// entry reads the last event of the log that ref names, if may says that it may be.
+func (d *Dispatcher) entry(
+	ctx context.Context, ref string, may func(call.State) bool,
+) (call.Entry, *envelope.Error) {
+	key, err := subjects.ParseRef(ref)
 	if err != nil {
 		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
 			WithFix("give the reference that the call printed, or that its acceptance named")
 	}
 	if key.Tool == "" { // the reference holds a digest of it
-		token, _, _ := strings.Cut(q.Ref, ".")
+		token, _, _ := strings.Cut(ref, ".")
 		key.Tool, _ = d.Catalog.Named(token)
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
@@ -38,9 +66,8 @@ func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.
 		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
 			WithRetryAfter(time.Second)
 	}
-	s := last.State
-	if s.Empty() || subjects.Token(s.Tenant) != from.Tenant || !concerns(s, from.Actor, q.CallID) {
-		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", q.Ref))
+	if last.State.Empty() || !may(last.State) {
+		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
 	}
 	return last, nil
 }

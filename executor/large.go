@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // noRoom is the error of a call whose large input found no room here in time. Its tool was not started.
@@ -37,7 +38,7 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	case err != nil:
 		return nil, err
 	}
-	data, err := e.Payloads.Get(ctx, *j.inputRef)
+	data, err := e.Payloads.Get(ctx, j.owner(), *j.inputRef)
 	if err != nil {
 		share.Free()
 		return nil, err
@@ -45,6 +46,12 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	share.Keep(j.inputRef.Bytes)
 	j.input = share
 	return data, nil
+}
+
+// owner is the one whose the large input and output of the job are.
+func (j *job) owner() subjects.Owner {
+	a, _ := j.state.Attempt(j.attempt)
+	return subjects.Owner{Tenant: j.state.Tenant, Actor: a.Owner.Actor}
 }
 
 // freeInput gives back the room of a large input.

@@ -9,15 +9,16 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // stored is a payload store that has everything.
 type stored struct{}
 
-func (stored) Put(context.Context, []byte) (envelope.PayloadRef, error) {
+func (stored) Put(context.Context, subjects.Owner, []byte) (envelope.PayloadRef, error) {
 	return envelope.PayloadRef{}, nil
 }
-func (stored) Get(_ context.Context, ref envelope.PayloadRef) ([]byte, error) {
+func (stored) Get(_ context.Context, _ subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
 	return make([]byte, ref.Bytes), nil
 }
 

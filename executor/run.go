@@ -161,7 +161,7 @@ func (e *Executor) checkOutput(
 	}
 	ctx, stop := e.storing(ctx, j)
 	defer stop()
-	ref, err := e.Payloads.Put(ctx, res.Output) // a full store takes it later, or not by the deadline
+	ref, err := e.Payloads.Put(ctx, j.owner(), res.Output) // a full store takes it later, or not by the deadline
 	if err != nil {
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
 			WithFix("call again later; the operator must enlarge the stream PAYLOADS").

@@ -87,6 +87,19 @@ type ChunksAnswer struct {
 	Expired bool                `json:"expired,omitzero"`
 }
 
+// Payload asks for a part, from 0, of the large output of a call, by the reference that its outcome has. Who owns the
+// call reads it by itself; those who share its key may not.
+type Payload struct {
+	Ref    string `json:"ref"`
+	SHA256 string `json:"sha256"`
+	Part   int64  `json:"part"`
+}
+
+// PayloadAnswer is that part.
+type PayloadAnswer struct {
+	Body []byte `json:"body"`
+}
+
 // Inventory is what one dispatcher has loaded. All of them answer this question, so that they can be compared.
 type Inventory struct {
 	Instance string            `json:"instance"`

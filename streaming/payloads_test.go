@@ -12,9 +12,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 const maxPayload = 4 << 20
+
+var mine = subjects.Owner{Tenant: "acme", Actor: "agent://me"}
 
 // newPayloads returns payloads over a stream as the topology makes it.
 func newPayloads(t testing.TB) (*natstest.Server, jetstream.Stream, *Payloads) {
@@ -30,7 +33,7 @@ func newPayloads(t testing.TB) (*natstest.Server, jetstream.Stream, *Payloads) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return srv, stream, NewPayloads(NewStore(js, "PAYLOADS"), "tb.payload.t", maxPayload)
+	return srv, stream, NewPayloads(NewStore(js, "PAYLOADS"), maxPayload, Lookup{})
 }
 
 // content is n bytes that differ from part to part.
@@ -51,11 +54,11 @@ func TestPayloadsRoundTrip(t *testing.T) {
 		t.Run(fmt.Sprintf("%d bytes", n), func(t *testing.T) {
 			data := content(n)
 			for range 2 { // the second time changes nothing
-				ref, err := p.Put(ctx, data)
+				ref, err := p.Put(ctx, mine, data)
 				if err != nil || ref.Bytes != int64(n) {
 					t.Fatalf("%+v, %v", ref, err)
 				}
-				if got, err := p.Get(ctx, ref); err != nil || !bytes.Equal(got, data) {
+				if got, err := p.Get(ctx, mine, ref); err != nil || !bytes.Equal(got, data) {
 					t.Fatalf("%d bytes, %v", len(got), err)
 				}
 			}
@@ -71,11 +74,11 @@ func TestPayloadsRefuse(t *testing.T) {
 	t.Parallel()
 	_, stream, p := newPayloads(t)
 	ctx := testContext(t)
-	ref, err := p.Put(ctx, content(2*partSize))
+	ref, err := p.Put(ctx, mine, content(2*partSize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Put(ctx, content(maxPayload+1)); !errors.Is(err, ErrTooLarge) {
+	if _, err := p.Put(ctx, mine, content(maxPayload+1)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("put: %v", err)
 	}
 	other := ref
@@ -96,17 +99,17 @@ func TestPayloadsRefuse(t *testing.T) {
 		{"longer than stored", envelope.PayloadRef{SHA256: ref.SHA256, Bytes: ref.Bytes + 1}, ErrMissing},
 		{"empty with a hash", envelope.PayloadRef{SHA256: ref.SHA256}, ErrChecksum},
 	} {
-		if got, err := p.Get(ctx, row.ref); !errors.Is(err, row.want) || got != nil {
+		if got, err := p.Get(ctx, mine, row.ref); !errors.Is(err, row.want) || got != nil {
 			t.Errorf("%s: %v", row.name, err)
 		}
 	}
 
 	tamper := func(part int64, data []byte, want error) {
 		t.Helper()
-		if err := p.putPart(ctx, p.subject(ref, part), data, true); err != nil {
+		if err := p.putPart(ctx, mine.Payload(ref.SHA256, part), data, true); err != nil {
 			t.Fatal(err)
 		}
-		got, err := p.Get(ctx, ref)
+		got, err := p.Get(ctx, mine, ref)
 		if !errors.Is(err, want) || got != nil {
 			t.Errorf("%v", err)
 		}
@@ -120,17 +123,17 @@ func TestPayloadsRefuse(t *testing.T) {
 	tamper(1, make([]byte, partSize), ErrChecksum)
 	tamper(1, []byte("short"), ErrChecksum)
 	tamper(0, make([]byte, partSize+1), ErrChecksum)
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(p.subject(ref, 0))); err != nil {
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(mine.Payload(ref.SHA256, 0))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Get(ctx, ref); !errors.Is(err, ErrMissing) {
+	if _, err := p.Get(ctx, mine, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("half expired: %v", err)
 	}
 	// Putting it again repairs it.
-	if _, err := p.Put(ctx, content(2*partSize)); err != nil {
+	if _, err := p.Put(ctx, mine, content(2*partSize)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Get(ctx, ref); err != nil {
+	if _, err := p.Get(ctx, mine, ref); err != nil {
 		t.Error(err)
 	}
 }
@@ -140,7 +143,7 @@ func TestPayloadsConcurrent(t *testing.T) {
 	t.Parallel()
 	_, _, p := newPayloads(t)
 	ctx, data := testContext(t), content(2*partSize+1)
-	ref, err := p.Put(ctx, data)
+	ref, err := p.Put(ctx, mine, data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +151,14 @@ func TestPayloadsConcurrent(t *testing.T) {
 	for range 4 {
 		workers.Go(func() {
 			for range 10 {
-				if _, err := p.Put(ctx, data); err != nil {
+				if _, err := p.Put(ctx, mine, data); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 		workers.Go(func() {
 			for range 10 {
-				if _, err := p.Get(ctx, ref); err != nil {
+				if _, err := p.Get(ctx, mine, ref); err != nil {
 					t.Error(err)
 				}
 			}
@@ -169,24 +172,24 @@ func TestPayloadsSurviveRestart(t *testing.T) {
 	t.Parallel()
 	srv, _, p := newPayloads(t)
 	ctx := testContext(t)
-	ref, err := p.Put(ctx, content(partSize+1))
+	ref, err := p.Put(ctx, mine, content(partSize+1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv.Stop()
 	short, cancel := context.WithTimeout(ctx, 1)
 	defer cancel()
-	if _, err := p.Put(short, content(1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Put(short, mine, content(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("put: %v", err)
 	}
-	if _, err := p.Get(short, ref); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Get(short, mine, ref); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("get: %v", err)
 	}
 	srv.Restart()
-	if _, err := p.Put(ctx, content(1)); err != nil {
+	if _, err := p.Put(ctx, mine, content(1)); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.Get(ctx, ref); err != nil {
+	if _, err := p.Get(ctx, mine, ref); err != nil {
 		t.Error(err)
 	}
 }

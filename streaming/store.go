@@ -130,11 +130,26 @@ func (s *Store) direct(ctx context.Context, req getRequest) (*message, error) {
 	if err != nil {
 		return nil, err
 	}
+	return stored(reply), nil
+}
+
+// stored is the message in the answer of a replica; nil where it is a status instead.
+func stored(reply *nats.Msg) *message {
 	sequence, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
-		return nil, nil // a status instead of a message
+		return nil
 	}
-	return &message{sequence: sequence, header: reply.Header, data: reply.Data}, nil
+	return &message{sequence: sequence, header: reply.Header, data: reply.Data}
+}
+
+// lastOf asks any replica for the last message on subject, in the form that permissions can tell apart by subject. It
+// returns nil if that one does not have it.
+func (s *Store) lastOf(ctx context.Context, subject string) (*message, error) {
+	reply, err := s.ask(ctx, "DIRECT.GET.", "."+subject, nil)
+	if err != nil {
+		return nil, err
+	}
+	return stored(reply), nil
 }
 
 // getResponse is the answer of the leader.
@@ -173,16 +188,20 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
 	return m, err
 }
 
-// request asks the API once. A request may be lost with its connection, so it never waits longer
-// than maxTry.
 func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.Msg, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
+	return s.ask(ctx, api, "", body)
+}
+
+// ask asks the API once. A request may be lost with its connection, so it never waits longer
+// than maxTry.
+func (s *Store) ask(ctx context.Context, api, about string, body []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTry)
 	defer cancel()
-	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream, body)
+	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream+about, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

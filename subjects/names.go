@@ -18,10 +18,8 @@ const (
 	DeadStream = "DEAD"
 	DeadAll    = "tb.dead.>"
 
-	// Claim-checked payloads are at <prefix>.<sha256>.<part>.
 	PayloadsStream = "PAYLOADS"
-	PayloadsPrefix = "tb.payload"
-	PayloadsAll    = PayloadsPrefix + ".>"
+	PayloadsAll    = payloadPrefix + ">"
 )
 
 const poolsPrefix = "$KV.pools."
@@ -42,6 +40,7 @@ const (
 	OpWhy      = "why"
 	OpDescribe = "describe"
 	OpChunks   = "chunks"
+	OpPayload  = "payload"
 	OpStored   = "stored" // messages of the record
 	OpHealth   = "health" // what doctor cannot see itself
 	// OpInventory is answered by all dispatchers, the others by one of them.

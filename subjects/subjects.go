@@ -17,6 +17,8 @@ const (
 	killPrefix   = "tb.ctl.kill."
 	seekPrefix   = "tb.ctl.seek."
 
+	payloadPrefix = "tb.payload."
+
 	answerPrefix = "tb.ans."
 )
 

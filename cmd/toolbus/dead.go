@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 func deadCmd(g *global) *cobra.Command {
@@ -147,11 +148,17 @@ func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*env
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	if req.Input, err = app.OpenPayloads(guest.JS).Get(ctx, *ref); err != nil {
+	if req.Input, err = app.OpenPayloads(guest.JS).Get(ctx, ownerOf(d), *ref); err != nil {
 		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`",
 			err, req.ToolID)
 	}
 	return req, nil
+}
+
+// ownerOf says whose the large input of a dead letter is.
+func ownerOf(d record.DeadLetter) subjects.Owner {
+	a, _ := d.State.Attempt(d.Attempt)
+	return subjects.Owner{Tenant: d.State.Tenant, Actor: a.Owner.Actor}
 }
 
 // anew is the call that a request asked for, with a key that nobody has used.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // deadRequest is one that has everything that a replay keeps.
@@ -133,7 +134,8 @@ func TestDeadReplayLargeInput(t *testing.T) {
 	}
 	defer guest.Close()
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
-	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(), []byte(input))
+	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
+		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}, []byte(input))
 	if err != nil {
 		t.Fatal(err)
 	}

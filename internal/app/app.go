@@ -46,7 +46,6 @@ type Conn struct {
 	JS       jetstream.JetStream // for [ack.Publish]
 	Log      *kv.Log
 	Clock    *bus.Clock
-	Payloads *streaming.Payloads
 	Instance string
 	nonces   atomic.Uint64
 	notices  form.Notices
@@ -104,14 +103,30 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 	}
 	return &Conn{
 		Options: o, NC: nc, JS: acked, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
-		Payloads: OpenPayloads(acked), acked: acked, control: &bus.Control{NC: nc, Log: o.Logger},
+		acked: acked, control: &bus.Control{NC: nc, Log: o.Logger},
 	}, nil
 }
 
-// OpenPayloads binds to the payload store.
+// OpenPayloads binds to the payload store, as callers do: what they do not find, they ask a dispatcher for.
 func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
-	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), subjects.PayloadsPrefix,
-		envelope.MaxPayload)
+	return openPayloads(js, streaming.Lookup{})
+}
+
+// payloadsOfAll is how dispatchers bind to the payload store, who may read all of it.
+func payloadsOfAll(js jetstream.JetStream) *streaming.Payloads {
+	return openPayloads(js, streaming.Lookup{Leader: true, Unowned: true})
+}
+
+// replicaLag is how long an executor waits for a replica to have an input that a dispatcher has read.
+const replicaLag = 2 * time.Second
+
+// payloadsOfPool is how executors bind to the payload store: they may not ask its leader.
+func payloadsOfPool(js jetstream.JetStream) *streaming.Payloads {
+	return openPayloads(js, streaming.Lookup{Patience: replicaLag, Unowned: true})
+}
+
+func openPayloads(js jetstream.JetStream, l streaming.Lookup) *streaming.Payloads {
+	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload, l)
 }
 
 // NewNonce returns a nonce that no other writer ever uses.

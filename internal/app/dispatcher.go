@@ -130,7 +130,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	evidence := newEvidence(c, pools, o.Registry)
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
-		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.Payloads,
+		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfAll(c.JS),
 		Health: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),

@@ -17,6 +17,7 @@ import (
 // endpoints are what the service of a dispatcher answers.
 func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
+	payloads := payloadsOfAll(c.JS)
 	return []bus.Endpoint{
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
@@ -57,7 +58,29 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			}
 			return question.Health{Checks: health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())}, nil
 		}),
+		bus.Answering(subjects.OpPayload, func(ctx context.Context, from question.Sender,
+			q question.Payload) (question.PayloadAnswer, *envelope.Error) {
+			return payload(ctx, d, payloads, from, q)
+		}),
 	}
+}
+
+// payload answers with a part of the large output of a call that is another's.
+func payload(
+	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from question.Sender, q question.Payload,
+) (a question.PayloadAnswer, _ *envelope.Error) {
+	of, refusal := d.OutputOwner(ctx, from, q)
+	if refusal != nil {
+		return a, refusal
+	}
+	body, err := store.Part(ctx, of, q.SHA256, q.Part)
+	switch {
+	case errors.Is(err, streaming.ErrMissing):
+		return a, envelope.NewError(envelope.CodePayloadMissing, "")
+	case err != nil:
+		return a, envelope.NewError(envelope.CodeUnavailable, "the output could not be read").WithCause(err.Error())
+	}
+	return question.PayloadAnswer{Body: body}, nil
 }
 
 func chunks(

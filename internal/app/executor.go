@@ -57,7 +57,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
 		Replies: bus.NewReplies(c.NC, c.Logger), Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
-		Payloads: c.Payloads, Peers: pools, Records: journal, Coverage: coverage, Now: c.Clock.Now,
+		Payloads: payloadsOfPool(c.JS), Peers: pools, Records: journal, Coverage: coverage, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Observer: c.Observer, Logger: c.Logger,
 	})

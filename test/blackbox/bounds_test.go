@@ -78,7 +78,7 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
 		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1, "e"), subjects.Chunk("default", "a", "b", 1, 1),
 		subjects.Part(0).Audit("default"), subjects.Gate("x", "default"), subjects.Denied("x", "default"),
-		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadsPrefix + ".x.0",
+		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadOfNobody("x", 0),
 		subjects.Left,
 	}
 	answers, err := nc.SubscribeSync("tb.ans.>")

@@ -6,7 +6,7 @@ compared with it.
 """
 import base64, concurrent.futures, hashlib, json, os, queue, re, sys, time, traceback, uuid
 
-from client import Chunks, Client, Nobody, Refused, canonical, msgpack, stable_key, token
+from client import Chunks, Client, Nobody, Refused, call_id_of_key, canonical, msgpack, stable_key, token
 
 page, bus, silent, scripted = sys.argv[1:]
 text = open(page, encoding="utf-8").read()
@@ -191,8 +191,13 @@ def payloads():
     outcome = c.call(dict(r, input=None), headers={"Tb_Input_Ref": c.put(canonical(r["input"]))})
     ref = outcome["provenance"]["output_ref"]
     assert "output" not in outcome and ref["bytes"] > 600 << 10, outcome
-    for api in ("DIRECT.GET", "STREAM.MSG.GET"):
-        assert json.loads(c.get(ref, api)) == {"sum": 1, "text": text}
+    assert json.loads(c.get(ref)) == {"sum": 1, "text": text}
+    other, call = Client(bus, actor="agent://other"), "demo_2ecount." + call_id_of_key(c.tenant, r)
+    assert json.loads(other.get(ref, call)) == {"sum": 1, "text": text}
+    question = dict(shown("payload-question"), ref=call, sha256=ref["sha256"])
+    assert other.ask("payload", question).keys() == shown("payload-answer").keys()
+    wrong = dict(question, sha256=64 * "0")
+    assert refusal_of(other, "payload", wrong)["refusal"]["code"] == "P-PRECOND-NOT_FOUND"
     missing = c.call(dict(c.request(to=1), input=None), headers={"Tb_Input_Ref": f"sha256:{64 * '0'};300000"})
     assert missing["error"]["code"] == "D-DATA-PAYLOAD_MISSING" and not missing["provenance"]["final"], missing
 

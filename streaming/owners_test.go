@@ -1,0 +1,61 @@
+package streaming
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What an actor has stored is there for nobody else, in another tenant or in the same; what another stores of the same
+// content leaves it alone.
+func TestPayloadsHaveOwners(t *testing.T) {
+	t.Parallel()
+	_, stream, p := newPayloads(t)
+	ctx, data := testContext(t), content(partSize+1)
+	ref, err := p.Put(ctx, mine, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []subjects.Owner{{Tenant: "acme", Actor: "agent://you"}, {Tenant: "other", Actor: mine.Actor}} {
+		if _, err := p.Get(ctx, other, ref); !errors.Is(err, ErrMissing) {
+			t.Errorf("%v: %v", other, err)
+		}
+		if err := p.putPart(ctx, other.Payload(ref.SHA256, 0), []byte("not it"), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := p.Get(ctx, mine, ref); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if info, err := stream.Info(ctx); err != nil || info.State.Msgs != 4 {
+		t.Errorf("%d messages, %v", info.State.Msgs, err)
+	}
+}
+
+// What builds before owners have stored is found by those that look there.
+func TestPayloadsOfNobody(t *testing.T) {
+	t.Parallel()
+	_, _, p := newPayloads(t)
+	ctx, data := testContext(t), content(partSize+1)
+	ref, err := p.Put(ctx, mine, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, from := range []int{0, partSize} {
+		subject := subjects.PayloadOfNobody(ref.SHA256, int64(part))
+		if err := p.putPart(ctx, subject, data[from:min(from+partSize, len(data))], true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yours := subjects.Owner{Tenant: "acme", Actor: "agent://you"}
+	if _, err := p.Get(ctx, yours, ref); !errors.Is(err, ErrMissing) {
+		t.Errorf("a caller: %v", err)
+	}
+	for _, look := range []Lookup{{Unowned: true}, {Unowned: true, Leader: true}} {
+		if got, err := NewPayloads(p.store, maxPayload, look).Get(ctx, yours, ref); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%+v: %d bytes, %v", look, len(got), err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package subjects
+
+import "strconv"
+
+// Owner is the actor of a tenant whose something is.
+type Owner struct{ Tenant, Actor string }
+
+// Payload returns the subject of a part of a claim-checked payload, whose SHA-256 is in hex. It is its owner's alone,
+// so that permissions say who may store and read it.
+func (o Owner) Payload(sha256 string, part int64) string {
+	return part64(tokens(payloadPrefix, o.Tenant, o.Actor)+"."+sha256, part)
+}
+
+// PayloadOfNobody returns the subject under which builds before owners were in it stored that part.
+func PayloadOfNobody(sha256 string, part int64) string { return part64(payloadPrefix+sha256, part) }
+
+func part64(of string, part int64) string { return of + "." + strconv.FormatInt(part, 10) }

@@ -1,0 +1,90 @@
+package blackbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// Whoever shares the key of another actor's call gets its large output, whether it joins the call or asks later.
+func TestLargeOutputOfAnother(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure,
+		run: func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			<-release
+			return tool.Result{Output: inv.Input}, nil
+		}}})
+	d.dispatcher()
+	d.executor(6)
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
+	shared := toolbus.Call{Tool: "echo", Input: big, Key: "shared-0123456789ab", KeyScope: envelope.ScopeGlobal}
+	told := make(chan *envelope.Response, 2)
+	for _, actor := range []string{"agent://owner", "agent://joiner"} {
+		c, accepted, asked := d.clientOf(actor), make(chan envelope.Accepted, 1), shared
+		asked.Accepted = func(a envelope.Accepted) { accepted <- a }
+		go func() {
+			r, _ := c.Call(context.WithoutCancel(t.Context()), asked)
+			told <- r
+		}()
+		if a := <-accepted; a.Joined != (actor == "agent://joiner") {
+			t.Errorf("%s: %+v", actor, a)
+		}
+	}
+	close(release)
+	for _, r := range []*envelope.Response{<-told, <-told, mustCall(t, d.clientOf("agent://later"), shared)} {
+		wantStatus(t, r, envelope.Success, "")
+		if string(r.Output) != string(big) {
+			t.Errorf("%d bytes of %d", len(r.Output), len(big))
+		}
+	}
+}
+
+// Nobody has a call run with an input that another actor has stored, nor learns that it is there.
+func TestLargeInputOfAnother(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	d.executor(6)
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
+	wantStatus(t, mustCall(t, d.clientOf("agent://owner"), toolbus.Call{Tool: "echo", Input: big}), envelope.Success, "")
+	sum := sha256.Sum256(big)
+	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(big))}
+	_, body := written("another-0123456789ab", `"input":{"a":1}`, `"input":null`)
+	subject := subjects.Call("default", "agent://local", "echo")
+	nc, reply := d.srv.Connect(t), replyTo(subject)
+	answers, err := nc.SubscribeSync(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: body,
+		Header: nats.Header{subjects.HeaderInputRef: {ref.String()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := answers.NextMsg(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, bad := envelope.DecodeResponse(envelope.ContentJSON, msg.Data)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	wantStatus(t, r, envelope.TerminalError, envelope.CodePayloadMissing)
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
