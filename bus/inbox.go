@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	chacha "math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ type Inbox struct {
 
 	mu      sync.Mutex
 	waiting map[string]func(*nats.Msg) // by last token
-	next    uint64
+	words   *chacha.ChaCha8
 }
 
 // NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done.
@@ -37,6 +38,7 @@ func NewInbox(nc *nats.Conn, tenant, actor string) (*Inbox, error) {
 	in := &Inbox{
 		Tenant: tenant, Actor: actor, NC: nc,
 		prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]func(*nats.Msg){},
+		words: words(),
 	}
 	sub, err := nc.Subscribe(in.prefix+"*", in.receive)
 	if err != nil {
@@ -61,13 +63,21 @@ func (in *Inbox) receive(msg *nats.Msg) {
 
 func (in *Inbox) token(reply string) string { return reply[strings.LastIndexByte(reply, '.')+1:] }
 
-// Open returns a fresh reply subject. What comes there is given to take, one message after the other of all that the
-// inbox hears, so take must not wait. Drop the subject when no more answers are wanted.
+// words returns the source of the words of an inbox.
+func words() *chacha.ChaCha8 {
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	return chacha.NewChaCha8(seed)
+}
+
+// Open returns a fresh reply subject. Whoever answers a call learns its own, and must not guess that of any other: it
+// ends with 64 bits of a stream cipher under a random key, which cost a few nanoseconds. What comes there is given to
+// take, one message after the other of all that the inbox hears, so take must not wait. Drop the subject when no more
+// answers are wanted.
 func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.next++
-	token := strconv.FormatUint(in.next, 36)
+	token := strconv.FormatUint(in.words.Uint64(), 36)
 	in.waiting[token] = take
 	return in.prefix + token
 }
