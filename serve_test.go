@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -58,7 +59,7 @@ func (f *fixture) listening(handle func(in *question.Incoming, req envelope.Requ
 				f.T.Error(err)
 			}
 			handle(in, req, replies)
-		})
+		}, func(context.Context, *question.Incoming, *fair.Full) {})
 	if err != nil {
 		f.T.Fatal(err)
 	}

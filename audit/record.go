@@ -138,6 +138,9 @@ func Denied(in *question.Incoming, req *envelope.Request, e *envelope.Error, at 
 		ToolName: in.Tool, Contract: ContractVersion, Policies: map[string]string{},
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 	}
+	if e.Code == envelope.CodeQueue { // it was not even read
+		r.ArgumentsHash = ""
+	}
 	if req != nil {
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID

@@ -11,47 +11,57 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Intake hands call requests to a bounded number of handlers. When all are busy, requests wait
-// in the connection's own bounded buffer; what does not fit there is dropped, and asked again.
+// Intake takes call requests in, and hands them to a bounded number of handlers, so that no sender keeps another
+// waiting.
 type Intake struct {
 	sub  *nats.Subscription
-	crew *crew.Crew[question.Incoming]
+	desk *desk[question.Incoming]
 }
 
-// Bounds of the intake of one dispatcher.
+const dispatcherQueue = "dispatchers"
+
+// What may wait in the NATS client before it is put into a queue. That is done at once, so that this line, which is one
+// for all senders, is short however many messages come; it is bounded all the same, for a process that is held up. What
+// does not fit in is dropped, and asked again.
 const (
-	maxHandlers     = 1024
-	maxIntakeMsgs   = 16 * 1024
-	maxIntakeBytes  = 256 << 20
-	dispatcherQueue = "dispatchers"
+	maxPending      = 32 * 1024
+	maxPendingBytes = 64 << 20
 )
 
-// Listen subscribes to call requests, shared with the other dispatchers, and calls handle for
-// each, in at most maxHandlers goroutines at once.
-func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger,
-	handle func(context.Context, *question.Incoming)) (*Intake, error) {
+// Listen subscribes to call requests, shared with the other dispatchers, and calls handle for each, in at most
+// maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming),
+	crowded func(context.Context, *question.Incoming, *fair.Full)) (*Intake, error) {
 	strays := newStrays(log)
-	in := &Intake{crew: crew.Bounded(maxHandlers, func(request question.Incoming) { handle(ctx, &request) })}
+	in := &Intake{desk: newDesk(log, "requests", forRequests(),
+		func(request question.Incoming, waits func()) {
+			request.Waits = waits
+			handle(ctx, &request)
+		},
+		func(request question.Incoming, full *fair.Full) { crowded(ctx, &request, full) })}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
 		if strays.drops(msg.Subject, msg.Reply) {
 			return
 		}
-		in.crew.Start(question.Incoming{ // once it has stopped the caller asks another dispatcher
+		bare := question.Incoming{
 			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
-			Body: msg.Data, Reply: msg.Reply,
+			Reply:       msg.Reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
-		})
+		}
+		request := bare
+		request.Body = msg.Data
+		in.desk.put(fair.Sender(request.From), request, bare, msg.Size())
 	})
 	if err == nil {
-		err = sub.SetPendingLimits(maxIntakeMsgs, maxIntakeBytes)
+		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for calls: %w", err)
@@ -72,7 +82,7 @@ func (in *Intake) Stop() {
 		case <-time.After(drained):
 		}
 	}
-	in.crew.End()
+	in.desk.stop(drained)
 }
 
 // Endpoint answers one operation of the service: body in, answer or refusal out.
@@ -86,23 +96,22 @@ type Endpoint struct {
 // Service is what [Serve] offers.
 type Service struct {
 	svc  micro.Service
-	crew *crew.Crew[asked]
+	desk *desk[asked]
 }
 
 // asked is one request to an endpoint.
 type asked struct {
 	endpoint Endpoint
-	request  micro.Request
+	from     question.Sender
+	reply    string
+	body     []byte
 }
 
-// Bounds of the service of one dispatcher.
-const (
-	maxQuestions = 256
-	questionTime = 10 * time.Second // callers without an answer by then ask again
-)
+// questionTime is how long a question is worked on: callers without an answer by then ask again.
+const questionTime = 10 * time.Second
 
 // Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They
-// answer side by side: a cancel waits for executors, and nobody waits for the cancels of others.
+// answer side by side: a cancel waits for executors, and nobody waits for the questions of others.
 func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
@@ -112,17 +121,18 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	strays := newStrays(log)
-	s := &Service{svc: svc, crew: crew.Bounded(maxQuestions, func(q asked) {
-		if !strays.drops(q.request.Subject(), q.request.Reply()) {
-			respond(ctx, nc, log, q.endpoint, q.request)
-		}
-	})}
+	s := &Service{svc: svc, desk: newDesk(log, "questions", forQuestions(),
+		func(q asked, _ func()) { respond(ctx, nc, log, q) },
+		func(q asked, full *fair.Full) { q.tell(nc, nil, crowded(full)) })}
 	for _, e := range endpoints {
-		options := []micro.EndpointOpt{micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op))}
+		options := []micro.EndpointOpt{
+			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)),
+			micro.WithEndpointPendingLimits(maxPending, maxPendingBytes),
+		}
 		if e.All {
 			options = append(options, micro.WithEndpointQueueGroupDisabled())
 		}
-		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.crew.Start(asked{e, r}) }), options...)
+		err := svc.AddEndpoint(e.Op, micro.HandlerFunc(func(r micro.Request) { s.take(strays, e, r) }), options...)
 		if err != nil {
 			return nil, fmt.Errorf("service %s: %w", e.Op, errors.Join(err, s.Stop()))
 		}
@@ -130,21 +140,39 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	return s, nil
 }
 
+// take takes in a question.
+func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
+	tenant, actor, ok := subjects.CallerTokens(r.Subject())
+	if !ok || strays.drops(r.Subject(), r.Reply()) {
+		return
+	}
+	bare := asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: r.Reply()}
+	q := bare
+	q.body = r.Data()
+	s.desk.put(fair.Sender(q.from), q, bare, len(q.body))
+}
+
+// crowded refuses a question that found no room.
+func crowded(full *fair.Full) *envelope.Error {
+	return envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
+}
+
 // Stop takes no more requests, whose callers ask another dispatcher, and waits for those in hand.
 func (s *Service) Stop() error {
 	err := s.svc.Stop()
-	s.crew.End()
+	s.desk.stop(drained)
 	return err
 }
 
-func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, e Endpoint, r micro.Request) {
-	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	if !ok {
-		return
-	}
+func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q asked) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := e.unharmed(ctx, log, question.Sender{Tenant: tenant, Actor: actor}, r.Data())
+	answer, refusal := q.endpoint.unharmed(ctx, log, q.from, q.body)
+	q.tell(nc, answer, refusal)
+}
+
+// tell answers a question, or refuses it.
+func (q asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
 	header := nats.Header{subjects.HeaderKind: {question.KindOutcome}}
 	if refusal != nil {
 		answer, header = question.Refused{Refusal: refusal}, nats.Header{subjects.HeaderKind: {question.KindRefusal}}
@@ -153,5 +181,5 @@ func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, e Endpoint, r
 	if err != nil {
 		return // all answers are our own types
 	}
-	_ = nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Data: data, Header: header}) // the caller asks again
+	_ = nc.PublishMsg(&nats.Msg{Subject: q.reply, Data: data, Header: header}) // the caller asks again
 }

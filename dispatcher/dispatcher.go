@@ -155,6 +155,7 @@ func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
 		d.Observer.Step(ctx, observe.Step{At: observe.Received, Tool: in.Tool})
 	}
 	at, refusal := d.check(ctx, c)
+	in.OnlyWaits()
 	switch {
 	case refusal == nil:
 		d.admit(ctx, c.asker)

@@ -7,20 +7,24 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// maxInputsHeld is how many requests with a large input a dispatcher works on at once, so that others find a handler.
-const maxInputsHeld = 256
+// How many requests with a large input a dispatcher works on at once, so that others find a handler, and how many of
+// one actor.
+const (
+	maxInputsHeld  = 256
+	maxActorInputs = 32
+)
 
 // littleMore is by how much what an input takes may be above what is held, for it is not known so exactly.
 const littleMore = 1 << 20
@@ -35,31 +39,10 @@ const (
 // inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
 // hundred bytes may refer to 64 MiB.
 type inputs struct {
-	requests atomic.Int64
-	room     *room.Room
+	room *room.Room
 
 	mu     sync.Mutex
 	prints map[string]*prints // at most maxPrints
-}
-
-var errCrowded = errors.New("too many requests with large inputs")
-
-// reserve waits for room until ctx ends. What it returns is to be given to free.
-func (i *inputs) reserve(ctx context.Context, bytes int64) (*room.Share, error) {
-	if i.requests.Add(1) > maxInputsHeld {
-		i.requests.Add(-1)
-		return nil, errCrowded
-	}
-	share, err := i.room.Take(ctx, bytes)
-	if err != nil {
-		i.requests.Add(-1)
-	}
-	return share, err
-}
-
-func (i *inputs) free(share *room.Share) {
-	share.Free()
-	i.requests.Add(-1)
 }
 
 // prints are what is known of an input that was checked.
@@ -69,7 +52,7 @@ type prints struct {
 }
 
 func newInputs(bytes int64) *inputs {
-	return &inputs{room: room.New(bytes), prints: map[string]*prints{}}
+	return &inputs{room: room.New(bytes, maxActorInputs, maxInputsHeld), prints: map[string]*prints{}}
 }
 
 func (i *inputs) known(key string, now time.Time) *prints {
@@ -183,7 +166,8 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 	left := wished(c.in, c.req).Sub(d.Now())
 	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 	defer cancel()
-	share, err := d.inputs.reserve(ctx, needs)
+	c.in.OnlyWaits()
+	share, err := d.inputs.room.Take(ctx, fair.Sender(c.in.From), needs)
 	switch {
 	case errors.Is(err, room.ErrNever):
 		return envelope.NewError(envelope.CodeLimit,
@@ -205,7 +189,7 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 func (d *Dispatcher) release(c *candidate) {
 	if c.large != nil && c.large.share != nil {
 		c.input = nil
-		d.inputs.free(c.large.share)
+		c.large.share.Free()
 		c.large.share = nil
 	}
 }

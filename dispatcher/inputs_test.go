@@ -1,27 +1,35 @@
 package dispatcher
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 )
 
-// Requests with large inputs leave handlers to others: when too many wait, the next is refused.
+// Requests with large inputs leave handlers to others: when too many wait, of one actor or of all, the next is refused.
 func TestRoomForInputs(t *testing.T) {
 	inputs := newInputs(0)
+	take := func(actor int) (*room.Share, error) {
+		return inputs.room.Take(t.Context(), fair.Sender{Tenant: "t", Actor: fmt.Sprint(actor)}, 1)
+	}
 	var held []*room.Share
-	for range maxInputsHeld {
-		share, err := inputs.reserve(t.Context(), 1)
+	for n := range maxInputsHeld {
+		share, err := take(n / maxActorInputs)
 		if err != nil {
 			t.Fatalf("no room for input %d", len(held))
 		}
 		held = append(held, share)
 	}
-	if _, err := inputs.reserve(t.Context(), 1); err == nil {
+	if _, err := take(-1); err == nil {
 		t.Error("room for one too many")
 	}
-	inputs.free(held[0])
-	if _, err := inputs.reserve(t.Context(), 1); err != nil {
+	held[0].Free()
+	if _, err := take(1); err == nil {
+		t.Error("room for one too many of an actor")
+	}
+	if _, err := take(0); err != nil {
 		t.Error("no room where one has left")
 	}
 }

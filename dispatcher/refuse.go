@@ -8,7 +8,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
@@ -43,6 +45,15 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
 	d.Replies.Outcome(in.Inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+}
+
+// Crowded refuses a request that was not read, since too much of its sender waits. Others must not wait for that.
+// Nothing is known of its call: another copy may be admitted.
+func (d *Dispatcher) Crowded(ctx context.Context, in *question.Incoming, full *fair.Full) {
+	legible(in)
+	in.ContentType = envelope.MediaType(in.ContentType)
+	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
+	d.refuse(ctx, request{in: in}, stageIntake, e.WithEffect(envelope.EffectUnknown))
 }
 
 // deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One

@@ -48,6 +48,7 @@ func stages() []stage {
 
 // Where else a request may be refused, as stages by name.
 const (
+	stageIntake    = "intake"    // before it was read
 	stageAdmission = "admission" // at the log of its key
 	stageFailure   = "failure"   // it panicked the dispatcher
 )

@@ -108,6 +108,16 @@ func table() []Row {
 			"ask for its result later, with the same key", "very many callers share one idempotency key",
 			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
 		}, {
+			CodeQueue, RetryableError, true, 1000, EffectUnknown, "Too many messages of this sender wait already",
+			"send fewer at once, and this one again with the same key after details.retry_after_ms",
+			"an actor, or all of its tenant, sends faster than a dispatcher may take from it",
+			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
+		}, {
+			CodeOpen, RetryableError, true, 1000, EffectNone, "Too many calls of this sender are open already",
+			"wait for the outcomes of earlier calls, or cancel some; then call again with the same key",
+			"an actor, or all of its tenant, makes calls faster than executors end them",
+			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
+		}, {
 			CodeToolFault, RetryableError, true, 200, EffectUnknown, "The tool failed",
 			"call again once with the same key; report it to the tool's owner if it repeats", "a fault in the tool",
 			500, 0, GatewayInternalError, CategoryExecution, SeverityError,

@@ -102,9 +102,9 @@ func TestRowsAreComplete(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	want := map[Status][]Code{
 		RetryableError: {
-			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners, CodeToolFault,
-			CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429", "S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X",
-			"nonsense", "",
+			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners,
+			CodeQueue, CodeOpen, CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
+			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {
 			CodeIdentity, CodeForbidden, CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled,

@@ -49,6 +49,8 @@ const (
 	CodeStoreFull        Code = "R-CAP-STORE"
 	CodeAuditLag         Code = "R-CAP-AUDIT"
 	CodeJoiners          Code = "R-CAP-JOINERS"
+	CodeQueue            Code = "R-CAP-QUEUE"
+	CodeOpen             Code = "R-CAP-OPEN"
 	CodeToolFault        Code = "S-TOOL-001"
 	CodeToolFaultAgain   Code = "S-TOOL-002"
 	CodeToolUnknownState Code = "S-TOOL-UNKNOWN"

@@ -119,7 +119,7 @@ func New(o Options) *Executor {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
-		room: room.New(o.PayloadMemory),
+		room: room.New(o.PayloadMemory, 0, 0),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -25,7 +26,7 @@ func (n noRoom) Fault() *envelope.Error { return n.fault }
 func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	waiting, stop := e.storing(ctx, j)
 	defer stop()
-	share, err := e.room.Take(waiting, 2*j.inputRef.Bytes)
+	share, err := e.room.Take(waiting, fair.Sender(j.owner()), 2*j.inputRef.Bytes)
 	switch {
 	case errors.Is(err, room.ErrNever):
 		return nil, noRoom{envelope.NewError(envelope.CodeLimit,

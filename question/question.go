@@ -34,6 +34,16 @@ type Incoming struct {
 	Received    time.Time // bus time; whoever hands it to a dispatcher says
 	// Patient says that the caller does without an acceptance where the outcome comes soon.
 	Patient bool
+	// Waits tells the intake that handling it only waits for others from here on, so that the next of its sender may be
+	// looked at; nil where nobody wants to know.
+	Waits func()
+}
+
+// OnlyWaits calls Waits.
+func (in *Incoming) OnlyWaits() {
+	if in.Waits != nil {
+		in.Waits()
+	}
 }
 
 // Inbox returns where the sender waits.

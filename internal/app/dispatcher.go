@@ -237,7 +237,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	intake, err := bus.Listen(background, c.NC, c.Logger, func(ctx context.Context, in *question.Incoming) {
 		in.Received = c.Clock.Now()
 		d.Handle(ctx, in)
-	})
+	}, d.Crowded)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 )
 
 // Default is the room of a part that is not told otherwise, in bytes: twice the largest payload, which is what one
@@ -25,13 +25,17 @@ const (
 	worthReturning = 64 << 20
 )
 
-// ErrNever means that there is less room altogether.
-var ErrNever = errors.New("room: more than there is altogether")
+// Why nobody waits for room.
+var (
+	ErrNever   = errors.New("room: more than there is altogether")
+	ErrCrowded = errors.New("room: too many hold some or wait for it")
+)
 
-// Room is a number of bytes, to be shared. It is safe for concurrent use.
+// Room is a number of bytes, to be shared. Senders take turns; one that would hold more than half of it waits where
+// there is too little, and keeps nobody else waiting. It is safe for concurrent use.
 type Room struct {
 	total int64
-	bytes *semaphore.Weighted
+	queue *fair.Queue[chan struct{}] // closed when there is room
 
 	mu      sync.Mutex
 	held    int64
@@ -39,30 +43,57 @@ type Room struct {
 	used    int64 // since memory was last returned to the system
 }
 
-// New returns a room of so many bytes; 0 stands for [Default].
-func New(total int64) *Room {
+// turn is for how many bytes a sender has its turn.
+const turn = 1 << 20
+
+// New returns a room of so many bytes; 0 stands for [Default]. Not more than most may hold some or wait for it at once,
+// and of one sender not more than each; 0 is no bound.
+func New(total, each, most int64) *Room {
 	if total == 0 {
 		total = Default
 	}
-	return &Room{total: total, bytes: semaphore.NewWeighted(total)}
+	return &Room{total: total, queue: fair.New[chan struct{}](fair.Limits{
+		Actor: fair.Load{Items: each}, All: fair.Load{Items: most, Hands: total}, Quantum: turn, Share: total / 2,
+	})}
 }
 
 // Total returns how many bytes there are.
 func (r *Room) Total() int64 { return r.total }
 
-// Take waits for n bytes, behind all who wait already. The error is [ErrNever], or that of ctx.
-func (r *Room) Take(ctx context.Context, n int64) (*Share, error) {
+// Take waits for n bytes until it is the turn of the sender. The error is [ErrNever], [ErrCrowded], or that of ctx.
+func (r *Room) Take(ctx context.Context, from fair.Sender, n int64) (*Share, error) {
 	if n > r.total {
 		return nil, ErrNever
 	}
-	if err := r.bytes.Acquire(ctx, n); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	begun := make(chan struct{})
+	job, err := r.queue.Put(from, begun, n, n)
+	if err != nil {
+		return nil, ErrCrowded
+	}
+	r.begin()
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		if r.queue.Drop(job) {
+			r.begin()
+			return nil, ctx.Err()
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held += n
 	r.used += n
-	return &Share{room: r, bytes: n}, nil
+	return &Share{room: r, job: job, bytes: n}, nil
+}
+
+// begin lets all go on for whom there is room.
+func (r *Room) begin() {
+	for j := r.queue.Begin(); j != nil; j = r.queue.Begin() {
+		close(j.Item)
+	}
 }
 
 // spend collects garbage of n bytes, of which held ones are given back, when there is enough of it.
@@ -90,6 +121,7 @@ func (r *Room) spend(n, held int64) {
 // Share is a part of a room.
 type Share struct {
 	room  *Room
+	job   *fair.Job[chan struct{}]
 	mu    sync.Mutex
 	bytes int64
 }
@@ -114,7 +146,10 @@ func (s *Share) Keep(n int64) {
 	}
 	s.bytes = n
 	s.room.spend(back, back) // before somebody else fills it
-	s.room.bytes.Release(back)
+	if s.room.queue.Shrink(s.job, back); n == 0 {
+		s.room.queue.End(s.job)
+	}
+	s.room.begin()
 }
 
 // Free gives all of it back. It may be called again.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 )
 
 func mustTake(t *testing.T, r *Room, n int64) *Share {
 	t.Helper()
-	s, err := r.Take(t.Context(), n)
+	s, err := r.Take(t.Context(), fair.Sender{}, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,14 +21,14 @@ func mustTake(t *testing.T, r *Room, n int64) *Share {
 // Whoever finds no room waits for it, and what never fits is said at once.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(100)
-		if _, err := r.Take(t.Context(), 101); !errors.Is(err, ErrNever) {
+		r := New(100, 0, 0)
+		if _, err := r.Take(t.Context(), fair.Sender{}, 101); !errors.Is(err, ErrNever) {
 			t.Errorf("more than all: %v", err)
 		}
 		first := mustTake(t, r, 80)
 		second := make(chan *Share)
 		go func() {
-			s, _ := r.Take(t.Context(), 50)
+			s, _ := r.Take(t.Context(), fair.Sender{}, 50)
 			second <- s
 		}()
 		synctest.Wait()
@@ -37,7 +39,7 @@ func TestTake(t *testing.T) {
 		}
 		impatient, end := context.WithCancel(t.Context())
 		end()
-		if _, err := r.Take(impatient, 50); !errors.Is(err, context.Canceled) {
+		if _, err := r.Take(impatient, fair.Sender{}, 50); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting ended with %v", err)
 		}
 		first.Keep(50)
@@ -53,7 +55,7 @@ func TestTake(t *testing.T) {
 
 // What is garbage is collected before others fill its room.
 func TestGarbageIsCollected(t *testing.T) {
-	r := New(0)
+	r := New(0, 0, 0)
 	s := mustTake(t, r, r.Total())
 	s.Spent(worthCollecting - 1)
 	if r.garbage == 0 {
@@ -66,4 +68,52 @@ func TestGarbageIsCollected(t *testing.T) {
 	if s.Free(); r.used != 0 || r.held != 0 {
 		t.Errorf("%d bytes are kept from the system, %d held", r.used, r.held)
 	}
+}
+
+// An actor that holds its share, and has more waiting, keeps nobody else waiting; and senders take turns.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(100, 3, 5)
+		greedy, other := fair.Sender{Tenant: "t", Actor: "greedy"}, fair.Sender{Tenant: "t", Actor: "other"}
+		first, err := r.Take(t.Context(), greedy, 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		for _, name := range []string{"second", "third"} {
+			go func() {
+				s, err := r.Take(t.Context(), greedy, 80)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, name)
+				s.Free()
+			}()
+			synctest.Wait()
+		}
+		if _, err := r.Take(t.Context(), greedy, 1); !errors.Is(err, ErrCrowded) {
+			t.Errorf("a fourth: %v", err)
+		}
+		s, err := r.Take(t.Context(), other, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			s, err := r.Take(t.Context(), other, 90)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, "other")
+			s.Free()
+		}()
+		synctest.Wait()
+		s.Free()
+		first.Free()
+		synctest.Wait()
+		if len(order) != 3 || order[2] == "other" {
+			t.Errorf("they had room in the order %v", order)
+		}
+	})
 }

@@ -36,7 +36,8 @@ var layers = []layer{
 	{"internal/stalls", ""},
 	{"internal/form", ""},
 	{"internal/crew", ""},
-	{"internal/room", ""},
+	{"internal/fair", ""},
+	{"internal/room", "internal/fair"},
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope internal/ijson subjects"},
@@ -48,15 +49,16 @@ var layers = []layer{
 	{"audit", "call envelope internal/form internal/members subjects question"},
 	{"accounts", "identity subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope internal/crew internal/form internal/ijson internal/room internal/wait observe " +
-		"question schema settle subjects tool"},
-	{"executor", "call envelope internal/form internal/ijson internal/room internal/wait observe settle subjects tool"},
+	{"dispatcher", "audit call envelope internal/crew internal/fair internal/form internal/ijson internal/room " +
+		"internal/wait observe question schema settle subjects tool"},
+	{"executor", "call envelope internal/fair internal/form internal/ijson internal/room internal/wait observe settle " +
+		"subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/crew internal/form internal/jscode internal/wait kv question subjects"},
+	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/wait kv subjects question"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"internal/health", "bus internal/wait kv question record"},

@@ -1,0 +1,194 @@
+package bus
+
+import (
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
+)
+
+// Bounds of the desks of one dispatcher. A message counts as its body and perMessage.
+const (
+	maxRequests        = 16 * 1024 // that wait or are worked on
+	maxTenantRequests  = 12 * 1024
+	maxActorRequests   = 4 * 1024
+	maxRequestBytes    = 128 << 20
+	maxTenantBytes     = 96 << 20
+	maxActorBytes      = 32 << 20
+	maxHandlers        = 1024 // requests that are worked on at once, those that wait for the log included
+	maxTenantHandlers  = 768
+	maxActorHandlers   = 256
+	maxQuestions       = 256 // that are answered at once
+	maxTenantQuestions = 128
+	maxActorQuestions  = 32
+	maxAsked           = 4 * 1024 // questions that wait or are answered
+	maxTenantAsked     = 2 * 1024
+	maxActorAsked      = 512
+	maxAskedBytes      = 32 << 20
+	maxTurned          = 4 * 1024 // that are still to be told that they are turned away
+	maxTenantTurned    = 1024
+	maxActorTurned     = 256
+	leastOfActor       = 16 // that find room although others have filled that of the tenant
+	perMessage         = 1 << 10
+	turnBytes          = 8 << 10 // that a sender is taken up in a turn
+)
+
+// forRequests are the bounds of requests. No more of one actor are checked at once than there are processors, so that
+// its goroutines never stand in a line in front of those of others.
+func forRequests() fair.Limits {
+	processors := int64(runtime.GOMAXPROCS(0))
+	return fair.Limits{
+		Actor:   fair.Load{Items: maxActorRequests, Bytes: maxActorBytes, Hands: maxActorHandlers, Busy: processors},
+		Tenant:  fair.Load{Items: maxTenantRequests, Bytes: maxTenantBytes, Hands: maxTenantHandlers},
+		All:     fair.Load{Items: maxRequests, Bytes: maxRequestBytes, Hands: maxHandlers, Busy: 2 * processors},
+		Quantum: turnBytes, Least: leastOfActor,
+	}
+}
+
+func forQuestions() fair.Limits {
+	return fair.Limits{
+		Actor:   fair.Load{Items: maxActorAsked, Bytes: maxAskedBytes / 4, Hands: maxActorQuestions},
+		Tenant:  fair.Load{Items: maxTenantAsked, Bytes: maxAskedBytes / 2, Hands: maxTenantQuestions},
+		All:     fair.Load{Items: maxAsked, Bytes: maxAskedBytes, Hands: maxQuestions},
+		Quantum: turnBytes, Least: leastOfActor,
+	}
+}
+
+// forTurned bounds how many are told that they are turned away: one actor is told one after the other.
+func forTurned() fair.Limits {
+	return fair.Limits{
+		Actor:   fair.Load{Items: maxActorTurned, Hands: 1},
+		Tenant:  fair.Load{Items: maxTenantTurned},
+		All:     fair.Load{Items: maxTurned, Hands: maxActorQuestions},
+		Quantum: turnBytes,
+	}
+}
+
+// desk takes in messages of one kind, so that no sender keeps another waiting: each is put into a queue at once,
+// where senders take turns, or turned away. Who is turned away is told so, in a second queue, as far as that has room.
+type desk[M any] struct {
+	taken  lane[M]
+	turned lane[turnedAway[M]]
+	overs  overs
+}
+
+// turnedAway is a message that found no room.
+type turnedAway[M any] struct {
+	message M
+	full    *fair.Full
+}
+
+// newDesk returns a desk that has messages handled, and those that are turned away told so. handle may call waits once
+// it only waits for others.
+func newDesk[M any](log *slog.Logger, kind string, limits fair.Limits, handle func(m M, waits func()),
+	tell func(M, *fair.Full)) *desk[M] {
+	return &desk[M]{
+		taken:  newLane(limits, handle),
+		turned: newLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
+		overs:  overs{log: log, kind: kind},
+	}
+}
+
+// put takes in a message of so many bytes, which bare is without its body.
+func (d *desk[M]) put(from fair.Sender, m, bare M, size int) {
+	full, over := errors.AsType[*fair.Full](d.taken.put(from, m, int64(size)+perMessage))
+	if over {
+		dropped := d.turned.put(from, turnedAway[M]{bare, full}, perMessage) != nil
+		d.overs.note(from, dropped)
+	}
+}
+
+// stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.
+func (d *desk[M]) stop(within time.Duration) {
+	taken := d.taken.queue.Close()
+	d.turned.queue.Close()
+	select {
+	case <-taken:
+	case <-time.After(within):
+		d.taken.queue.Clear()
+	}
+	d.turned.queue.Clear()
+	d.taken.crew.End()
+	d.turned.crew.End()
+}
+
+// lane is a queue with those that work it off.
+type lane[M any] struct {
+	queue *fair.Queue[M]
+	crew  *crew.Crew[*fair.Job[M]]
+}
+
+func newLane[M any](limits fair.Limits, do func(m M, waits func())) lane[M] {
+	l := lane[M]{queue: fair.New[M](limits)}
+	l.crew = crew.New(func(j *fair.Job[M]) {
+		for ; j != nil; j = l.queue.Next(j) {
+			do(j.Item, func() {
+				l.queue.Waits(j)
+				l.start()
+			})
+		}
+	})
+	return l
+}
+
+// put adds a message. It never waits.
+func (l lane[M]) put(from fair.Sender, m M, bytes int64) error {
+	_, err := l.queue.Put(from, m, bytes, 1)
+	if err == nil {
+		l.start()
+	}
+	return err
+}
+
+// start lets be worked on what may be.
+func (l lane[M]) start() {
+	for j := l.queue.Begin(); j != nil; j = l.queue.Begin() {
+		if !l.crew.Start(j) { // its sender asks another dispatcher
+			l.queue.End(j)
+		}
+	}
+}
+
+// overs says which senders are over their bounds, once a second.
+type overs struct {
+	log  *slog.Logger
+	kind string
+
+	mu      sync.Mutex
+	counts  map[fair.Sender]int // in this second; of maxStrays senders at most
+	turned  int
+	dropped int
+}
+
+func (o *overs) note(from fair.Sender, dropped bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.counts == nil {
+		o.counts = map[fair.Sender]int{}
+		time.AfterFunc(time.Second, o.tell)
+	}
+	if _, known := o.counts[from]; known || len(o.counts) < maxStrays {
+		o.counts[from]++
+	}
+	if o.turned++; dropped {
+		o.dropped++
+	}
+}
+
+func (o *overs) tell() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var most fair.Sender
+	for from, n := range o.counts {
+		if n > o.counts[most] {
+			most = from
+		}
+	}
+	o.log.Warn("senders are over their bounds, and were turned away", "kind", o.kind, "messages", o.turned,
+		"untold", o.dropped, "senders", len(o.counts), "tenant", most.Tenant, "actor", most.Actor, "of_it", o.counts[most])
+	o.counts, o.turned, o.dropped = nil, 0, 0
+}
