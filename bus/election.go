@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,13 +50,23 @@ func Barred(err error) bool {
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 }
 
-// mayAsk returns the server's word that this connection may not ask JetStream. It would never be answered; but what the
-// server says of a message comes before its answer to the ping behind it.
+// mayAsk returns the server's word that this connection may not ask JetStream.
 func mayAsk(ctx context.Context, nc *nats.Conn) error {
-	if nc.Publish(jetstream.DefaultAPIPrefix+"INFO", nil) != nil || nc.FlushWithContext(ctx) != nil {
-		return nil // which the question itself will tell
+	if MayPublish(ctx, nc, jetstream.DefaultAPIPrefix+"INFO") {
+		return nil
 	}
 	return denied(nc)
+}
+
+// MayPublish reports whether the server lets this connection publish to a subject, by a message without a body or a
+// reply: what is not allowed would never be answered, but what the server says of a message comes before its answer to
+// the ping behind it. That it cannot be asked is no answer.
+func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
+	if nc.Publish(subject, nil) != nil || nc.FlushWithContext(ctx) != nil {
+		return true
+	}
+	err := lastError(nc)
+	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
 // noJetStream says why JetStream did not say what it can; denied is what the server does not allow, if it told.

@@ -35,7 +35,9 @@ type TopologyOptions struct {
 	ChunksBytes  int64         // default 1 GiB
 	PayloadAge   time.Duration // default 26 hours: outlives the default retention
 	PayloadBytes int64         // default 2 GiB
-	Logger       *slog.Logger  // told what the servers are waited for; nil for nobody
+	// DirectRecord lets servers answer auditors with the messages of the record, each with what it has.
+	DirectRecord bool
+	Logger       *slog.Logger // told what the servers are waited for; nil for nobody
 }
 
 // DefaultLease is how long an executor may be silent before its work is given to another.
@@ -99,7 +101,8 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Discard:            jetstream.DiscardOld,
 			DenyDelete:         true,
 			DenyPurge:          true,
-			AllowAtomicPublish: true, // a flush of many tenants is stored by one compare-and-set
+			AllowAtomicPublish: true,           // a flush of many tenants is stored by one compare-and-set
+			AllowDirect:        o.DirectRecord, // whoever appends is held to the newest by the compare-and-set
 			MaxAge:             month,
 			MaxBytes:           4 << 30,
 		},
@@ -111,6 +114,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			DenyDelete:         true,
 			DenyPurge:          true,
 			AllowAtomicPublish: true,
+			AllowDirect:        o.DirectRecord,
 			MaxAge:             month,
 			MaxBytes:           512 << 20,
 		},
@@ -315,10 +319,18 @@ func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (chan
 	if want.AllowAtomicPublish && !found.AllowAtomicPublish { // it did not need it yet
 		found.AllowAtomicPublish, changed = true, true
 	}
+	if evidence(want) && want.AllowDirect && !found.AllowDirect {
+		found.AllowDirect, changed = true, true
+	}
 	if want.Name == subjects.PoolsStream && found.Discard != want.Discard { // a full bucket took no beats
 		found.Discard, found.MaxAge, changed = want.Discard, want.MaxAge, true
 	}
 	return changed
+}
+
+// evidence reports whether a stream is of the record, which may be read directly or not: nothing depends on it.
+func evidence(c jetstream.StreamConfig) bool {
+	return c.Name == subjects.AuditStream || c.Name == subjects.DeniedStream
 }
 
 // Compatible reports settings of an existing stream that break a promise.
@@ -336,6 +348,10 @@ func Compatible(have, want jetstream.StreamConfig) error {
 	if want.Name == subjects.AuditStream { // to refuse calls, or forget them, when it is full is the operator's choice
 		discard = want.Discard
 	}
+	direct := have.AllowDirect
+	if evidence(want) {
+		direct = want.AllowDirect
+	}
 	var bad []error
 	for _, c := range []struct {
 		setting    string
@@ -346,7 +362,7 @@ func Compatible(have, want jetstream.StreamConfig) error {
 		{"discard", discard, want.Discard},
 		{"allow_msg_ttl", have.AllowMsgTTL, want.AllowMsgTTL},
 		{"subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL},
-		{"allow_direct", have.AllowDirect, want.AllowDirect},
+		{"allow_direct", direct, want.AllowDirect},
 		{"deny_purge", have.DenyPurge, want.DenyPurge},
 		{"deny_delete", have.DenyDelete, want.DenyDelete},
 		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},

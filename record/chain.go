@@ -13,6 +13,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/ack"
 )
 
@@ -185,11 +186,11 @@ const firstSpan = 1000
 func (c *chain) search(ctx context.Context, newest uint64) (t tail, err error) {
 	for span := uint64(firstSpan); ; span *= 10 {
 		t = tail{}
-		from := after(newest - min(span, newest))
+		from := bus.After(newest - min(span, newest))
 		from.FilterSubjects = []string{c.all}
-		for msg, err := range messages(ctx, c.js, c.stream, from, quietTime) {
+		for msg, err := range bus.Messages(ctx, c.js, c.stream, from, bus.QuietTime) {
 			if err == nil {
-				err = t.add(msg.seq, msg.Data())
+				err = t.add(msg.Seq, msg.Data())
 			}
 			if err != nil {
 				return t, fmt.Errorf("audit: %w", err)

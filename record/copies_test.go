@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
@@ -41,7 +42,7 @@ func TestRecordOfCopies(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	told := 0
-	for _, err := range record.Replay(ctx, record.Direct(js), record.Filter{Call: "joiner"}) {
+	for _, err := range archive.Replay(ctx, archive.Direct(js), archive.Filter{Call: "joiner"}) {
 		if told++; err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -116,7 +117,7 @@ func (c *Coverage) follow(ctx context.Context, status <-chan nats.Status) error 
 	if err != nil {
 		return err
 	}
-	from := after(stream.CachedInfo().State.LastSeq)
+	from := bus.After(stream.CachedInfo().State.LastSeq)
 	for part := range subjects.Part(len(c.parts)) {
 		from.FilterSubjects = append(from.FilterSubjects, part.AuditLog())
 	}
@@ -127,7 +128,7 @@ func (c *Coverage) follow(ctx context.Context, status <-chan nats.Status) error 
 	defer watching.Wait()
 	defer anew()
 	watching.Go(func() { defer anew(); c.watch(ctx, stream, status) })
-	for msg, err := range messages(ctx, c.js, subjects.AuditStream, from, 0) {
+	for msg, err := range bus.Messages(ctx, c.js, subjects.AuditStream, from, 0) {
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,43 +85,8 @@ func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
 	return nil
 }
 
-// DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
-// stream are left out.
-func DeadLetters(ctx context.Context, from Archive) ([]DeadLetter, error) {
-	letters := []DeadLetter{}
-	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{}, quietTime) {
-		if err != nil {
-			return nil, err
-		}
-		d, err := letter(msg.Data, msg.Seq)
-		if form.Unreadable(err) {
-			return nil, err
-		}
-		if err == nil {
-			letters = append(letters, d)
-		}
-	}
-	return letters, nil
-}
-
-// DeadLetterAt returns one dead letter.
-func DeadLetterAt(ctx context.Context, from Archive, seq uint64) (DeadLetter, error) {
-	if seq == 0 {
-		return DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
-	}
-	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{After: seq - 1}, quietTime) {
-		if err != nil {
-			return DeadLetter{}, err
-		}
-		if msg.Seq == seq {
-			return letter(msg.Data, seq)
-		}
-		break
-	}
-	return DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
-}
-
-func letter(data []byte, seq uint64) (DeadLetter, error) {
+// ParseDeadLetter reads the dead letter that lies at seq.
+func ParseDeadLetter(data []byte, seq uint64) (DeadLetter, error) {
 	var d DeadLetter
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -50,12 +51,12 @@ func former(ctx context.Context, js jetstream.JetStream,
 	case err == nil && msg.Subject == at && json.Unmarshal(msg.Data, &f) == nil:
 		return f, msg.Sequence, true, form.Record.Check(f.Form)
 	}
-	for msg, err := range messages(ctx, js, subjects.AuditStream,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{all}}, quietTime) {
+	for msg, err := range bus.Messages(ctx, js, subjects.AuditStream,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{all}}, bus.QuietTime) {
 		if err != nil {
 			return f, 0, false, fmt.Errorf("audit: %w", err)
 		}
-		end = msg.seq
+		end = msg.Seq
 		if err := f.take(msg); err != nil {
 			return f, 0, false, err
 		}

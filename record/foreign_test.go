@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -51,7 +52,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		t.Error(err)
 	}
 	records := 0
-	for _, err := range record.Replay(t.Context(), record.Direct(f.JS), record.Filter{}) {
+	for _, err := range archive.Replay(t.Context(), archive.Direct(f.JS), archive.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if letters, err := record.DeadLetters(t.Context(), record.Direct(f.JS)); err != nil || len(letters) != 0 {
+	if letters, err := archive.DeadLetters(t.Context(), archive.Direct(f.JS)); err != nil || len(letters) != 0 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -27,7 +28,7 @@ func TestProjectorBehindANewerBuild(t *testing.T) {
 		func() uint64 { return 0 }); !form.Newer(err) {
 		t.Errorf("a projector goes on: %v", err)
 	}
-	for r, err := range record.Replay(t.Context(), record.Direct(f.JS), record.Filter{}) {
+	for r, err := range archive.Replay(t.Context(), archive.Direct(f.JS), archive.Filter{}) {
 		if !form.Newer(err) {
 			t.Errorf("replay goes on with %+v, %v", r, err)
 		}
@@ -80,10 +81,10 @@ func TestNewerDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := record.DeadLetterAt(t.Context(), record.Direct(f.JS), ack.Sequence); !form.Newer(err) {
+	if _, err := archive.DeadLetterAt(t.Context(), archive.Direct(f.JS), ack.Sequence); !form.Newer(err) {
 		t.Errorf("shown: %v", err)
 	}
-	if list, err := record.DeadLetters(t.Context(), record.Direct(f.JS)); !form.Newer(err) {
+	if list, err := archive.DeadLetters(t.Context(), archive.Direct(f.JS)); !form.Newer(err) {
 		t.Errorf("listed as %+v, %v", list, err)
 	}
 }

@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/recent"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -29,7 +29,7 @@ type Journal struct {
 	gate     *writer // of what has to do with calls
 	denials  *writer // apart, so that a flood of them pushes no evidence of calls out
 	floods   floods
-	told     remembered // who is on record as allowed
+	told     recent.Names // who is on record as allowed
 }
 
 // NewJournal returns the journal of a process, whose records are dated by now, in bus time, and named by nonces. It
@@ -135,7 +135,7 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 	var ids []string
 	for _, w := range who {
 		id := fmt.Sprintf("allowed.%s.%d.%s", s.Part.Bucket(), a.Admitted, w.CallID)
-		if j.told.has(id) || slices.Contains(ids, id) {
+		if j.told.Has(id) || slices.Contains(ids, id) {
 			continue
 		}
 		r := audit.Allowed(s, n, w, j.now())
@@ -144,7 +144,7 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 	}
 	err := j.gate.append(ctx, records...)
 	if err == nil {
-		j.told.add(slices.Values(ids))
+		j.told.Add(slices.Values(ids))
 	}
 	return err
 }
@@ -163,30 +163,4 @@ func (j *Journal) Dead(ctx context.Context, s call.State, m call.Entry, deliveri
 
 func letterOf(s call.State, m call.Entry, deliveries int, cause *envelope.Error, now time.Time) DeadLetter {
 	return DeadLetter{Cause: cause, State: s, Attempt: m.Attempt, Deliveries: deliveries, Body: m.Body, Time: now.UTC()}
-}
-
-// maxRemembered is how many names are remembered at the least, if there were so many, and twice as many at the most.
-const maxRemembered = 20_000
-
-// remembered is a set of the names that were last put into it. The zero value is empty. It is safe for concurrent use.
-type remembered struct {
-	mu         sync.Mutex
-	young, old map[string]bool
-}
-
-func (r *remembered) has(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.young[name] || r.old[name]
-}
-
-func (r *remembered) add(names iter.Seq[string]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range names {
-		if r.young == nil || len(r.young) >= maxRemembered {
-			r.young, r.old = map[string]bool{}, r.young
-		}
-		r.young[name] = true
-	}
 }

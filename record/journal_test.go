@@ -1,8 +1,6 @@
 package record
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -23,14 +21,6 @@ func TestAllowedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded := func() (n int) {
-		for _, err := range Replay(t.Context(), Direct(js), Filter{}) {
-			if n++; err != nil {
-				t.Fatal(err)
-			}
-		}
-		return n
-	}
 	v := call.Admit(call.State{}, call.Ask{
 		Owner: call.Owner{CallID: "owner", Actor: "agent"},
 		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
@@ -50,21 +40,7 @@ func TestAllowedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := recorded(); n != 2 {
+	if n := len(recorded(t, js)); n != 2 {
 		t.Errorf("%d records of two who asked", n)
-	}
-}
-
-// What was put in last is remembered, and not much more than is said.
-func TestRemembered(t *testing.T) {
-	var r remembered
-	for n := range 5 * maxRemembered {
-		r.add(slices.Values([]string{fmt.Sprint(n)}))
-		if !r.has(fmt.Sprint(n)) || n >= maxRemembered && !r.has(fmt.Sprint(n-maxRemembered+1)) {
-			t.Fatalf("%d is forgotten too early", n)
-		}
-	}
-	if len(r.young)+len(r.old) > 2*maxRemembered || r.has("0") {
-		t.Errorf("%d names are remembered", len(r.young)+len(r.old))
 	}
 }

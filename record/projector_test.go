@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -70,7 +71,7 @@ func (f *fixture) recorded(callID string) {
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
 	n := 0
-	for r, err := range record.Replay(ctx, record.Direct(f.JS), record.Filter{Call: callID, Follow: true}) {
+	for r, err := range archive.Replay(ctx, archive.Direct(f.JS), archive.Filter{Call: callID, Follow: true}) {
 		if err != nil {
 			f.T.Fatalf("%d records of %s: %v", n, callID, err)
 		}

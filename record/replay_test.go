@@ -29,7 +29,7 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 	<-js.PublishAsyncComplete()
 	read, failed := 0, ""
-	for _, err := range messages(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
+	for _, err := range bus.Messages(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
 		time.Second) {
 		if err != nil {
 			failed = err.Error()
@@ -44,7 +44,7 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 	srv.Restart()
 	read = 0
-	for _, err := range messages(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
+	for _, err := range bus.Messages(t.Context(), js, subjects.DeadStream, jetstream.OrderedConsumerConfig{},
 		30*time.Second) {
 		if err != nil {
 			t.Fatal(err)
@@ -67,11 +67,11 @@ func TestReadIsStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, quiet := range []time.Duration{quietTime, 0} {
+	for _, quiet := range []time.Duration{bus.QuietTime, 0} {
 		follow := quiet == 0
 		ctx, stop := context.WithCancel(t.Context())
 		read, failed := 0, 0
-		for _, err := range messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, quiet) {
+		for _, err := range bus.Messages(ctx, js, subjects.DeadStream, jetstream.OrderedConsumerConfig{}, quiet) {
 			if err != nil {
 				failed++
 				continue

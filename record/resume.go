@@ -166,11 +166,11 @@ func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint
 	from := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
 	}
-	for msg, err := range messages(ctx, p.chain.js, p.part.Stream(), from, quietTime) {
+	for msg, err := range bus.Messages(ctx, p.chain.js, p.part.Stream(), from, bus.QuietTime) {
 		if err != nil {
 			return 0, fmt.Errorf("audit: %w", err)
 		}
-		return msg.seq - 1, nil
+		return msg.Seq - 1, nil
 	}
 	return end, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,8 +59,8 @@ func observed(b *bustest.Bus) *Projector {
 func chained(b *bustest.Bus) (all []audit.Sealed) {
 	b.T.Helper()
 	prev, through := "", audit.Position{}
-	for msg, err := range messages(b.T.Context(), b.JS, subjects.AuditStream,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, quietTime) {
+	for msg, err := range bus.Messages(b.T.Context(), b.JS, subjects.AuditStream,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, bus.QuietTime) {
 		if err != nil {
 			b.T.Fatal(err)
 		}
@@ -83,13 +84,37 @@ func chained(b *bustest.Bus) (all []audit.Sealed) {
 func onRecord(b *bustest.Bus) map[uint64]int {
 	b.T.Helper()
 	n := map[uint64]int{}
-	for r, err := range Replay(b.T.Context(), Direct(b.JS), Filter{}) {
-		if err != nil {
-			b.T.Fatal(err)
-		}
+	for _, r := range recorded(b.T, b.JS) {
 		n[r.LogSeq]++
 	}
 	return n
+}
+
+// recorded returns what is in AUDIT.
+func recorded(t *testing.T, js jetstream.JetStream) (all []audit.Record) {
+	t.Helper()
+	for m, err := range bus.Messages(t.Context(), js, subjects.AuditStream, jetstream.OrderedConsumerConfig{},
+		bus.QuietTime) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, segment, err := audit.Open(m.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := slices.Collect(s.Lines())
+		if !segment { // a record of a build before segments
+			lines = [][]byte{m.Data()}
+		}
+		for _, line := range lines {
+			if r, ok, err := audit.Parse(string(line)); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
 }
 
 // A dispatcher that dies between two segments of a flush leaves the rest of it to the next one, wherever that is, and

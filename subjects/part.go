@@ -70,6 +70,9 @@ func (p Part) NextWork(pool, prio string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, prio)
 }
 
+// DirectGet returns the subject on which servers answer with messages of a stream, whichever has a copy of it.
+func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
+
 func (p Part) prefix() string { return string(p.appendPrefix(nil)) }
 
 func (p Part) appendPrefix(b []byte) []byte {

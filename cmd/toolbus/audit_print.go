@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/archive"
 )
 
 // printRecords prints records and returns how many there were.
-func printRecords(g *global, to io.Writer, records iter.Seq2[record.Line, error]) (n int, err error) {
+func printRecords(g *global, to io.Writer, records iter.Seq2[archive.Line, error]) (n int, err error) {
 	zone := g.zone(time.Now())
 	for l, err := range records {
 		if err != nil {
@@ -51,10 +51,10 @@ func printRow(w io.Writer, cells ...any) error {
 	return err
 }
 
-// shownID is how much of a call id is shown in a row, and is enough for [record.Filter].
+// shownID is how much of a call id is shown in a row, and is enough for [archive.Filter].
 const shownID = 8
 
-func printRecord(g *global, to io.Writer, zone *time.Location, r *record.Line) error {
+func printRecord(g *global, to io.Writer, zone *time.Location, r *archive.Line) error {
 	if g.json {
 		return printStored(to, r)
 	}
@@ -71,7 +71,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *record.Line) e
 }
 
 // printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
-func printStored(to io.Writer, r *record.Line) error {
+func printStored(to io.Writer, r *archive.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
 		return writeJSON(to, r.Record)
 	}

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -128,7 +128,7 @@ func TestAuditRows(t *testing.T) {
 				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
 				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}
-			if err := printRecord(g, &out, time.UTC, &record.Line{Record: r}); err != nil {
+			if err := printRecord(g, &out, time.UTC, &archive.Line{Record: r}); err != nil {
 				t.Fatal(err)
 			}
 		}

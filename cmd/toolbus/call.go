@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -46,7 +46,7 @@ func (g *global) guest(ctx context.Context) (conn *toolbus.Conn, c *toolbus.Clie
 }
 
 // archive connects to where the record and the dead letters are read.
-func (g *global) archive(ctx context.Context) (conn *toolbus.Conn, from record.Archive, done func(), err error) {
+func (g *global) archive(ctx context.Context) (conn *toolbus.Conn, from archive.Archive, done func(), err error) {
 	conn, c, done, err := g.guest(ctx)
 	if err != nil {
 		return nil, nil, nil, err

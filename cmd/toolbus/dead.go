@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -32,7 +33,7 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(_ *toolbus.Conn, from record.Archive, d record.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(_ *toolbus.Conn, from archive.Archive, d record.DeadLetter) error {
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
@@ -42,7 +43,7 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 actor who asked, in that tenant; --actor and --tenant name others.`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, _ record.Archive, d record.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, _ archive.Archive, d record.DeadLetter) error {
 				return replayDead(cmd.Context(), g, guest, d)
 			})
 		},
@@ -56,7 +57,7 @@ func listDead(ctx context.Context, g *global) error {
 		return err
 	}
 	defer done()
-	letters, err := record.DeadLetters(ctx, from)
+	letters, err := archive.DeadLetters(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, from record.Archive, d record.DeadLetter) error {
+func showDead(ctx context.Context, g *global, from archive.Archive, d record.DeadLetter) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
@@ -91,7 +92,7 @@ func showDead(ctx context.Context, g *global, from record.Archive, d record.Dead
 }
 
 func withDead(ctx context.Context, g *global, n string,
-	do func(*toolbus.Conn, record.Archive, record.DeadLetter) error) error {
+	do func(*toolbus.Conn, archive.Archive, record.DeadLetter) error) error {
 	seq, err := strconv.ParseUint(n, 10, 64)
 	if err != nil || seq == 0 {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
@@ -101,7 +102,7 @@ func withDead(ctx context.Context, g *global, n string,
 		return err
 	}
 	defer done()
-	d, err := record.DeadLetterAt(ctx, from, seq)
+	d, err := archive.DeadLetterAt(ctx, from, seq)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -34,10 +35,10 @@ type askedAgain struct {
 const againTime = 10 * time.Second
 
 // shown looks up which of the letters were asked for again. It says so where that takes too long to find out.
-func shown(ctx context.Context, g *global, from record.Archive, letters []record.DeadLetter) ([]shownLetter, error) {
+func shown(ctx context.Context, g *global, from archive.Archive, letters []record.DeadLetter) ([]shownLetter, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
-	found, err := record.AskedAgain(looking, from, letters)
+	found, err := archive.AskedAgain(looking, from, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
 		found, err = nil, nil

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -43,7 +43,7 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}),
 		bus.Answering(subjects.OpStored, func(ctx context.Context, from question.Sender,
 			q question.Stored) (question.StoredPage, *envelope.Error) {
-			page, err := record.Page(ctx, c.JS, q)
+			page, err := archive.Page(ctx, c.JS, q)
 			if err != nil {
 				return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
 			}

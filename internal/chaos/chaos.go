@@ -134,7 +134,7 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	d.begun = time.Now()
 	d.pulse = &pulse{begun: d.begun}
 	r := &run{
-		Options: o, cluster: c, driver: d, watch: w, kept: archive{},
+		Options: o, cluster: c, driver: d, watch: w, kept: keepsake{},
 		havoc: &havoc{
 			cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{},
 		},
@@ -153,7 +153,7 @@ type run struct {
 	driver  *driver
 	havoc   *havoc
 	watch   *watch
-	kept    archive
+	kept    keepsake
 }
 
 // play makes the calls and the trouble, and returns when every call has ended.

@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -29,7 +29,7 @@ const late = 3 * time.Second
 
 // gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
 // every attempt has an outcome and its records. What has expired from the log is in kept.
-func gather(ctx context.Context, url string, h *check.History, kept archive) error {
+func gather(ctx context.Context, url string, h *check.History, kept keepsake) error {
 	js, done, err := direct(url)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func gather(ctx context.Context, url string, h *check.History, kept archive) err
 	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := record.DeadLetters(ctx, record.Direct(js))
+	letters, err := archive.DeadLetters(ctx, archive.Direct(js))
 	for _, l := range letters {
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}
@@ -77,7 +77,7 @@ func direct(url string) (js jetstream.JetStream, done func(), err error) {
 
 // readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
 // for a copy in between, what came after the one before. What does not come in time is left out.
-func readLog(ctx context.Context, js jetstream.JetStream, kept archive) ([]call.Entry, error) {
+func readLog(ctx context.Context, js jetstream.JetStream, kept keepsake) ([]call.Entry, error) {
 	n, err := kv.Partitions(ctx, js)
 	if err != nil {
 		return nil, err

@@ -18,12 +18,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -187,7 +187,7 @@ func TestLeastPermissions(t *testing.T) {
 	js := g.srv.JetStream(t)
 	eventually(t, "all is on record", func() bool {
 		n := 0
-		for _, err := range record.Replay(t.Context(), record.Direct(js), record.Filter{}) {
+		for _, err := range archive.Replay(t.Context(), archive.Direct(js), archive.Filter{}) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}

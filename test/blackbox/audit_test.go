@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
@@ -29,7 +30,7 @@ func (d *deployment) records(calls int) map[string][]audit.Event {
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
-	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(d.t)), record.Filter{Follow: true}) {
+	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(d.t)), archive.Filter{Follow: true}) {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
@@ -99,8 +100,8 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(t)),
-		record.Filter{Event: audit.ToolAllowed, Follow: true}) {
+	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(t)),
+		archive.Filter{Event: audit.ToolAllowed, Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
 		}

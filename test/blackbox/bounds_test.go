@@ -16,12 +16,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -256,8 +256,8 @@ func (d *deployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, record.Direct(d.srv.JetStream(d.t)),
-		record.Filter{Event: audit.LateResult, Follow: true}) {
+	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(d.t)),
+		archive.Filter{Event: audit.LateResult, Follow: true}) {
 		if err != nil || r.Code != code {
 			d.t.Fatalf("it ended late with %s, want %s: %v", r.Code, code, err)
 		}

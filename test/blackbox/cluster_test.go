@@ -13,12 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -130,7 +130,7 @@ func (c *cluster) noneRefusedByLag() {
 	js := c.srv.JetStream(c.t)
 	eventually(c.t, "the record can be read", func() bool {
 		refused = nil
-		for r, err := range record.Replay(c.t.Context(), record.Direct(js), record.Filter{Event: audit.ToolDenied}) {
+		for r, err := range archive.Replay(c.t.Context(), archive.Direct(js), archive.Filter{Event: audit.ToolDenied}) {
 			if err != nil {
 				return false
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -94,8 +95,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 	on := map[string]audit.Record{}
 	closed := map[string]uint64{}
-	for r, err := range record.Replay(context.WithoutCancel(t.Context()), record.Direct(js),
-		record.Filter{Event: audit.ToolDenied}) {
+	for r, err := range archive.Replay(context.WithoutCancel(t.Context()), archive.Direct(js),
+		archive.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,6 +37,7 @@ var layers = []layer{
 	{"internal/form", ""},
 	{"internal/crew", ""},
 	{"internal/fair", ""},
+	{"internal/recent", ""},
 	{"internal/room", "internal/fair"},
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
@@ -59,7 +60,9 @@ var layers = []layer{
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/wait kv question subjects"},
-	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/wait kv subjects question"},
+	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
+		"question subjects"},
+	{"archive", "audit bus call envelope internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"internal/health", "bus internal/wait kv question record"},
 	// What runs tools.
@@ -97,7 +100,7 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record work internal/ack internal/jscode . internal/app internal/health " +
+const speakNATS = "bus kv streaming record archive work internal/ack internal/jscode . internal/app internal/health " +
 	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
 	"internal/bench/... internal/chaos/... test/..."
 

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// archive keeps the events of the call log beyond their expiry: requests outlive their deadlines by
+// keepsake keeps the events of the call log beyond their expiry: requests outlive their deadlines by
 // ten minutes, and a run may be longer.
-type archive map[check.Place]call.Entry
+type keepsake map[check.Place]call.Entry
 
 // How often the log is copied, and how soon again when the server is not there.
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 // run copies the log now and then until ctx ends.
-func (a archive) run(ctx context.Context, url string) {
+func (a keepsake) run(ctx context.Context, url string) {
 	for next := copyEvery; wait.For(ctx, next); {
 		next = copyEvery
 		if a.copy(ctx, url) != nil {
@@ -34,7 +34,7 @@ func (a archive) run(ctx context.Context, url string) {
 	}
 }
 
-func (a archive) copy(ctx context.Context, url string) error {
+func (a keepsake) copy(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
 	js, done, err := direct(url)
@@ -48,7 +48,7 @@ func (a archive) copy(ctx context.Context, url string) error {
 }
 
 // end returns the position of the newest event of a partition.
-func (a archive) end(p subjects.Part) (seq uint64) {
+func (a keepsake) end(p subjects.Part) (seq uint64) {
 	for at := range a {
 		if at.Part == p {
 			seq = max(seq, at.Seq)
@@ -57,14 +57,14 @@ func (a archive) end(p subjects.Part) (seq uint64) {
 	return seq
 }
 
-func (a archive) add(entries []call.Entry) {
+func (a keepsake) add(entries []call.Entry) {
 	for _, e := range entries {
 		a[check.PlaceOf(e.State)] = e
 	}
 }
 
 // log returns all events, each partition in its order.
-func (a archive) log() []call.Entry {
+func (a keepsake) log() []call.Entry {
 	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int {
 		return cmp.Or(cmp.Compare(x.State.Part, y.State.Part), cmp.Compare(x.State.Seq, y.State.Seq))
 	})

@@ -1,8 +1,11 @@
-package record
+package archive
 
 import (
 	"context"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/recent"
 )
 
 // How the newest records are searched for: in so many of the newest messages of each stream at first, and in so many
@@ -29,13 +32,13 @@ func (s *source) whole(messages uint64) bool {
 // newest yields the newest records that fit, in the order of time. It reads no more of the streams than it has to.
 func (a *auditReader) newest(ctx context.Context) error {
 	for span := uint64(newestSpan); ; span *= newestGrowth {
-		a.told = remembered{} // what is read again is not told yet
+		a.told = recent.Names{} // what is read again is not told yet
 		for _, s := range a.sources {
 			s.goBack(span)
 			s.first = time.Time{}
 		}
 		held := order{most: a.filter.Last}
-		err := a.readTo(ctx, quietTime, func(l *Line) bool {
+		err := a.readTo(ctx, bus.QuietTime, func(l *Line) bool {
 			held.add(l)
 			return true
 		})

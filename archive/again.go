@@ -1,4 +1,4 @@
-package record
+package archive
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // wanted is what a request for the same thing has in common with another one, whatever its key: the trace of both
@@ -16,9 +17,9 @@ func wantedBy(r audit.Record) wanted { return wanted{r.ToolName, r.ArgumentsHash
 
 // AskedAgain returns the newest request on record, by the number of the dead letter, that asked for the same as a
 // letter did, after it: with another key, but in its trace. It reads the audit record from the oldest letter on.
-func AskedAgain(ctx context.Context, from Archive, letters []DeadLetter) (map[uint64]audit.Record, error) {
+func AskedAgain(ctx context.Context, from Archive, letters []record.DeadLetter) (map[uint64]audit.Record, error) {
 	again := map[uint64]audit.Record{}
-	asked := map[wanted][]DeadLetter{}
+	asked := map[wanted][]record.DeadLetter{}
 	var oldest time.Time
 	for _, d := range letters {
 		r, ok := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time)

@@ -1,4 +1,4 @@
-package record
+package bus
 
 import (
 	"context"
@@ -8,43 +8,42 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// stored is a message of a stream.
-type stored struct {
+// Stored is a message of a stream.
+type Stored struct {
 	jetstream.Msg
-	seq  uint64 // its position
-	time time.Time
+	Seq  uint64 // its position
+	Time time.Time
 }
 
-func after(seq uint64) jetstream.OrderedConsumerConfig {
+// After is the configuration of a reader that begins behind a position.
+func After(seq uint64) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
-// quietTime is how long the rest of a stream is waited for: a server that is started again in between,
+// QuietTime is how long the rest of a stream is waited for: a server that is started again in between,
 // and found again, takes some ten seconds.
-const quietTime = 30 * time.Second
+const QuietTime = 30 * time.Second
 
-// messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
+// Messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
 // the one before was taken; or all that ever come, if quiet is 0.
-func messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	quiet time.Duration, pull ...jetstream.PullMessagesOpt) iter.Seq2[stored, error] {
-	return func(yield func(stored, error) bool) {
+func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
+	quiet time.Duration, pull ...jetstream.PullMessagesOpt) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
 		if err := consume(ctx, js, stream, cfg, quiet, yield, pull...); err != nil {
-			yield(stored{}, fmt.Errorf("read %s: %w", stream, err))
+			yield(Stored{}, fmt.Errorf("read %s: %w", stream, err))
 		}
 	}
 }
 
-// consume is messages, and returns the error that ends them.
+// consume is Messages, and returns the error that ends them.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	quiet time.Duration, yield func(stored, error) bool, pull ...jetstream.PullMessagesOpt) error {
+	quiet time.Duration, yield func(Stored, error) bool, pull ...jetstream.PullMessagesOpt) error {
 	follow := quiet == 0
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
-		return bus.Missing(err)
+		return Missing(err)
 	}
 	info, err := cons.Info(ctx)
 	if err != nil || info.NumPending == 0 && !follow {
@@ -67,7 +66,7 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 		if err != nil {
 			return err
 		}
-		if !yield(stored{msg, meta.Sequence.Stream, meta.Timestamp}, nil) || !follow && meta.NumPending == 0 {
+		if !yield(Stored{msg, meta.Sequence.Stream, meta.Timestamp}, nil) || !follow && meta.NumPending == 0 {
 			return nil
 		}
 	}

@@ -1,4 +1,4 @@
-package record
+package archive
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -62,12 +63,12 @@ func (d direct) State(ctx context.Context, stream string) (State, error) {
 func (d direct) Messages(ctx context.Context, stream string, from Place,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		for m, err := range messages(ctx, d.js, stream, from.config(stream), quiet, jetstream.PullMaxBytes(pullBytes)) {
+		for m, err := range bus.Messages(ctx, d.js, stream, from.config(stream), quiet, jetstream.PullMaxBytes(pullBytes)) {
 			if err != nil {
 				yield(Message{}, err)
 				return
 			}
-			if !yield(Message{m.seq, m.time, m.Data()}, nil) {
+			if !yield(Message{m.Seq, m.Time, m.Data()}, nil) {
 				return
 			}
 		}
@@ -77,7 +78,7 @@ func (d direct) Messages(ctx context.Context, stream string, from Place,
 func (p Place) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	switch {
 	case p.After > 0:
-		c = after(p.After)
+		c = bus.After(p.After)
 	case !p.Since.IsZero():
 		c = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &p.Since}
 	}
@@ -91,7 +92,7 @@ func (p Place) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	return c
 }
 
-func (d direct) Await(ctx context.Context) error { return Await(ctx, d.js) }
+func (d direct) Await(ctx context.Context) error { return record.Await(ctx, d.js) }
 
 func (d direct) Now(ctx context.Context) (time.Time, error) {
 	clock, err := bus.NewClock(ctx, d.js, nil)

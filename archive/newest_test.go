@@ -1,4 +1,4 @@
-package record_test
+package archive_test
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -36,11 +36,11 @@ func (f *fixture) store(subject string, n int) {
 }
 
 // numbers reads the numbers of the records that fit, the first most of them.
-func (f *fixture) numbers(filter record.Filter, most int) (all []int, err error) {
+func (f *fixture) numbers(filter archive.Filter, most int) (all []int, err error) {
 	f.T.Helper()
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, record.Direct(f.JS), filter) {
+	for r, err := range archive.Replay(ctx, archive.Direct(f.JS), filter) {
 		if err != nil {
 			return all, err
 		}
@@ -62,10 +62,10 @@ func TestReplayInTimeOrder(t *testing.T) {
 		f.store(places[n%len(places)], (n*17)%records)
 		want = append(want, n)
 	}
-	if got, err := f.numbers(record.Filter{}, 0); err != nil || !slices.Equal(got, want) {
+	if got, err := f.numbers(archive.Filter{}, 0); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := f.numbers(record.Filter{Last: 3}, 0); err != nil || !slices.Equal(got, want[records-3:]) {
+	if got, err := f.numbers(archive.Filter{Last: 3}, 0); err != nil || !slices.Equal(got, want[records-3:]) {
 		t.Errorf("the last ones: %v, %v", got, err)
 	}
 }
@@ -85,18 +85,18 @@ func TestNewest(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		filter record.Filter
+		filter archive.Filter
 		want   []int
 	}{
-		"two of two streams": {record.Filter{Last: 2}, []int{7000, 7001}},
-		"further back":       {record.Filter{Last: 2, Event: audit.ToolDenied}, []int{6001, 7001}},
-		"of a tenant":        {record.Filter{Last: 3, Tenant: "t"}, []int{6990, 7000, 7001}},
+		"two of two streams": {archive.Filter{Last: 2}, []int{7000, 7001}},
+		"further back":       {archive.Filter{Last: 2, Event: audit.ToolDenied}, []int{6001, 7001}},
+		"of a tenant":        {archive.Filter{Last: 3, Tenant: "t"}, []int{6990, 7000, 7001}},
 	} {
 		if got, err := f.numbers(c.filter, 0); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	for name, filter := range map[string]record.Filter{"all": {}, "more than there are": {Last: records + 10}} {
+	for name, filter := range map[string]archive.Filter{"all": {}, "more than there are": {Last: records + 10}} {
 		if got, err := f.numbers(filter, 0); !form.Newer(err) {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
 		}
@@ -123,7 +123,7 @@ func TestNewestAndThenOn(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range record.Replay(ctx, record.Direct(f.JS), record.Filter{Last: 2, Follow: true}) {
+	for r, err := range archive.Replay(ctx, archive.Direct(f.JS), archive.Filter{Last: 2, Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestFilterByOddNames(t *testing.T) {
 		if name == "<é>&" {
 			want = 2
 		}
-		if got, err := f.numbers(record.Filter{Tool: name}, 0); err != nil || len(got) != want || got[want-1] != i {
+		if got, err := f.numbers(archive.Filter{Tool: name}, 0); err != nil || len(got) != want || got[want-1] != i {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestFilterByOddNames(t *testing.T) {
 // A filter that nothing can fit says what there is, before anything is read.
 func TestFilterCheck(t *testing.T) {
 	f := setup(t)
-	for name, filter := range map[string]record.Filter{
+	for name, filter := range map[string]archive.Filter{
 		"event": {Event: "nosuch"}, "status": {Status: "nosuch"}, "code": {Code: "NOSUCH-001"},
 		"last": {Last: -1}, "too many": {Last: 1 << 20}, "times": {Since: time.Unix(2, 0), Until: time.Unix(1, 0)},
 	} {
@@ -175,14 +175,14 @@ func TestFilterCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	own := record.Filter{Code: "R-UPSTREAM-OWN", Status: "retryable_error", Event: audit.ToolFailed}
+	own := archive.Filter{Code: "R-UPSTREAM-OWN", Status: "retryable_error", Event: audit.ToolFailed}
 	if err := own.Check(); err != nil {
 		t.Errorf("a code of a tool's own: %v", err)
 	}
 	if err := f.JS.DeleteStream(t.Context(), subjects.DeniedStream); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.numbers(record.Filter{Last: 1}, 0); err == nil {
+	if _, err := f.numbers(archive.Filter{Last: 1}, 0); err == nil {
 		t.Error("a record without a stream is read")
 	}
 }

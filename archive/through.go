@@ -1,4 +1,4 @@
-package record
+package archive
 
 import (
 	"context"
@@ -21,12 +21,19 @@ type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
 
-// Open returns the streams where the connection of js may read them, and else reads through dispatchers.
+// Open returns the streams where the connection of js may read them, or copies of them, and else reads through
+// dispatchers.
 func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Archive {
-	if bus.Barred(bus.CheckLevel(ctx, js)) {
-		return Through(asker)
+	switch {
+	case !bus.Barred(bus.CheckLevel(ctx, js)):
+		return Direct(js)
+	case bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(subjects.AuditStream)):
+		from := Copies(js, asker)
+		if _, err := from.State(ctx, subjects.AuditStream); err == nil {
+			return from
+		}
 	}
-	return Direct(js)
+	return Through(asker)
 }
 
 // Through reads the streams through dispatchers, which answer operators, and auditors of what is of their tenants.
@@ -117,7 +124,7 @@ const answerTime = 5 * time.Second
 
 func (t through) Await(ctx context.Context) error {
 	for {
-		page, err := t.patient(ctx, question.Stored{Only: question.OnlyRecorded}, quietTime)
+		page, err := t.patient(ctx, question.Stored{Only: question.OnlyRecorded}, bus.QuietTime)
 		if err != nil || page.Recorded {
 			return err
 		}

@@ -1,4 +1,4 @@
-package record_test
+package archive_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
@@ -32,8 +33,9 @@ func TestThroughPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	delete(archives, "copies") // nobody may read the dead letters so
 	for way, from := range archives {
-		letters, err := record.DeadLetters(t.Context(), from)
+		letters, err := archive.DeadLetters(t.Context(), from)
 		if err != nil || len(letters) != len(want) {
 			t.Fatalf("%s: %d letters, %v", way, len(letters), err)
 		}
@@ -42,10 +44,10 @@ func TestThroughPages(t *testing.T) {
 				t.Errorf("%s: letter %d has %d bytes, want %d", way, i, len(d.Body), len(want[i]))
 			}
 		}
-		if d, err := record.DeadLetterAt(t.Context(), from, 5); err != nil || string(d.Body) != want[4] {
+		if d, err := archive.DeadLetterAt(t.Context(), from, 5); err != nil || string(d.Body) != want[4] {
 			t.Errorf("%s: %v", way, err)
 		}
-		if _, err := record.DeadLetterAt(t.Context(), from, 7); err == nil {
+		if _, err := archive.DeadLetterAt(t.Context(), from, 7); err == nil {
 			t.Errorf("%s: there is a seventh", way)
 		}
 	}
@@ -57,7 +59,7 @@ func TestThroughOnlyTheRecord(t *testing.T) {
 	f.Admit(1, envelope.PriorityNormal)
 	from := f.archives()["through"]
 	for _, stream := range []string{subjects.Part(0).Stream(), subjects.PoolsStream, subjects.PayloadsStream, ""} {
-		for _, err := range from.Messages(t.Context(), stream, record.Place{}, time.Minute) {
+		for _, err := range from.Messages(t.Context(), stream, archive.Place{}, time.Minute) {
 			if err == nil || !strings.Contains(err.Error(), "no stream of the record") {
 				t.Errorf("%s: %v", stream, err)
 			}
@@ -67,9 +69,15 @@ func TestThroughOnlyTheRecord(t *testing.T) {
 
 // Whoever follows the record through dispatchers is told of what comes, and waits for the record of what there is.
 func TestThroughFollows(t *testing.T) {
+	for _, way := range []string{"through", "copies"} {
+		t.Run(way, func(t *testing.T) { follows(t, way) })
+	}
+}
+
+func follows(t *testing.T, way string) {
 	f := setup(t)
 	bustest.Run(t, f.project)
-	from := f.archives()["through"]
+	from := f.archives()[way]
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f.Decide(f.Admit(1, envelope.PriorityNormal))
@@ -77,7 +85,7 @@ func TestThroughFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range record.Replay(ctx, from, record.Filter{Follow: true}) {
+	for _, err := range archive.Replay(ctx, from, archive.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package record
+package archive
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/recent"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -53,7 +55,7 @@ type auditReader struct {
 	readers
 	yield   func(*Line) bool
 	sources []*source
-	told    remembered // ids of records that more than one process may have written
+	told    recent.Names // ids of records that more than one process may have written
 }
 
 // errEnough ends a reader whose consumer wants no more.
@@ -111,7 +113,7 @@ func (a *auditReader) start() Place {
 func (a *auditReader) stood(ctx context.Context) error {
 	held := order{most: maxHeld}
 	more := true
-	err := a.readTo(ctx, quietTime, func(l *Line) bool {
+	err := a.readTo(ctx, bus.QuietTime, func(l *Line) bool {
 		if oldest := held.add(l); oldest != nil {
 			more = a.yield(oldest)
 		}
@@ -164,8 +166,8 @@ func (a *auditReader) first(id string) bool {
 	if id == "" {
 		return true
 	}
-	known := a.told.has(id)
-	a.told.add(slices.Values([]string{id}))
+	known := a.told.Has(id)
+	a.told.Add(slices.Values([]string{id}))
 	return !known
 }
 

@@ -1,4 +1,4 @@
-package record
+package archive
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -40,12 +41,12 @@ func Page(ctx context.Context, js jetstream.JetStream, q question.Stored) (page 
 func fill(ctx context.Context, js jetstream.JetStream, q question.Stored, page *question.StoredPage) error {
 	from, room := Place{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
 	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
-	for m, err := range messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
+	for m, err := range bus.Messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
 		if err != nil {
 			return err
 		}
 		data := m.Data()
-		one := question.StoredMessage{Seq: m.seq, Time: m.time, Size: len(data)}
+		one := question.StoredMessage{Seq: m.Seq, Time: m.Time, Size: len(data)}
 		if len(page.Messages) == 0 {
 			one.Data = data[min(max(q.Offset, 0), len(data)):]
 			one.Data = one.Data[:min(room, len(one.Data))]
@@ -71,7 +72,7 @@ const (
 func recorded(ctx context.Context, js jetstream.JetStream) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, recordedTime)
 	defer cancel()
-	err := Await(waiting, js)
+	err := record.Await(waiting, js)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return false, nil
 	}

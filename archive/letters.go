@@ -1,0 +1,48 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
+// stream are left out.
+func DeadLetters(ctx context.Context, from Archive) ([]record.DeadLetter, error) {
+	letters := []record.DeadLetter{}
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{}, bus.QuietTime) {
+		if err != nil {
+			return nil, err
+		}
+		d, err := record.ParseDeadLetter(msg.Data, msg.Seq)
+		if form.Unreadable(err) {
+			return nil, err
+		}
+		if err == nil {
+			letters = append(letters, d)
+		}
+	}
+	return letters, nil
+}
+
+// DeadLetterAt returns one dead letter.
+func DeadLetterAt(ctx context.Context, from Archive, seq uint64) (record.DeadLetter, error) {
+	if seq == 0 {
+		return record.DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
+	}
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{After: seq - 1}, bus.QuietTime) {
+		if err != nil {
+			return record.DeadLetter{}, err
+		}
+		if msg.Seq == seq {
+			return record.ParseDeadLetter(msg.Data, seq)
+		}
+		break
+	}
+	return record.DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+}
