@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // DefaultURL is where `toolbus dev` listens, and where callers look unless they are told otherwise.
@@ -28,6 +29,11 @@ type Options struct {
 	Name   string        // that the server shows for the connection; default the name of the program
 	Logger *slog.Logger  // what happens to the connection, and what executors and dispatchers log; nil discards
 	NATS   []nats.Option // such as credentials and TLS; they win over those that a bus needs
+	// Tenant and Actor are of the callers on the connection, which the server answers below their names: permissions may
+	// let it hear nothing else. Default is a name of its own.
+	Tenant, Actor string
+	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
+	Instance string
 	// Timeout is how long each server may take to accept the connection; default 5 s.
 	Timeout time.Duration
 
@@ -82,6 +88,10 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}
+	options.Instance = cmp.Or(o.Instance, app.NewInstance())
+	if o.Tenant != "" || o.Actor != "" {
+		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
+	}
 	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {
 		return nil, err
@@ -127,6 +137,7 @@ func dial(ctx context.Context, name string, o app.Options) (*nats.Conn, error) {
 // Client returns a client that calls tools. Close it when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
+	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
 	return NewClient(c.NC, o)
 }
 
@@ -143,6 +154,15 @@ func (c *Conn) Close() {
 // ErrClosed is what is run on a connection that is closed.
 var ErrClosed = errors.New("the connection to the bus is closed")
 
+// next returns the options of the next part: the first one has the name of the connection.
+func (c *Conn) next() app.Options {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.options
+	c.options.Instance = ""
+	return o
+}
+
 // run runs a part of the bus on the connection until ctx ends or the connection is closed; that it was told to end is
 // no error.
 func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) error) error {
@@ -157,7 +177,7 @@ func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) er
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(c.closing, stop)()
-	opened, err := app.Open(ctx, c.NC, c.options)
+	opened, err := app.Open(ctx, c.NC, c.next())
 	if err == nil {
 		err = part(ctx, opened)
 		opened.Release()

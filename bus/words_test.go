@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 )
 
-// The words of calls are spread over 64 bits, and two clients of an actor have no word in common: whoever sees one learns
-// nothing of the others.
+// The words of calls are spread over 64 bits, and two clients of an actor have no word in common: whoever sees one
+// learns nothing of the others.
 func TestWordsAreUnguessable(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -18,6 +18,7 @@ const (
 	seekPrefix   = "tb.ctl.seek."
 
 	payloadPrefix = "tb.payload."
+	inboxPrefix   = "_INBOX."
 
 	answerPrefix = "tb.ans."
 )

@@ -23,7 +23,9 @@ import (
 
 // connect connects to the bus, or says what to do.
 func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
-	return toolbus.Connect(ctx, g.url(), toolbus.Options{Name: "toolbus-cli", Timeout: g.dial})
+	return toolbus.Connect(ctx, g.url(), toolbus.Options{
+		Name: "toolbus-cli", Timeout: g.dial, Tenant: g.tenant, Actor: g.actor,
+	})
 }
 
 // client connects to the bus as a caller; done ends the connection.

@@ -37,6 +37,10 @@ type Options struct {
 	Logger        *slog.Logger  // nil discards
 	Observer      observe.Observer
 	Connect       []nats.Option
+	// Instance names the process; default [NewInstance]. The server answers it below that name, or below the one of
+	// the caller whose connection it is, if Caller is one.
+	Instance string
+	Caller   subjects.Owner
 }
 
 // Conn is an open bus with everything on it that both processes need.
@@ -55,6 +59,7 @@ type Conn struct {
 
 // Connect is [Dial] and [Open].
 func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
+	o.Instance = cmp.Or(o.Instance, NewInstance())
 	nc, err := Dial(name, o)
 	if err != nil {
 		return nil, err
@@ -70,8 +75,15 @@ func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
 // Dial connects under a name that the server shows, and logs what becomes of the connection.
 func Dial(name string, o Options) (*nats.Conn, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return bus.Dial(o.URL, name, append(bus.Watched(log), o.Connect...)...)
+	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstance()))
+	if o.Caller != (subjects.Owner{}) {
+		inbox = o.Caller.Inbox()
+	}
+	return bus.Dial(o.URL, name, append(append(bus.Watched(log), nats.CustomInboxPrefix(inbox)), o.Connect...)...)
 }
+
+// NewInstance returns a name that no other process has.
+func NewInstance() string { return uuid.NewString()[:13] }
 
 // Open creates or verifies the topology, and measures the bus clock.
 func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
@@ -102,7 +114,7 @@ func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{
-		Options: o, NC: nc, JS: acked, Log: log, Clock: clock, Instance: uuid.NewString()[:13],
+		Options: o, NC: nc, JS: acked, Log: log, Clock: clock, Instance: cmp.Or(o.Instance, NewInstance()),
 		acked: acked, control: &bus.Control{NC: nc, Log: o.Logger},
 	}, nil
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,10 @@ const (
 
 // Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
 func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions) []Check {
-	nc, err := bus.Dial(url, "toolbus-doctor")
+	of := subjects.Owner{
+		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
+	}
+	nc, err := bus.Dial(url, "toolbus-doctor", nats.CustomInboxPrefix(of.Inbox()))
 	if err != nil {
 		return []Check{question.Failed("server", err.Error(), bus.ConnectFix(err))}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,12 @@ func (g *guarded) watch(nc *nats.Conn) {
 		defer g.mu.Unlock()
 		g.refused = append(g.refused, err)
 	})
+}
+
+func (g *guarded) seen() []error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.refused)
 }
 
 func (g *guarded) agent(actor string) *toolbus.Client {

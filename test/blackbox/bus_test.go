@@ -38,6 +38,7 @@ type deployment struct {
 	kv       kv.LogOptions
 	topology bus.TopologyOptions
 	strict   bool // of dispatchers
+	instance string
 }
 
 // spec is a tool of a test.
@@ -93,7 +94,7 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 func (d *deployment) connect(name string) *app.Conn {
 	d.t.Helper()
 	c, err := app.Connect(d.t.Context(), name,
-		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology})
+		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance})
 	if err != nil {
 		d.t.Fatal(err)
 	}

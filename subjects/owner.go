@@ -5,6 +5,13 @@ import "strconv"
 // Owner is the actor of a tenant whose something is.
 type Owner struct{ Tenant, Actor string }
 
+// Inbox returns the prefix of the subjects on which the server answers a connection of the owner. Permissions let it
+// subscribe to nothing else of that kind.
+func (o Owner) Inbox() string { return tokens(inboxPrefix, o.Tenant, o.Actor) }
+
+// InboxOf returns that prefix for a connection of an executor or a dispatcher.
+func InboxOf(instance string) string { return tokens(inboxPrefix, instance) }
+
 // Payload returns the subject of a part of a claim-checked payload, whose SHA-256 is in hex. It is its owner's alone,
 // so that permissions say who may store and read it.
 func (o Owner) Payload(sha256 string, part int64) string {
