@@ -104,7 +104,13 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tries := 60; ; tries-- { // until they have agreed on a leader
+	replicated(t, js)
+}
+
+// replicated waits until the servers have agreed on a leader, and on a stream.
+func replicated(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for tries := 60; ; tries-- {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3})
 		if err == nil {
 			return
@@ -141,7 +147,7 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// What the accounts export is what they import: an import that nobody exports would bring nothing, and say so to nobody.
+// The server listens for clients alone, and asks about those that it does not know.
 func TestWalls(t *testing.T) {
 	_, p := newKeys(t)
 	o := &server.Options{}

@@ -33,6 +33,9 @@ const (
 	untilPulled   = "2m"
 )
 
+// opRenew is the question by which a token is exchanged for a new one; executors ask it, too.
+const opRenew = "token_renew"
+
 // services is what TB does for other accounts. No list is wider than what its account needs, and the permissions of
 // each user are narrower.
 func services() (all []service) {
@@ -47,12 +50,15 @@ func services() (all []service) {
 		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		service{Subject: "tb.exe.>", To: Exec, Threshold: untilAnswered, Share: true},
+		service{Subject: subjects.ServiceWildcard(opRenew), To: Exec, Threshold: untilAnswered, Share: true},
 	)
 	for p := range subjects.Part(subjects.MaxPartitions) {
 		pulls := many(Exec, "$JS.API.CONSUMER.MSG.NEXT."+p.Stream()+".*")
 		pulls.Threshold = untilPulled
-		log := "$KV." + p.Bucket()
-		all = append(all, pulls, once(Exec, log+".*.*.*.c.*"), once(Exec, log+".*.*.*.x.o.*"))
+		all = append(all, pulls)
+		for _, s := range p.Written("", "") {
+			all = append(all, once(Exec, s))
+		}
 	}
 	for _, s := range []string{subjects.AuditStream, subjects.DeniedStream} {
 		all = append(all, many(Auditors, "$JS.API.DIRECT.GET."+s))
@@ -74,7 +80,7 @@ func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + s
 // executors send reaches agents from their own account, since what an account was sent it does not pass on.
 func streams() []stream {
 	return []stream{
-		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", Exec, Agents},
+		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", TB, Exec}, {"tb.ans.>", Exec, Agents},
 		{subjects.ChunksAll, TB, Agents}, {subjects.ChunksAll, Exec, Agents},
 		{subjects.KillWildcard, TB, Exec}, {subjects.SeekWildcard, TB, Exec},
 	}

@@ -151,4 +151,4 @@ func (p *Pools) look(ctx context.Context, instance string) (beat uint64, ok bool
 }
 
 // Instance names an executor of a pool.
-func Instance(pool, name string) string { return pool + "/" + name }
+func Instance(pool, name string) string { return subjects.Instance(pool, name) }

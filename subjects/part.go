@@ -73,6 +73,22 @@ func (p Part) NextWork(pool, prio string) string {
 // DirectGet returns the subject on which servers answer with messages of a stream, whichever has a copy of it.
 func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
+// Acks returns the filter of the acknowledgements of what [Part.NextWork] hands out.
+func (p Part) Acks(pool, prio string) string { return "$JS.ACK." + p.Stream() + "." + Worker(pool, prio) + ".>" }
+
+// Written returns the filters of the events that an executor writes: of one tool and one instance, or with "" of all.
+func (p Part) Written(tool, instance string) []string {
+	log, by := p.prefix()+anyOr(tool)+".*.*.", anyOr(instance)
+	return []string{log + KindClaim + "." + by, log + decisions + "." + KindOutcome + "." + by}
+}
+
+func anyOr(name string) string {
+	if name == "" {
+		return "*"
+	}
+	return Token(name)
+}
+
 func (p Part) prefix() string { return string(p.appendPrefix(nil)) }
 
 func (p Part) appendPrefix(b []byte) []byte {

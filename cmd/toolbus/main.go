@@ -224,7 +224,7 @@ func commands(g *global) []*cobra.Command {
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.url)), subcommand(cli.Executor(env, g.url)), natsCmd(g),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
-		auditCmd(g), deadCmd(g), doctorCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
+		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 

@@ -43,6 +43,10 @@ func TestCommands(t *testing.T) {
 					if _, err := os.Stat(filepath.Join(root, filepath.Dir(words[0]), "main.go")); err != nil {
 						t.Errorf("%s: %s: no such tool", page, words[0])
 					}
+				case strings.HasPrefix(words[0], "deploy/"):
+					if _, err := os.Stat(filepath.Join(root, words[0])); err != nil {
+						t.Errorf("%s: %s: no such program", page, words[0])
+					}
 				case words[0] == ".ci/run", slices.Contains(foreign, program):
 				default:
 					t.Errorf("%s: %q is no command of ours", page, strings.Join(words, " "))
