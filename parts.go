@@ -85,6 +85,10 @@ func (e *Executor) Run(ctx context.Context) error {
 // DispatcherOptions tune a dispatcher. The zero value is good.
 type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
+	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them; those
+	// that are admitted at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
+	// and 200,000.
+	OpenPerActor, OpenPerTenant int
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
 	StrictAudit bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
@@ -106,7 +110,8 @@ func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error
 		return nil, err
 	}
 	options := app.DispatcherOptions{
-		Registry: registry, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
+		Registry: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
+		PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }

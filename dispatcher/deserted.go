@@ -27,6 +27,7 @@ const (
 func (d *Dispatcher) watch(s call.State, a call.Attempt) {
 	g := d.guard(s.Part)
 	g.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	g.count(&d.opened, s, a)
 	early := a.At.Time().Add(leastAge)
 	if !strings.HasPrefix(a.Nonce, d.Instance) {
 		early = early.Add(othersWait)

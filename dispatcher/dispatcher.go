@@ -101,6 +101,9 @@ type Options struct {
 	PoolAbsence time.Duration
 	// PayloadMemory is how many bytes large inputs may take while they are checked; others wait. Default 128 MiB.
 	PayloadMemory int64
+	// OpenPerActor and OpenPerTenant are how many attempts may be open of one; beyond them calls are refused. Default
+	// 100,000 and 200,000.
+	OpenPerActor, OpenPerTenant int
 	// Partitions is how many the call log has; default 1.
 	Partitions int
 	Observer   observe.Observer
@@ -114,6 +117,7 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	lines   map[lineKey]*line
 	guards  []*guard // by partition
+	opened  opened
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	sharings    chan sharing // on their way to the record
@@ -129,6 +133,8 @@ func New(o Options) *Dispatcher {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.AuditLag, o.Backup = cmp.Or(o.AuditLag, 10*time.Second), cmp.Or(o.Backup, 20*time.Millisecond)
 	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
+	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
+	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),

@@ -46,6 +46,8 @@ type world struct {
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
+	perActor, perTenant int // calls that may be open; 0: as by default
+
 	mu       sync.Mutex
 	accepted map[string][]*envelope.Accepted // by inbox
 	outcomes map[string][]*envelope.Response
@@ -104,7 +106,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
 		Control: w, Pools: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
-		PayloadMemory: w.memory,
+		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()
 			defer w.mu.Unlock()

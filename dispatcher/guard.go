@@ -49,6 +49,8 @@ type due struct {
 	pool     *poolQueue // where it waits; nil where it is claimed, or where that is not known
 	early    time.Time  // not before this time is it ended for want of executors, in bus time
 	tried    bool       // to end it: not again
+	opened   *opened    // where it is counted
+	tally    *tally     // nil where it is not
 }
 
 type dues []*due
@@ -124,6 +126,7 @@ func (g *guard) close(id string, attempt int, admitted uint64) {
 // remove forgets d. Callers hold g.mu.
 func (g *guard) remove(d *due) {
 	d.done = true
+	d.uncount()
 	g.unqueue(d)
 	delete(g.byKey, call.AttemptKey{ID: d.id, N: d.attempt})
 	if d.index >= 0 {

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	if a.stored == nil {
 		return s, false // its log has expired since it was read
 	}
-	if refusal := d.room(); refusal != nil {
+	if refusal := cmp.Or(d.room(), d.tooMany(a)); refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
 	earlier, current, err := d.earlier(ctx, s)

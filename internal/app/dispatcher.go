@@ -27,6 +27,8 @@ type DispatcherOptions struct {
 	Strict   bool          // see dispatcher.Options
 	// PoolAbsence is that of dispatcher.Options; at least the lease.
 	PoolAbsence time.Duration
+	// OpenPerActor and OpenPerTenant are those of dispatcher.Options.
+	OpenPerActor, OpenPerTenant int
 	Version     string // of the product, for service discovery
 	Ready       func() // called once it serves; may be nil
 }
@@ -134,6 +136,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Health: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
+		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
 		PayloadMemory: c.PayloadMemory, Observer: c.Observer, Logger: c.Logger,
 	})
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -335,7 +336,9 @@ func Node(ctx context.Context, role, url, tools string, slots int, ready func())
 	defer c.Close()
 	switch role {
 	case Dispatcher:
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: r, Version: "0.1.0", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			Registry: r, Version: "0.1.0", Ready: ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+		})
 	case Executor:
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots, Ready: ready})
 	}

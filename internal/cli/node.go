@@ -198,11 +198,13 @@ func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
 }
 
-// Admission are the flags of a process with a dispatcher: how long a pool may be empty, and what has to be on record
-// before a call starts.
+// Admission are the flags of a process with a dispatcher: how long a pool may be empty, what has to be on record
+// before a call starts, and how many calls may be open.
 type Admission struct {
-	absence time.Duration
-	audit   string
+	absence   time.Duration
+	audit     string
+	perActor  int
+	perTenant int
 }
 
 // The words of --audit.
@@ -219,15 +221,21 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&a.absence, "pool-absence", dispatcher.DefaultPoolAbsence,
 		"how long no executor of a pool may be alive before calls that wait for it end with S-TOOL-UNAVAILABLE, also ahead "+
 			"of their deadline; a restart of the executors should be shorter")
+	cmd.Flags().IntVar(&a.perActor, "open-per-actor", dispatcher.DefaultOpenPerActor,
+		"how many calls of one actor may be open; further ones are refused with R-CAP-OPEN")
+	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant, "the same, of one tenant")
 }
 
-// Check refuses a time in which executors that are well need not have been heard of, and what is no word of --audit.
+// Check refuses a time in which executors that are well need not have been heard of, and numbers and words that mean
+// nothing.
 // The error is an [ErrUsage].
 func (a *Admission) Check(n *Node) error {
 	switch {
 	case a.absence < n.lease:
 		return Usagef("--pool-absence is %s: it is no shorter than --lease, %s, in which an executor may be silent",
 			a.absence, n.lease)
+	case a.perActor < 1 || a.perTenant < 1:
+		return Usagef("--open-per-actor is %d, --open-per-tenant %d: they are 1 or more", a.perActor, a.perTenant)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit is %s or %s, and not %q", auditLags, auditStrict, a.audit)
 	}
@@ -236,7 +244,10 @@ func (a *Admission) Check(n *Node) error {
 
 // Options are those of a dispatcher.
 func (a *Admission) Options() toolbus.DispatcherOptions {
-	return toolbus.DispatcherOptions{PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict}
+	return toolbus.DispatcherOptions{
+		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict,
+		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant,
+	}
 }
 
 // Version is the version of this build: the module's as the build recorded it, if it did.
