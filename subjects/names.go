@@ -31,6 +31,7 @@ const (
 	HeaderKind        = "Tb-Kind"      // what an answer is: accepted, outcome or refusal, see package question
 	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
 	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
+	HeaderToken       = "Tb-Token"     // whose a request or a question is, see package identity
 )
 
 // Operations of the service, the op of [Service].
@@ -43,6 +44,13 @@ const (
 	OpPayload  = "payload"
 	OpStored   = "stored" // messages of the record
 	OpHealth   = "health" // what doctor cannot see itself
+	// Of tokens. The last four are for operators.
+	OpTokenRenew  = "token_renew"
+	OpTokenNarrow = "token_narrow"
+	OpTokenIssue  = "token_issue"
+	OpTokenRevoke = "token_revoke"
+	OpTokenList   = "token_list"
+	OpKeyRotate   = "key_rotate"
 	// OpInventory is answered by all dispatchers, the others by one of them.
 	OpInventory = "inventory"
 )

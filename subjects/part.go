@@ -74,7 +74,9 @@ func (p Part) NextWork(pool, prio string) string {
 func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
 // Acks returns the filter of the acknowledgements of what [Part.NextWork] hands out.
-func (p Part) Acks(pool, prio string) string { return "$JS.ACK." + p.Stream() + "." + Worker(pool, prio) + ".>" }
+func (p Part) Acks(pool, prio string) string {
+	return "$JS.ACK." + p.Stream() + "." + Worker(pool, prio) + ".>"
+}
 
 // Written returns the filters of the events that an executor writes: of one tool and one instance, or with "" of all.
 func (p Part) Written(tool, instance string) []string {

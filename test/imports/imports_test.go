@@ -48,6 +48,7 @@ var layers = []layer{
 	{"settle", "call envelope subjects"},
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
+	{"identity", "subjects"},
 	{"accounts", "identity subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope internal/crew internal/fair internal/form internal/ijson internal/room " +

@@ -1,0 +1,106 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Revocations are the tokens that are not to be believed any more. They have to be [Revocations.Replace]d once before
+// any token is. It is safe for concurrent use.
+type Revocations struct {
+	mu       sync.RWMutex
+	known    bool
+	families map[string]bool
+	barred   map[[2]string]time.Time
+}
+
+// Replace makes these all that there are: families, and actors by tenant and name, whose tokens from before a time are
+// revoked.
+func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known, r.families, r.barred = true, families, barred
+}
+
+// check returns [ErrRevoked], [ErrNotReady], or nil.
+func (r *Revocations) check(p *Principal) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !r.known {
+		return ErrNotReady
+	}
+	bad := r.families[p.Family]
+	for _, f := range p.Chain {
+		bad = bad || r.families[f]
+	}
+	if at, ok := r.barred[[2]string{p.Tenant, p.Actor}]; bad || ok && !p.Issued.After(at) {
+		return ErrRevoked
+	}
+	return nil
+}
+
+// maxCached is how many tokens are remembered at the least, if there were so many, and twice as many at the most.
+const maxCached = 4096
+
+// Checker makes an identity of a credential. It is safe for concurrent use, and remembers the tokens that it has
+// verified by their hash.
+type Checker struct {
+	Keys    *Keyring
+	Revoked *Revocations
+
+	mu         sync.RWMutex
+	young, old map[[sha256.Size]byte]*Principal
+}
+
+// Check returns whose a token is. Beside [ErrExpired] it says whose it was, unless it was revoked since.
+func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
+	if len(token) > MaxToken {
+		return nil, ErrMalformed
+	}
+	hash := sha256.Sum256([]byte(token))
+	p, err := c.cached(hash, now)
+	if p == nil {
+		verified, invalid := c.Keys.Verify(token, now)
+		if invalid != nil && !errors.Is(invalid, ErrExpired) {
+			return nil, invalid
+		}
+		if p, err = &verified, invalid; err == nil {
+			c.remember(hash, p)
+		}
+	}
+	if revoked := c.Revoked.check(p); revoked != nil {
+		return nil, revoked
+	}
+	if errors.Is(err, ErrNotYet) {
+		return nil, err
+	}
+	return p, err
+}
+
+// cached returns what is remembered of a token, if its key is still good.
+func (c *Checker) cached(hash [sha256.Size]byte, now time.Time) (*Principal, error) {
+	c.mu.RLock()
+	p := c.young[hash]
+	if p == nil {
+		p = c.old[hash]
+	}
+	c.mu.RUnlock()
+	if p == nil {
+		return nil, nil
+	}
+	if _, good := c.Keys.key(p.KeyID); !good {
+		return nil, nil
+	}
+	return p, p.timely(now)
+}
+
+func (c *Checker) remember(hash [sha256.Size]byte, p *Principal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.young == nil || len(c.young) >= maxCached {
+		c.young, c.old = map[[sha256.Size]byte]*Principal{}, c.young
+	}
+	c.young[hash] = p
+}
