@@ -82,6 +82,17 @@ func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	return in.prefix + token
 }
 
+// Word returns what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: requests say it in
+// [subjects.HeaderAnswer], too, since the server replaces reply subjects between accounts.
+func (in *Inbox) Word(reply string) string {
+	return strings.TrimPrefix(reply, subjects.Answers(in.Tenant, in.Actor))
+}
+
+func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
+	header := nats.Header{subjects.HeaderAnswer: {in.Word(reply)}}
+	return &nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}
+}
+
 // Drop forgets a reply subject.
 func (in *Inbox) Drop(reply string) {
 	in.mu.Lock()
@@ -109,7 +120,7 @@ func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nat
 	})
 	defer in.Drop(reply)
 	sent := make(chan error, 1)
-	go func() { sent <- in.NC.PublishRequest(subject, reply, data) }() // ends when the connection lets go of it
+	go func() { sent <- in.NC.PublishMsg(in.message(subject, reply, data)) }() // ends when the connection lets go of it
 	for {
 		select {
 		case err := <-sent:
@@ -181,7 +192,7 @@ func (in *Inbox) AskAll(ctx context.Context, op string, first, more time.Duratio
 	defer in.Drop(reply)
 	body, err := Stamp(form.Question, struct{}{})
 	if err == nil {
-		err = in.NC.PublishRequest(subjects.Service(op, in.Tenant, in.Actor), reply, body)
+		err = in.NC.PublishMsg(in.message(subjects.Service(op, in.Tenant, in.Actor), reply, body))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)

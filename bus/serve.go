@@ -47,12 +47,13 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 		func(request question.Incoming, full *fair.Full) { crowded(ctx, &request, full) })}
 	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
 		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		if strays.drops(msg.Subject, msg.Reply) {
+		reply, ok := strays.answerTo(msg.Subject, msg.Reply, msg.Header.Get(subjects.HeaderAnswer))
+		if !ok {
 			return
 		}
 		bare := question.Incoming{
 			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
-			Reply:       msg.Reply,
+			Reply:       reply,
 			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 		}
@@ -143,10 +144,11 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 // take takes in a question.
 func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	if !ok || strays.drops(r.Subject(), r.Reply()) {
+	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
+	if !ok || !answered {
 		return
 	}
-	bare := asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: r.Reply()}
+	bare := asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: reply}
 	q := bare
 	q.body = r.Data()
 	s.desk.put(fair.Sender(q.from), q, bare, len(q.body))

@@ -21,10 +21,10 @@ const maxStrays = 100
 
 func newStrays(log *slog.Logger) *strays { return &strays{log: log, told: map[string]bool{}} }
 
-// drops reports whether the request is not to be answered.
-func (s *strays) drops(subject, reply string) bool {
-	if subjects.Inbox(subject, reply) {
-		return false
+// answerTo returns where a request is to be answered; ok is false for one that is dropped.
+func (s *strays) answerTo(subject, reply, word string) (to string, ok bool) {
+	if to, ok = subjects.AnswerTo(subject, reply, word); ok {
+		return to, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,5 +34,5 @@ func (s *strays) drops(subject, reply string) bool {
 			"Toolbus 0.1 ask like that",
 			"subject", subject, "reply", reply)
 	}
-	return true
+	return "", false
 }

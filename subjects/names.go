@@ -30,6 +30,7 @@ const (
 	HeaderEvent       = "Tb-Event"     // event of the call log, with the state after it
 	HeaderKind        = "Tb-Kind"      // what an answer is: accepted, outcome or refusal, see package question
 	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
+	HeaderAnswer      = "Tb-Answer"    // what stands behind the prefix of the reply subject, see [AnswerTo]
 	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
 	HeaderToken       = "Tb-Token"     // whose a request or a question is, see package identity
 )

@@ -46,6 +46,38 @@ func Inbox(subject, reply string) bool {
 	return ok && answers && inTenant && own && word != ""
 }
 
+// AnswerTo returns where the sender of a request on subject is answered: at its reply, if [Inbox] lets it be; where the
+// request crossed the border of an account, the server has put a reply of its own there, and the sender has said the
+// rest of its subject in [HeaderAnswer], too. It is below the prefix of the subject's actor in any case.
+func AnswerTo(subject, reply, word string) (to string, ok bool) {
+	if Inbox(subject, reply) {
+		return reply, true
+	}
+	tenant, actor, ok := CallerTokens(subject)
+	if !ok || !strings.HasPrefix(reply, replacedReply) || !answerWord(word) {
+		return "", false
+	}
+	return answerPrefix + tenant + "." + actor + "." + word, true
+}
+
+// replacedReply starts the replies that the server makes at the border of an account.
+const replacedReply = "_R_."
+
+// maxAnswerWord bounds what stands behind the prefix of [Answers].
+const maxAnswerWord = 100
+
+// answerWord reports whether word is tokens of letters, digits, - and _.
+func answerWord(word string) bool {
+	for token := range strings.SplitSeq(word, ".") {
+		if token == "" || strings.Trim(token, tokenLetters) != "" {
+			return false
+		}
+	}
+	return len(word) <= maxAnswerWord
+}
+
+const tokenLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
 // Call returns the subject on which an actor of a tenant asks for a call of a tool.
 func Call(tenant, actor, tool string) string { return tokens(callPrefix, tenant, actor, tool) }
 

@@ -218,3 +218,28 @@ func BenchmarkSubjects(b *testing.B) {
 		})
 	}
 }
+
+// Between accounts a request is answered where its header says, below the prefix of its own actor.
+func TestAnswerTo(t *testing.T) {
+	asked, own := Call("t", "agent://a", "echo"), Answers("t", "agent://a")
+	for _, try := range []struct{ reply, word, want string }{
+		{own + "x.y", "", own + "x.y"},
+		{own + "x.y", "z", own + "x.y"},
+		{"_R_.abc.def", "x.y", own + "x.y"},
+		{"_R_.abc.def", "", ""},
+		{"_R_.abc.def", "x..y", ""},
+		{"_R_.abc.def", "x.>", ""},
+		{"_R_.abc.def", "x y", ""},
+		{"_R_.abc.def", strings.Repeat("x", maxAnswerWord+1), ""},
+		{Answers("t", "agent://b") + "x", "x", ""},
+		{"$JS.API.STREAM.DELETE.AUDIT", "x", ""},
+		{"", "x", ""},
+	} {
+		if to, ok := AnswerTo(asked, try.reply, try.word); to != try.want || ok != (try.want != "") {
+			t.Errorf("%q, %q: %q, %v", try.reply, try.word, to, ok)
+		}
+	}
+	if to, ok := AnswerTo("tb.chunk.t.a.id.1.1", "_R_.abc", "x"); ok {
+		t.Errorf("answered at %q", to)
+	}
+}
