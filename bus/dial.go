@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -98,6 +99,12 @@ func unauthorized(err error) bool {
 // ConnectFix says what to do about an error of [Dial].
 func ConnectFix(err error) string {
 	switch {
+	case isAs[*tls.CertificateVerificationError](err):
+		return "name the certificate of the authority that the server's is of by --tls-ca, and the server as that calls it"
+	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
+		return "the server wants to be shown a certificate that it knows: name it and its key by --tls-cert and --tls-key"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
 	case unauthorized(err):
@@ -107,6 +114,11 @@ func ConnectFix(err error) string {
 		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
 	}
 	return "check the URL in --server or TOOLBUS_URL"
+}
+
+func isAs[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
 }
 
 // older compares two versions of the form x.y.z; a version that cannot be read counts as old.

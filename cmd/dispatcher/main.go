@@ -10,6 +10,5 @@ import (
 )
 
 func main() {
-	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
-	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, env, cli.Dispatcher, os.Args[1:]) })
+	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, cli.Surroundings(), cli.Dispatcher, os.Args[1:]) })
 }

@@ -12,6 +12,5 @@ import (
 
 func main() {
 	supervisor.RunIfSupervisor()
-	env := cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL")}
-	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, env, cli.Executor, os.Args[1:]) })
+	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, cli.Surroundings(), cli.Executor, os.Args[1:]) })
 }

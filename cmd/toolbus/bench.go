@@ -100,9 +100,13 @@ func benchNodeCmd(g *global) *cobra.Command {
 		Use: "node dispatcher|executor", Short: "Run one half of the product with the benchmark's tools", Hidden: true,
 		Args: cli.Args(1, 1, "a role"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := g.access()
+			if err != nil {
+				return err
+			}
 			var failed error
-			err := bench.Node(cmd.Context(), args[0], g.url(), tools, slots,
-				func() { failed = cli.WriteReady(readyFile, g.url()) })
+			err = bench.Node(cmd.Context(), args[0], of.Server, tools, slots,
+				func() { failed = cli.WriteReady(readyFile, of.Server) })
 			return errors.Join(err, failed)
 		},
 	}

@@ -23,9 +23,15 @@ import (
 
 // connect connects to the bus, or says what to do.
 func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
-	return toolbus.Connect(ctx, g.url(), toolbus.Options{
-		Name: "toolbus-cli", Timeout: g.dial, Tenant: g.tenant, Actor: g.actor,
-	})
+	a, err := g.access()
+	if err != nil {
+		return nil, err
+	}
+	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: g.tenant, Actor: g.actor}
+	if o.NATS, err = a.Options(); err != nil {
+		return nil, err
+	}
+	return toolbus.Connect(ctx, a.Server, o)
 }
 
 // client connects to the bus as a caller; done ends the connection.
@@ -123,7 +129,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	}
 	g.lines = f.stream
 	began := time.Now()
-	c, done, err := g.reach(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
+	c, done, err := g.await(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
 	if bus.Unreachable(err) && ctx.Err() == nil {
 		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
 	}
@@ -141,20 +147,24 @@ const unknownTimeout = 5 * time.Second
 // dialPause is the time between two tries to connect.
 const dialPause = 200 * time.Millisecond
 
-// reach connects to the bus as a caller who has time until then: a server that is away may come.
-func (g *global) reach(ctx context.Context, until time.Time) (c *toolbus.Client, done func(), err error) {
+// await connects to the bus as a caller who has time until then: a server that is away may come.
+func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client, done func(), err error) {
+	a, err := g.access()
+	if err != nil {
+		return nil, nil, err
+	}
 	for told := false; ; told = true {
 		left := time.Until(until)
 		if told {
 			left = max(left, time.Millisecond) // so that it is not the default
 		}
-		g.dial = dialTime(left, g.url())
+		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
 		if !bus.Unreachable(err) || time.Until(until) <= dialPause {
 			return c, done, err
 		}
 		if !told {
-			fmt.Fprintf(g.env.stderr, "waiting for the server at %s\n", bus.Redacted(g.url()))
+			fmt.Fprintf(g.env.stderr, "waiting for the server at %s\n", bus.Redacted(a.Server))
 		}
 		if !wait.For(ctx, dialPause) {
 			return nil, nil, ctx.Err()

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +24,12 @@ import (
 
 func main() {
 	supervisor.RunIfSupervisor()
+	of := cli.Surroundings()
 	env := environment{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(),
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: of.Environ,
 		terminal: isTerminal(os.Stdout), zone: time.Local,
-		url: os.Getenv("TOOLBUS_URL"), state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
+		url: of.URL, context: of.Context, credentials: of.Credentials, config: of.Config,
+		state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
 	cli.Main(func(ctx context.Context) int { return run(ctx, env, os.Args[1:]) })
 }
@@ -38,7 +42,18 @@ type environment struct {
 	terminal       bool           // stdout is one
 	zone           *time.Location // of times on it; nil is UTC
 	url            string         // TOOLBUS_URL
+	context        string         // TOOLBUS_CONTEXT
+	credentials    string         // TOOLBUS_CREDENTIALS
+	config         string         // folder of the user's configuration
 	state, home    string
+}
+
+// common is what the programs of a deployment know of their surroundings.
+func (e *environment) common() cli.Env {
+	return cli.Env{
+		Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, URL: e.url, Context: e.context, Credentials: e.credentials,
+		Config: cmp.Or(e.config, filepath.Join(e.home, ".config")),
+	}
 }
 
 // run executes one command line and returns the exit code.
@@ -109,7 +124,7 @@ func usagef(format string, args ...any) error { return cli.Usagef(format, args..
 // flags every command has.
 type global struct {
 	env    *environment
-	server string
+	reach  cli.Reach
 	json   bool
 	lines  bool // JSON is printed as a stream of lines: the chunks of a call, then its outcome
 	tenant string
@@ -127,16 +142,16 @@ func (g *global) check() error {
 		return usagef("--tenant is empty: name one, or leave the flag out for %s", toolbus.DefaultTenant)
 	case g.given("actor") && g.actor == "":
 		return usagef("--actor is empty: name one, or leave the flag out for %s", toolbus.DefaultActor)
-	case g.given("server") && g.server == "":
-		return usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", toolbus.DefaultURL)
 	}
-	return nil
+	return g.reach.Check(g.given)
 }
 
-// isServer refuses --server for a command that runs a server of its own.
+// isServer refuses the flags that say how to reach a server for a command that runs a server of its own.
 func (g *global) isServer(cmd *cobra.Command) error {
-	if g.given("server") {
-		return usagef("%s runs a server of its own: leave --server out", cmd.Name())
+	for _, flag := range []string{"server", "context", "credentials", "tls-ca", "tls-cert", "tls-key"} {
+		if g.given(flag) {
+			return usagef("%s runs a server of its own: leave --%s out", cmd.Name(), flag)
+		}
 	}
 	return nil
 }
@@ -153,7 +168,7 @@ func unusual(tenant string) string {
 }
 
 func newRoot(env *environment) *cobra.Command {
-	g := &global{env: env}
+	g := &global{env: env, reach: cli.Reach{Env: env.common()}}
 	root := &cobra.Command{
 		Use:   "toolbus",
 		Short: "Run the tool calls of agents: one outcome each, by its deadline, safe to retry, on record",
@@ -182,11 +197,12 @@ Exit codes:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
 	g.given = f.Changed
-	f.StringVar(&g.server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+toolbus.DefaultURL+")")
+	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,
 		"tenant to act in; audit and dead show all tenants unless one is named")
 	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless one is named")
+	completeFlag(root, "context", g.completeContexts(math.MaxInt))
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
 		&cobra.Group{ID: "use", Title: "Call tools:"},
@@ -220,15 +236,23 @@ func strict(cmd *cobra.Command) {
 }
 
 func commands(g *global) []*cobra.Command {
-	env := cli.Env{Stdout: g.env.stdout, Stderr: g.env.stderr, Environ: g.env.environ, URL: g.env.url}
+	env := g.env.common()
 	return []*cobra.Command{
-		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.url)), subcommand(cli.Executor(env, g.url)), natsCmd(g),
+		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
+		natsCmd(g), contextCmd(g),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 
-func (g *global) url() string { return cmp.Or(g.server, g.env.url, toolbus.DefaultURL) }
+// access finds out how to reach the bus. The tenant of a context is the one to act in, unless a flag names another.
+func (g *global) access() (cli.Access, error) {
+	a, err := g.reach.Find()
+	if err == nil && a.Tenant != "" && !g.given("tenant") {
+		g.tenant = a.Tenant
+	}
+	return a, err
+}
 
 // subcommand fits a command that is a program of its own into this one.
 func subcommand(cmd *cobra.Command) *cobra.Command {

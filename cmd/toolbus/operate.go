@@ -20,9 +20,18 @@ func doctorCmd(g *global) *cobra.Command {
 			"fails.",
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := doctor.Diagnose(cmd.Context(), g.url(), toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+			a, err := g.access()
+			if err != nil {
+				return err
+			}
+			options, err := a.Options()
+			if err != nil {
+				return err
+			}
+			checks := doctor.Diagnose(cmd.Context(), a.Server,
+				toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}, options...)
 			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
-			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
+			err = g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}

@@ -60,7 +60,11 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 	operator := nats.UserInfo("operator", "secret")
 	endpoints := []bus.Endpoint{Describing("echo"), Stocked("d1", nil)}
 	ctx, log := context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler)
-	svc, err := bus.Serve(ctx, srv.Connect(t, operator), log, "0.0.1", endpoints)
+	nc := srv.Connect(t, operator)
+	svc, err := bus.Serve(ctx, nc, log, "0.0.1", endpoints)
+	if err == nil {
+		err = nc.Flush() // the server knows of it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

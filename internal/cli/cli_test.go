@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-type command = func(cli.Env, func() string) *cobra.Command
+type command = func(cli.Env, func() (cli.Access, error)) *cobra.Command
 
 // Flags of the record are those of the process that keeps it.
 func TestRunOfWrongRetention(t *testing.T) {

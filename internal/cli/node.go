@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -27,6 +29,18 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	Environ        []string // from which manifests pick, by name
 	URL            string   // TOOLBUS_URL
+	Context        string   // TOOLBUS_CONTEXT
+	Credentials    string   // TOOLBUS_CREDENTIALS
+	Config         string   // folder of the user's configuration
+}
+
+// Surroundings are those of this process.
+func Surroundings() Env {
+	return Env{
+		Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL"),
+		Context: os.Getenv("TOOLBUS_CONTEXT"), Credentials: os.Getenv("TOOLBUS_CREDENTIALS"),
+		Config: cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(os.Getenv("HOME"), ".config")),
+	}
 }
 
 // Node is the flags that all processes have which serve a part of the bus.

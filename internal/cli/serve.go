@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// Dispatcher returns the command that runs a dispatcher against the bus at url().
-func Dispatcher(env Env, url func() string) *cobra.Command {
+// Dispatcher returns the command that runs a dispatcher against the bus that access names.
+func Dispatcher(env Env, access func() (Access, error)) *cobra.Command {
 	n, a := &Node{}, &Admission{}
 	cmd := &cobra.Command{
 		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: NoArgs,
@@ -23,7 +23,7 @@ projects the audit record. Any number may run side by side. SIGTERM stops the in
 is in hand and ends.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, url()))
+			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, access))
 		},
 	}
 	n.Flags(cmd)
@@ -33,11 +33,11 @@ is in hand and ends.`,
 	return cmd
 }
 
-func dispatch(ctx context.Context, env Env, n *Node, a *Admission, url string) error {
+func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func() (Access, error)) error {
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
-	part := func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
 		o := a.Options()
 		o.Ready = func(instance string) {
 			if ready() {
@@ -46,7 +46,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, url string) e
 		}
 		return c.Dispatcher(t, o)
 	}
-	return n.serve(ctx, env, "toolbus-dispatcher", url, part)
+	return n.serve(ctx, env, "toolbus-dispatcher", access, part)
 }
 
 // runner is a part of the bus.
@@ -56,8 +56,8 @@ type runner interface {
 
 // serve runs the part of the bus that makePart makes.
 func (n *Node) serve(
-	ctx context.Context, env Env, service, url string,
-	makePart func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error),
+	ctx context.Context, env Env, service string, access func() (Access, error),
+	makePart func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error),
 ) error {
 	tools := toolbus.NewTools()
 	if err := tools.AddFolder(n.Tools); err != nil {
@@ -71,13 +71,20 @@ func (n *Node) serve(
 		return err
 	}
 	defer end()
-	conn, err := toolbus.Connect(ctx, url, o)
+	a, err := access()
+	if err != nil {
+		return err
+	}
+	if o.NATS, err = a.Options(); err != nil {
+		return err
+	}
+	conn, err := toolbus.Connect(ctx, a.Server, o)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return n.WhileReady(ctx, env.Stderr, url, func(ctx context.Context, ready func() bool) error {
-		part, err := makePart(conn, tools, ready)
+	return n.WhileReady(ctx, env.Stderr, a.Server, func(ctx context.Context, ready func() bool) error {
+		part, err := makePart(conn, tools, a.Server, ready)
 		if err != nil {
 			return err
 		}
@@ -103,8 +110,8 @@ func (n *Node) WhileReady(
 	return cmp.Or(failed, err)
 }
 
-// Executor returns the command that runs an executor against the bus at url().
-func Executor(env Env, url func() string) *cobra.Command {
+// Executor returns the command that runs an executor against the bus that access names.
+func Executor(env Env, access func() (Access, error)) *cobra.Command {
 	n, p := &Node{}, &Pool{}
 	cmd := &cobra.Command{
 		Use: "executor", Short: "Run an executor against a NATS server", Args: NoArgs,
@@ -113,7 +120,7 @@ their tools. Any number may run side by side. SIGTERM stops the pulls; calls in 
 after ten seconds, are handed back.`,
 		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, url()))
+			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, access))
 		},
 	}
 	n.Flags(cmd)
@@ -122,11 +129,11 @@ after ten seconds, are handed back.`,
 	return cmd
 }
 
-func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
+func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Access, error)) error {
 	if err := cmp.Or(n.Check(), p.Check()); err != nil {
 		return err
 	}
-	part := func(c *toolbus.Conn, t *toolbus.Tools, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
 		o := p.Options(env.Environ)
 		o.Ready = func(instance string) {
 			if ready() {
@@ -135,7 +142,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, url string) error {
 		}
 		return c.Executor(t, o)
 	}
-	return n.serve(ctx, env, "toolbus-executor", url, part)
+	return n.serve(ctx, env, "toolbus-executor", access, part)
 }
 
 // Stopped is what a process that serves ended with: that it was told to stop before it served is no
@@ -161,18 +168,15 @@ const (
 	exitUsage  = 2
 )
 
-// Run runs a command as a program of its own, with a flag for the bus, and returns its exit code.
-func Run(ctx context.Context, env Env, command func(Env, func() string) *cobra.Command, args []string) int {
-	var server string
-	cmd := command(env, func() string { return cmp.Or(server, env.URL, toolbus.DefaultURL) })
-	cmd.Flags().StringVar(&server, "server", "", "NATS URL of the bus (default $TOOLBUS_URL, then "+toolbus.DefaultURL+")")
+// Run runs a command as a program of its own, with flags for the bus, and returns its exit code.
+func Run(
+	ctx context.Context, env Env, command func(Env, func() (Access, error)) *cobra.Command, args []string,
+) int {
+	reach := &Reach{Env: env}
+	cmd := command(env, reach.Find)
+	reach.Flags(cmd.Flags())
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("server") && server == "" {
-			return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL or %s", toolbus.DefaultURL)
-		}
-		return nil
-	}
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return reach.Check(cmd.Flags().Changed) }
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)

@@ -28,11 +28,11 @@ const (
 )
 
 // Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
-func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions) []Check {
+func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
 	}
-	nc, err := bus.Dial(url, "toolbus-doctor", nats.CustomInboxPrefix(of.Inbox()))
+	nc, err := bus.Dial(url, "toolbus-doctor", append(connect, nats.CustomInboxPrefix(of.Inbox()))...)
 	if err != nil {
 		return []Check{question.Failed("server", err.Error(), bus.ConnectFix(err))}
 	}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+)
+
+// Access is how to reach a bus.
+type Access struct {
+	Server      string `json:"server"`               // URL, or several with commas between them
+	Credentials string `json:"credentials,omitzero"` // file with a token
+	CA          string `json:"tls_ca,omitzero"`      // file with the certificates of the authorities that the server's is of
+	Cert        string `json:"tls_cert,omitzero"`    // file with the certificate that the server is shown
+	Key         string `json:"tls_key,omitzero"`     // file with its key
+	Tenant      string `json:"tenant,omitzero"`
+}
+
+// Options are those of a connection. What the files hold is read, and an error says what is wrong with which.
+func (a Access) Options() (o []nats.Option, err error) {
+	if (a.Cert == "") != (a.Key == "") {
+		return nil, Usagef("--tls-cert and --tls-key belong together: name both files")
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.CA != "" {
+		if conf.RootCAs, err = authorities(a.CA); err != nil {
+			return nil, err
+		}
+	}
+	if a.Cert != "" {
+		own, err := tls.LoadX509KeyPair(a.Cert, a.Key)
+		if err != nil {
+			return nil, fmt.Errorf("TLS certificate: %w\nname a certificate and its key, both in PEM, by --tls-cert and --tls-key",
+				err)
+		}
+		conf.Certificates = []tls.Certificate{own}
+	}
+	if a.CA != "" || a.Cert != "" {
+		o = append(o, nats.Secure(conf))
+	}
+	if a.Credentials != "" {
+		if _, err := readToken(a.Credentials); err != nil {
+			return nil, err
+		}
+		o = append(o, nats.TokenHandler(func() string {
+			token, _ := readToken(a.Credentials) // the server says what it is without one
+			return token
+		}))
+	}
+	return o, nil
+}
+
+func authorities(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("certificates of authorities: %w\nname a file with them, in PEM, by --tls-ca", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s has no certificate in PEM: name a file with those of authorities by --tls-ca", file)
+	}
+	return pool, nil
+}
+
+// readToken reads a credentials file anew, since whoever renews a token replaces it.
+func readToken(file string) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w\nname the file with your token by --credentials", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("others may read the credentials in %s: keep it to yourself with `chmod 600 %s`", file, file)
+	}
+	data, err := os.ReadFile(file)
+	token := strings.TrimSpace(string(data))
+	if err == nil && (token == "" || strings.ContainsAny(token, " \t\r\n")) {
+		err = fmt.Errorf("%s is no credentials file: it has a token on one line, and nothing else", file)
+	}
+	return token, err
+}
+
+// Absolute returns a with the files as they are found from every folder.
+func (a Access) Absolute() (Access, error) {
+	var failed error
+	for _, file := range []*string{&a.Credentials, &a.CA, &a.Cert, &a.Key} {
+		if *file == "" {
+			continue
+		}
+		path, err := filepath.Abs(*file)
+		*file, failed = path, errors.Join(failed, err)
+	}
+	return a, failed
+}
+
+// over returns a, and what it does not say as b does.
+func (a Access) over(b Access) Access {
+	if a.Cert == "" && a.Key == "" {
+		a.Cert, a.Key = b.Cert, b.Key
+	}
+	return Access{
+		Server: cmp.Or(a.Server, b.Server), Credentials: cmp.Or(a.Credentials, b.Credentials), CA: cmp.Or(a.CA, b.CA),
+		Cert: a.Cert, Key: a.Key, Tenant: cmp.Or(a.Tenant, b.Tenant),
+	}
+}
+
+// Reach finds out how to reach the bus, from flags, the environment, and contexts.
+type Reach struct {
+	Env   Env
+	Given Access // by flags
+	Named string // context, by a flag
+}
+
+// flags is a set of them.
+type flags interface {
+	StringVar(p *string, name, value, usage string)
+}
+
+// Flags adds the flags to f.
+func (r *Reach) Flags(f flags) {
+	f.StringVar(&r.Given.Server, "server", "",
+		"NATS URL of the bus (default $TOOLBUS_URL, then that of the context, then "+toolbus.DefaultURL+")")
+	f.StringVar(&r.Named, "context", "", "context with server, credentials, TLS and tenant (default $TOOLBUS_CONTEXT, "+
+		"then the one in use; see `toolbus context`)")
+	f.StringVar(&r.Given.Credentials, "credentials", "", "file with your token (default $TOOLBUS_CREDENTIALS)")
+	f.StringVar(&r.Given.CA, "tls-ca", "", "file with the certificates of the authorities that the server's may be of")
+	f.StringVar(&r.Given.Cert, "tls-cert", "", "file with the certificate to show the server")
+	f.StringVar(&r.Given.Key, "tls-key", "", "file with its key")
+}
+
+// Check refuses flags that are empty, as an unset variable of a shell leaves them: they are not meant to be the
+// default. changed reports whether a flag is on the command line.
+func (r *Reach) Check(changed func(flag string) bool) error {
+	if changed("server") && r.Given.Server == "" {
+		return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL, a context or %s",
+			toolbus.DefaultURL)
+	}
+	for flag, value := range map[string]string{"context": r.Named, "credentials": r.Given.Credentials,
+		"tls-ca": r.Given.CA, "tls-cert": r.Given.Cert, "tls-key": r.Given.Key} {
+		if changed(flag) && value == "" {
+			return Usagef("--%s is empty: name one, or leave the flag out", flag)
+		}
+	}
+	return nil
+}
+
+// Find returns how to reach the bus. Flags win over the environment, and both over a context. A server that the command
+// line or the environment names is not shown the credentials of the context that happens to be in use: only those of
+// one that is named beside it.
+func (r *Reach) Find() (Access, error) {
+	env := Access{Server: r.Env.URL, Credentials: r.Env.Credentials}
+	named := cmp.Or(r.Named, r.Env.Context)
+	switch {
+	case r.Named != "":
+		env.Server = "" // the flag wins
+	case named == "" && r.Given.Server == "" && env.Server == "":
+		var err error
+		if named, err = r.Env.Contexts().Current(); err != nil {
+			return Access{}, err
+		}
+	}
+	found := r.Given.over(env)
+	if named != "" {
+		of, err := r.Env.Contexts().Read(named)
+		if err != nil {
+			return Access{}, err
+		}
+		found = found.over(of)
+	}
+	return found.over(Access{Server: toolbus.DefaultURL}), nil
+}
