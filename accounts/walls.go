@@ -33,9 +33,6 @@ const (
 	untilPulled   = "2m"
 )
 
-// opRenew is the question by which a token is exchanged for a new one; executors ask it, too.
-const opRenew = "token_renew"
-
 // services is what TB does for other accounts. No list is wider than what its account needs, and the permissions of
 // each user are narrower.
 func services() (all []service) {
@@ -50,7 +47,7 @@ func services() (all []service) {
 		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		service{Subject: "tb.exe.>", To: Exec, Threshold: untilAnswered, Share: true},
-		service{Subject: subjects.ServiceWildcard(opRenew), To: Exec, Threshold: untilAnswered, Share: true},
+		service{Subject: subjects.ServiceWildcard(subjects.OpTokenRenew), To: Exec, Threshold: untilAnswered, Share: true},
 	)
 	for p := range subjects.Part(subjects.MaxPartitions) {
 		pulls := many(Exec, "$JS.API.CONSUMER.MSG.NEXT."+p.Stream()+".*")

@@ -65,6 +65,7 @@ var layers = []layer{
 		"question subjects"},
 	{"archive", "audit bus call envelope internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
+	{"authority", "accounts identity internal/crew subjects"},
 	{"internal/health", "bus internal/wait kv question record"},
 	// What runs tools.
 	{"supervisor", ""},
@@ -101,7 +102,8 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record archive work internal/ack internal/jscode . internal/app internal/health " +
+const speakNATS = "bus kv streaming record archive work authority internal/ack internal/jscode . internal/app " +
+	"internal/health " +
 	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
 	"internal/bench/... internal/chaos/... test/..."
 

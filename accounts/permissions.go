@@ -1,0 +1,110 @@
+package accounts
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Facts are what the rights of a connection depend on beside its token.
+type Facts struct {
+	Partitions int      // of the call log; 0 is one
+	Tools      []string // ids of those of an executor's pool
+	Instance   string   // of an executor, see [Instance]
+	Expired    bool     // the token may only be exchanged for a new one
+}
+
+// Account returns the account that a connection belongs to.
+func Account(p identity.Principal, f Facts) string {
+	switch {
+	case f.Expired:
+		return Agents // where questions are asked from
+	case p.Role == identity.Executor:
+		return Exec
+	case p.Role == identity.Auditor:
+		return Auditors
+	}
+	return Agents
+}
+
+// Permissions are all that a connection may do. This is the only list of what a role may do; a role that is not in it
+// may do nothing.
+func Permissions(p identity.Principal, f Facts) jwt.Permissions {
+	if f.Expired {
+		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p))
+	}
+	switch p.Role {
+	case identity.Agent:
+		return allow(slices.Concat(asks(p), payloads(caller(p))), append(hears(p), chunks(caller(p))))
+	case identity.Door:
+		tenant := subjects.Token(p.Tenant) + "."
+		return allow(
+			slices.Concat([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(tenant)),
+			append(hears(p), "tb.ans."+tenant+">", chunks(tenant)))
+	case identity.Operator:
+		return allow(asks(p)[1:], hears(p))
+	case identity.Auditor:
+		publish := asks(p)[1:]
+		if p.Has(identity.ScopeAudit) {
+			publish = append(publish, "$JS.API.DIRECT.GET."+subjects.AuditStream, "$JS.API.DIRECT.GET."+subjects.DeniedStream)
+		}
+		return allow(publish, hears(p))
+	case identity.Executor:
+		return executor(p, f)
+	}
+	return jwt.Permissions{Pub: jwt.Permission{Deny: []string{">"}}, Sub: jwt.Permission{Deny: []string{">"}}}
+}
+
+// allow permits what is listed. An empty list would permit everything, which none is.
+func allow(publish, subscribe []string) jwt.Permissions {
+	return jwt.Permissions{Pub: jwt.Permission{Allow: publish}, Sub: jwt.Permission{Allow: subscribe}}
+}
+
+// caller is the part of subjects that says whose they are.
+func caller(p identity.Principal) string {
+	return subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "."
+}
+
+// asks are the calls and the questions of an actor, the calls first.
+func asks(p identity.Principal) []string {
+	return []string{"tb.call." + caller(p) + "*", "tb.svc.*." + strings.TrimSuffix(caller(p), ".")}
+}
+
+// hears are the subjects on which an actor is answered, by dispatchers and by the server.
+func hears(p identity.Principal) []string {
+	inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
+	return []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
+}
+
+func chunks(of string) string { return "tb.chunk." + of + ">" }
+
+// payloads are the large inputs and outputs below a prefix, to write and to read.
+func payloads(of string) []string {
+	own := strings.TrimSuffix(subjects.PayloadsAll, ">") + of + ">"
+	return []string{own, directGet(subjects.PayloadsStream, own)}
+}
+
+// executor is what an instance of an executor may do: with the work of its pool, and under its own name.
+func executor(p identity.Principal, f Facts) jwt.Permissions {
+	publish := slices.Concat(payloads(""), []string{
+		subjects.ChunksAll, directGet(subjects.ChunksStream, subjects.ChunksAll), "tb.ans.>",
+		subjects.PoolSubject(p.Pool, f.Instance),
+		"tb.exe.*." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance),
+		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",
+		subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor),
+	})
+	for part := range subjects.Part(max(1, f.Partitions)) {
+		for _, prio := range []string{"high", "normal", "low"} {
+			publish = append(publish, part.NextWork(p.Pool, prio), part.Acks(p.Pool, prio))
+		}
+		for _, tool := range f.Tools {
+			publish = append(publish, part.Written(tool, subjects.Instance(p.Pool, f.Instance))...)
+		}
+	}
+	return allow(publish,
+		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.KillWildcard, subjects.SeekWildcard))
+}

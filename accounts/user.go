@@ -1,0 +1,49 @@
+package accounts
+
+import (
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/identity"
+)
+
+// User is what the server calls a connection that has shown a token, see [identity.Principal.User]. Tenant and Actor are
+// tokens of subjects.
+type User struct {
+	Role          identity.Role
+	Tenant, Actor string
+	Family        string // of the token
+}
+
+// ParseUser reads the name of a user; ok is false for users who have shown no token.
+func ParseUser(name string) (u User, ok bool) {
+	part := strings.Split(name, ".")
+	if len(part) != 4 {
+		return u, false
+	}
+	return User{identity.Role(part[0]), part[1], part[2], part[3]}, true
+}
+
+// connectionPrefix starts the names of the connections of executors.
+const connectionPrefix = "executor "
+
+// ConnectionName is how an executor names its connection, so that it is let in as the instance that it is.
+func ConnectionName(instance string) string { return connectionPrefix + instance }
+
+// Bounds of the names of instances.
+const (
+	familyPart  = 8
+	maxInstance = 64
+)
+
+// InstancePrefix is how the instances of executors begin that have a token of p, so that no two tokens share one.
+func InstancePrefix(p identity.Principal) string {
+	return p.Family[:min(familyPart, len(p.Family))] + "-"
+}
+
+// Instance returns the instance that a connection of an executor with a token of p asks to be. ok is false where it may
+// not be that.
+func Instance(p identity.Principal, connection string) (instance string, ok bool) {
+	instance, named := strings.CutPrefix(connection, connectionPrefix)
+	own, ok := strings.CutPrefix(instance, InstancePrefix(p))
+	return instance, named && ok && own != "" && len(instance) <= maxInstance && validName(own)
+}
