@@ -28,7 +28,7 @@ func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
 		return nil, err
 	}
 	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: g.tenant, Actor: g.actor}
-	if o.NATS, err = a.Options(); err != nil {
+	if err := a.Into(&o); err != nil {
 		return nil, err
 	}
 	return toolbus.Connect(ctx, a.Server, o)

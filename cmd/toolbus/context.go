@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
@@ -53,7 +54,7 @@ func contextAddCmd(g *global) *cobra.Command {
 			if a.Server == "" {
 				return usagef("a context has a server: name it by --server")
 			}
-			if _, err := a.Options(); err != nil {
+			if err := a.Into(new(toolbus.Options)); err != nil {
 				return err
 			}
 			if err := g.contexts().Write(args[0], a, replace); err != nil {

@@ -24,12 +24,12 @@ func doctorCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := a.Options()
-			if err != nil {
+			var o toolbus.Options
+			if err := a.Into(&o); err != nil {
 				return err
 			}
 			checks := doctor.Diagnose(cmd.Context(), a.Server,
-				toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}, options...)
+				toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}, o.NATS...)
 			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
 			err = g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))

@@ -2,90 +2,30 @@ package cli
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
 )
 
 // Access is how to reach a bus.
 type Access struct {
 	Server      string `json:"server"`               // URL, or several with commas between them
 	Credentials string `json:"credentials,omitzero"` // file with a token
-	CA          string `json:"tls_ca,omitzero"`      // file with the certificates of the authorities that the server's is of
+	CA          string `json:"tls_ca,omitzero"`      // file with the authorities that the server's is of
 	Cert        string `json:"tls_cert,omitzero"`    // file with the certificate that the server is shown
 	Key         string `json:"tls_key,omitzero"`     // file with its key
 	Tenant      string `json:"tenant,omitzero"`
 }
 
-// Options are those of a connection. What the files hold is read, and an error says what is wrong with which.
-func (a Access) Options() (o []nats.Option, err error) {
+// Into adds to o what the files of a hold.
+func (a Access) Into(o *toolbus.Options) (err error) {
 	if (a.Cert == "") != (a.Key == "") {
-		return nil, Usagef("--tls-cert and --tls-key belong together: name both files")
+		return Usagef("--tls-cert and --tls-key belong together: name both files")
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	if a.CA != "" {
-		if conf.RootCAs, err = authorities(a.CA); err != nil {
-			return nil, err
-		}
-	}
-	if a.Cert != "" {
-		own, err := tls.LoadX509KeyPair(a.Cert, a.Key)
-		if err != nil {
-			return nil, fmt.Errorf("TLS certificate: %w\nname a certificate and its key, both in PEM, by --tls-cert and --tls-key",
-				err)
-		}
-		conf.Certificates = []tls.Certificate{own}
-	}
-	if a.CA != "" || a.Cert != "" {
-		o = append(o, nats.Secure(conf))
-	}
-	if a.Credentials != "" {
-		if _, err := readToken(a.Credentials); err != nil {
-			return nil, err
-		}
-		o = append(o, nats.TokenHandler(func() string {
-			token, _ := readToken(a.Credentials) // the server says what it is without one
-			return token
-		}))
-	}
-	return o, nil
-}
-
-func authorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("certificates of authorities: %w\nname a file with them, in PEM, by --tls-ca", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s has no certificate in PEM: name a file with those of authorities by --tls-ca", file)
-	}
-	return pool, nil
-}
-
-// readToken reads a credentials file anew, since whoever renews a token replaces it.
-func readToken(file string) (string, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", fmt.Errorf("credentials: %w\nname the file with your token by --credentials", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("others may read the credentials in %s: keep it to yourself with `chmod 600 %s`", file, file)
-	}
-	data, err := os.ReadFile(file)
-	token := strings.TrimSpace(string(data))
-	if err == nil && (token == "" || strings.ContainsAny(token, " \t\r\n")) {
-		err = fmt.Errorf("%s is no credentials file: it has a token on one line, and nothing else", file)
-	}
-	return token, err
+	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key, Token: a.Credentials}.Options()
+	return err
 }
 
 // Absolute returns a with the files as they are found from every folder.

@@ -75,7 +75,7 @@ func (n *Node) serve(
 	if err != nil {
 		return err
 	}
-	if o.NATS, err = a.Options(); err != nil {
+	if err := a.Into(&o); err != nil {
 		return err
 	}
 	conn, err := toolbus.Connect(ctx, a.Server, o)
