@@ -6,8 +6,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 )
 
-// User is what the server calls a connection that has shown a token, see [identity.Principal.User]. Tenant and Actor are
-// tokens of subjects.
+// User is what the server calls a connection that has shown a token, see [identity.Principal.User]. Tenant and Actor
+// are tokens of subjects.
 type User struct {
 	Role          identity.Role
 	Tenant, Actor string
