@@ -177,7 +177,7 @@ func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) er
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(c.closing, stop)()
-	opened, err := app.Open(ctx, c.NC, c.next())
+	opened, err := app.Open(c.NC, c.next())
 	if err == nil {
 		err = part(ctx, opened)
 		opened.Release()

@@ -17,7 +17,7 @@ import (
 type Clock struct {
 	local  func() time.Time
 	last   atomic.Pointer[Reading]
-	stream jetstream.Stream
+	server func(context.Context) (time.Time, error)
 }
 
 // Reading is what the local clock and the bus clock said at the same moment.
@@ -33,16 +33,32 @@ func (r Reading) Stepped(local time.Time) time.Duration {
 
 // NewClock measures the bus clock against local, which is time.Now unless a test skews it.
 func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Time) (*Clock, error) {
-	if local == nil {
-		local = time.Now
-	}
 	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
 	if err != nil {
 		return nil, fmt.Errorf("bus clock: %w", Missing(err))
 	}
-	c := &Clock{local: local, stream: stream}
+	return NewClockOf(ctx, func(ctx context.Context) (time.Time, error) {
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return time.Time{}, err
+		}
+		return info.TimeStamp, nil
+	}, local)
+}
+
+// NewClockOf is [NewClock] for processes that ask the server in another way: what server returns is the time of the
+// server between its call and its return.
+func NewClockOf(ctx context.Context, server func(context.Context) (time.Time, error),
+	local func() time.Time) (*Clock, error) {
+	if local == nil {
+		local = time.Now
+	}
+	c := &Clock{local: local, server: server}
 	return c, c.Measure(ctx)
 }
+
+// Server asks the server for its time.
+func (c *Clock) Server(ctx context.Context) (time.Time, error) { return c.server(ctx) }
 
 // Now returns bus time.
 func (c *Clock) Now() time.Time { return c.last.Load().At(c.local()) }
@@ -57,13 +73,13 @@ func (c *Clock) Measure(ctx context.Context) error {
 	var r Reading
 	for range measurements {
 		sent := c.local()
-		info, err := c.stream.Info(ctx)
+		says, err := c.server(ctx)
 		if err != nil {
 			return fmt.Errorf("bus clock: %w", err)
 		}
 		trip := c.local().Sub(sent)
 		if trip < best {
-			best, r = trip, Reading{sent.Add(trip / 2), info.TimeStamp}
+			best, r = trip, Reading{sent.Add(trip / 2), says}
 		}
 	}
 	c.last.Store(&r)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -21,14 +22,17 @@ type Control struct {
 	NC      *nats.Conn
 	Log     *slog.Logger
 	notices form.Notices
+	ear     ear
 }
 
-// about is the message of a cancel, with when the attempt is due, and of the question who runs an attempt; sighting is
-// the answer of the one that does.
+// about is the message of a cancel, with when the attempt is due, and of the question which executor runs an attempt;
+// sighting is the answer of the one that does. Executors answer under the word: no reply reaches one beyond the account
+// that they are in. Those of earlier builds answer to the reply subject, which ends with it.
 type about struct {
 	ID      string      `json:"id"`
 	Attempt int         `json:"attempt"`
 	Due     call.UnixMS `json:"due,omitzero"`
+	Word    string      `json:"word,omitzero"`
 }
 
 type sighting struct {
@@ -81,12 +85,29 @@ func (c *Control) Left(l question.Leave) {
 	}
 }
 
-func (c *Control) request(ctx context.Context, subject string, q any) (*nats.Msg, error) {
-	data, err := Stamp(form.Control, q)
+// request asks executors, and returns the first answer.
+func (c *Control) request(ctx context.Context, subject string, q about) (*nats.Msg, error) {
+	answer, err := c.ear.open(c.NC, &q.Word)
 	if err != nil {
 		return nil, err
 	}
-	return c.NC.RequestWithContext(ctx, subject, data)
+	defer c.ear.close(q.Word)
+	data, err := Stamp(form.Control, q)
+	if err == nil {
+		err = c.NC.PublishRequest(subject, c.ear.inbox+q.Word, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case msg := <-answer:
+		if len(msg.Data) == 0 { // the server's word that no executor listens
+			return nil, nats.ErrNoResponders
+		}
+		return msg, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Runs is an executor, as far as it is controlled: Kill ends the run of an attempt and reports whether it was running
@@ -96,21 +117,28 @@ type Runs interface {
 	Seek(id string, attempt int) (since time.Time, ok bool)
 }
 
-// Obey lets an executor, which is named instance, hear kills and seeks until stop is called. They are heard from the
-// next flush of the connection on.
-func (c *Control) Obey(instance string, runs Runs) (stop func(), err error) {
-	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(runs, msg) })
+// Obey lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They are heard
+// from the next flush of the connection on.
+func (c *Control) Obey(pool, instance string, runs Runs) (stop func(), err error) {
+	answer := func(word string, data []byte) {
+		if word != "" {
+			_ = c.NC.Publish(subjects.Heard(pool, instance, word), data) // asked again otherwise, if need be
+		}
+	}
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(runs, msg, answer) })
 	if err != nil {
 		return nil, fmt.Errorf("listen for kills: %w", err)
 	}
-	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) { sought(instance, runs, msg) })
+	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) {
+		sought(kv.Instance(pool, instance), runs, msg, answer)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listen for those who ask what runs: %w", err)
 	}
 	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
-func (c *Control) killed(runs Runs, msg *nats.Msg) {
+func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k about
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
@@ -121,12 +149,12 @@ func (c *Control) killed(runs Runs, msg *nats.Msg) {
 		return
 	}
 	if runs.Kill(k.ID, k.Attempt, k.Due.Time()) {
-		_ = msg.Respond([]byte(killedRunning)) // asked again otherwise
+		answer(k.Word, []byte(killedRunning))
 	}
 }
 
 // sought answers when an attempt is asked for that runs here.
-func sought(instance string, runs Runs, msg *nats.Msg) {
+func sought(instance string, runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
 	if err != nil || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
@@ -137,7 +165,7 @@ func sought(instance string, runs Runs, msg *nats.Msg) {
 		return
 	}
 	if data, err := Stamp(form.Control, sighting{By: instance, Since: call.At(since)}); err == nil {
-		_ = msg.Respond(data) // whoever asked asks again, if need be
+		answer(s.Word, data)
 	}
 }
 

@@ -25,6 +25,8 @@ import (
 type Log struct {
 	js     jetstream.JetStream
 	parts  []part
+	copies int // of the log, on as many servers
+	reader Reader
 	expiry call.Expiry
 	answer time.Duration
 	silent atomic.Int64
@@ -33,8 +35,7 @@ type Log struct {
 
 // part is one partition of the log.
 type part struct {
-	stream jetstream.Stream
-	group  *group // nil: every event is sent as it comes
+	group *group // nil: every event is sent as it comes
 }
 
 // LogOptions tune a Log; the zero value is the default.
@@ -49,25 +50,39 @@ type LogOptions struct {
 
 // OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
 func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
-	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	n, err := Partitions(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{js: js, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing}}
+	var all streams
 	for p := range n {
 		stream, err := js.Stream(ctx, subjects.Part(p).Stream())
 		if err != nil {
 			return nil, fmt.Errorf("call log, partition %d: %w", p, err)
 		}
-		open := part{stream: stream}
-		if o.Group > 0 && stream.CachedInfo().Config.Replicas == 1 {
-			open.group = &group{js: js, answer: o.Answer, least: o.Group}
-		}
-		l.parts = append(l.parts, open)
+		all = append(all, stream)
 	}
-	return l, nil
+	return AskLog(js, n, all.replicas(), all, o), nil
 }
+
+// AskLog returns a log of so many partitions and replicas for a process that may write to it, but does not read it
+// itself: reader asks somebody else.
+func AskLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
+	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
+	l := &Log{
+		js: js, reader: reader, copies: replicas, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing},
+	}
+	l.parts = make([]part, partitions)
+	for p := range l.parts {
+		if o.Group > 0 && replicas == 1 {
+			l.parts[p].group = &group{js: js, answer: o.Answer, least: o.Group}
+		}
+	}
+	return l
+}
+
+// Replicas returns how many servers hold the log.
+func (l *Log) Replicas() int { return l.copies }
 
 // Partitions returns how many partitions the log has.
 func (l *Log) Partitions() int { return len(l.parts) }
@@ -198,66 +213,38 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 // error means that the log could not be read, never that it is empty; it is a [form.Error] where a build
 // of another age has written to it.
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.answer)
-	defer cancel()
-	p, in := l.part(id)
-	key := subjects.Key{Tool: tool, ID: id, Part: p}
-	msg, err := in.stream.GetLastMsgForSubject(ctx, key.Filter())
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return call.Entry{}, nil
-	}
-	if err != nil {
-		return call.Entry{}, fmt.Errorf("read call log: %w", err)
-	}
-	last, err := entry(msg)
-	if form.Unreadable(err) {
+	last, err := l.Last(ctx, tool, id)
+	if err != nil || last.RawStreamMsg == nil && last.End == 0 {
 		return call.Entry{}, err
 	}
-	if err != nil {
-		return in.scan(ctx, key, msg)
-	}
-	return last, nil
+	return last.Entry(subjects.PartOf(id, len(l.parts)))
 }
 
-// scan reads a log whose last message is none of ours, such as the marker of an operator's
-// `nats kv del`: the newest event before it counts, and the next write follows the intruder.
-func (p part) scan(ctx context.Context, key subjects.Key, intruder *jetstream.RawStreamMsg) (call.Entry, error) {
-	last := call.Entry{}
-	for seq := uint64(1); ; {
-		msg, err := p.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > intruder.Sequence {
-			break
-		}
-		if err != nil {
-			return call.Entry{}, fmt.Errorf("read call log: %w", err)
-		}
-		switch e, err := entry(msg); {
-		case form.Unreadable(err):
-			return call.Entry{}, err
-		case err == nil:
-			last = e
-		}
-		seq = msg.Sequence + 1
-	}
-	last.State.Part, last.State.Seq = key.Part, intruder.Sequence
-	return last, nil
+// Last returns the last event of the log as it is stored, with the errors of Read.
+func (l *Log) Last(ctx context.Context, tool, id string) (Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.answer)
+	defer cancel()
+	p, _ := l.part(id)
+	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Part: p})
 }
 
 // Get returns the event at seq of a partition; the zero Entry when it has expired.
 func (l *Log) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry, error) {
-	if int(p) >= len(l.parts) {
-		return call.Entry{}, fmt.Errorf("read call log: there is no partition %d", p)
+	s, err := l.At(ctx, p, seq)
+	if err != nil || s.RawStreamMsg == nil {
+		return call.Entry{}, err
+	}
+	return s.Entry(p)
+}
+
+// At returns the event at seq of a partition as it is stored; the zero Stored when it has expired.
+func (l *Log) At(ctx context.Context, p subjects.Part, seq uint64) (Stored, error) {
+	if p < 0 || int(p) >= len(l.parts) {
+		return Stored{}, fmt.Errorf("read call log: there is no partition %d", p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	msg, err := l.parts[p].stream.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return call.Entry{}, nil
-	}
-	if err != nil {
-		return call.Entry{}, fmt.Errorf("read call log at %d: %w", seq, err)
-	}
-	return entry(msg)
+	return l.reader.At(ctx, p, seq)
 }
 
 func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {

@@ -22,7 +22,8 @@ import (
 // them. Its methods are safe for concurrent use.
 type Pools struct {
 	js     jetstream.JetStream
-	stream jetstream.Stream
+	stream jetstream.Stream                                             // nil of those who may not read it
+	beat   func(ctx context.Context, pool, name string) (uint64, error) // newest of an executor, 0 when there is none
 	ttl    time.Duration
 
 	mu         sync.Mutex
@@ -44,10 +45,19 @@ func OpenPools(ctx context.Context, js jetstream.JetStream, lease time.Duration)
 	if err != nil {
 		return nil, fmt.Errorf("pools: %w", err)
 	}
+	p := AskPools(js, lease, nil)
+	p.stream, p.beat = stream, p.Newest
+	return p, nil
+}
+
+// AskPools is [OpenPools] for a process that may only write its own heartbeats: beat asks somebody else for the
+// [Pools.Newest] one of an executor. Nothing but Beat and Gone may be called.
+func AskPools(js jetstream.JetStream, lease time.Duration,
+	beat func(ctx context.Context, pool, name string) (uint64, error)) *Pools {
 	return &Pools{
-		js: js, stream: stream, ttl: max(time.Second, lease.Round(time.Second)), seen: map[string]verdict{},
+		js: js, beat: beat, ttl: max(time.Second, lease.Round(time.Second)), seen: map[string]verdict{},
 		since: time.Now(), reconnects: js.Conn().Stats().Reconnects,
-	}, nil
+	}
 }
 
 // settled reports whether all who live have had the time to beat: when the connection was interrupted,
@@ -140,14 +150,20 @@ func (p *Pools) look(ctx context.Context, instance string) (beat uint64, ok bool
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	beat, err := p.beat(ctx, pool, name)
+	return beat, err == nil
+}
+
+// Newest returns the sequence of the newest heartbeat of an executor of a pool, 0 when there is none.
+func (p *Pools) Newest(ctx context.Context, pool, name string) (beat uint64, err error) {
 	msg, err := p.stream.GetLastMsgForSubject(ctx, subjects.PoolSubject(pool, name))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return 0, true
+		return 0, nil
 	case err != nil:
-		return 0, false
+		return 0, fmt.Errorf("heartbeat: %w", err)
 	}
-	return msg.Sequence, true
+	return msg.Sequence, nil
 }
 
 // Instance names an executor of a pool.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -34,6 +35,24 @@ type DeadLetter struct {
 	Body       jsontext.Value `json:"body"`  // call.RequestBody
 	// Extra are members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
+}
+
+// NewLetter returns the letter of a call that is given up: s is what became of it since its work message m was written.
+func NewLetter(s call.State, m call.Entry, deliveries int, cause *envelope.Error, now time.Time) DeadLetter {
+	return DeadLetter{Cause: cause, State: s, Attempt: m.Attempt, Deliveries: deliveries, Body: m.Body, Time: now.UTC()}
+}
+
+// Fit encodes the letter for a message of at most so many bytes. The outcomes of earlier attempts, which the call log
+// holds, are left out where there is no room.
+func (d DeadLetter) Fit(most int64) ([]byte, error) {
+	data, err := d.encode()
+	if err == nil && int64(len(data)) > most-letterRoom {
+		data, err = d.short().encode()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dead letter: %w", err)
+	}
+	return data, nil
 }
 
 func (d DeadLetter) encode() ([]byte, error) {
@@ -62,15 +81,28 @@ func (d DeadLetter) short() DeadLetter {
 // letterRoom is what a dead letter leaves of a message for its headers.
 const letterRoom = 1 << 10
 
-// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
-// The outcomes of earlier attempts, which the call log holds, are left out where there is no room.
-func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
-	data, err := d.encode()
-	if err == nil && int64(len(data)) > js.Conn().MaxPayload()-letterRoom {
-		data, err = d.short().encode()
+// BuryOnce is [Bury], but changes nothing either where the same attempt was buried long ago.
+func BuryOnce(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+	a, _ := d.State.Attempt(d.Attempt)
+	filter := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Dead(d.State.Tenant, d.State.Tool)}}
+	for msg, err := range bus.Messages(ctx, js, subjects.DeadStream, filter, ackTime) {
+		if err != nil {
+			return fmt.Errorf("dead letter: %w", err)
+		}
+		kept, err := ParseDeadLetter(msg.Data(), msg.Seq)
+		of, _ := kept.State.Attempt(d.Attempt)
+		if err == nil && kept.State.ID == d.State.ID && kept.Attempt == d.Attempt && of.Admitted == a.Admitted {
+			return nil
+		}
 	}
+	return Bury(ctx, js, d)
+}
+
+// Bury keeps a dead letter. Burying the same attempt again within the dedup window changes nothing.
+func Bury(ctx context.Context, js jetstream.JetStream, d DeadLetter) error {
+	data, err := d.Fit(js.Conn().MaxPayload())
 	if err != nil {
-		return fmt.Errorf("dead letter: %w", err)
+		return err
 	}
 	a, _ := d.State.Attempt(d.Attempt)
 	_, err = js.PublishMsg(ctx, &nats.Msg{

@@ -149,18 +149,17 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 	return err
 }
 
-// LateResult records what a run had to say after its attempt was decided.
-func (j *Journal) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {
+// LateResult records what a run had to say after its attempt was decided, once by this process under the same id.
+// Another process may record the same, under that id.
+func (j *Journal) LateResult(ctx context.Context, id string, s call.State, attempt int, said call.Ending) error {
 	r := audit.Late(s, attempt, said, j.now())
-	r.EventID = "late." + j.newNonce()
-	return j.gate.append(ctx, r)
-}
-
-// Dead keeps a call that is given up, with what became of its work message since.
-func (j *Journal) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
-	return Bury(ctx, j.js, letterOf(s, m, deliveries, cause, j.now()))
-}
-
-func letterOf(s call.State, m call.Entry, deliveries int, cause *envelope.Error, now time.Time) DeadLetter {
-	return DeadLetter{Cause: cause, State: s, Attempt: m.Attempt, Deliveries: deliveries, Body: m.Body, Time: now.UTC()}
+	r.EventID = "late." + id
+	if j.told.Has(r.EventID) {
+		return nil
+	}
+	err := j.gate.append(ctx, r)
+	if err == nil {
+		j.told.Add(slices.Values([]string{r.EventID}))
+	}
+	return err
 }

@@ -14,7 +14,7 @@ func TestLetterHasHistory(t *testing.T) {
 	claimed := call.State{Attempts: []call.Attempt{{N: 1, Admitted: 7,
 		Claim: &call.Claim{By: "default/e1", Fence: 11, Count: 5}}}}
 	m := call.Entry{Attempt: 1, State: admitted, Body: []byte(`{}`)}
-	d := letterOf(claimed, m, 7, envelope.NewError(envelope.CodeLost, ""), time.Now())
+	d := NewLetter(claimed, m, 7, envelope.NewError(envelope.CodeLost, ""), time.Now())
 	if c := d.State.Last().Claim; c == nil || c.Count != 5 || d.Deliveries != 7 || d.Attempt != 1 ||
 		string(d.Body) != `{}` {
 		t.Errorf("%+v", d)

@@ -26,9 +26,10 @@ var ErrUnavailable = errors.New("streaming: store unavailable")
 // Store is one stream as this package uses it: append by compare-and-set, read by subject and
 // sequence. It is safe for concurrent use and holds no resources of its own.
 type Store struct {
-	js     jetstream.JetStream
-	stream string
-	prefix string // of the JetStream API
+	js        jetstream.JetStream
+	stream    string
+	prefix    string // of the JetStream API
+	bySubject bool   // the leader may not be asked
 }
 
 // NewStore returns a Store over the stream of that name, which somebody else creates. Direct get
@@ -42,6 +43,14 @@ func NewStore(js jetstream.JetStream, stream string) *Store {
 		prefix = "$JS." + o.Domain + ".API."
 	}
 	return &Store{js: js, stream: stream, prefix: prefix}
+}
+
+// BySubject returns the store as it is for a process that may read nothing but the newest message of a subject, and
+// that from any replica: enough for a [Writer].
+func (s *Store) BySubject() *Store {
+	scoped := *s
+	scoped.bySubject = true
+	return &scoped
 }
 
 // message is one stored message.
@@ -92,9 +101,14 @@ func definite(err error) bool {
 		errors.Is(err, nats.ErrBadSubject)
 }
 
-// last implements frameLog. It asks the leader of the stream: a replica may not have it yet.
+// last implements frameLog. It asks the leader of the stream: a replica may not have it yet. Where that may not be, what
+// is appended behind a frame that is not the last is refused, and looked for again.
 func (s *Store) last(ctx context.Context, subject string) (mark, error) {
-	m, err := s.leader(ctx, getRequest{LastFor: subject})
+	look := func() (*message, error) { return s.leader(ctx, getRequest{LastFor: subject}) }
+	if s.bySubject {
+		look = func() (*message, error) { return s.lastOf(ctx, subject) }
+	}
+	m, err := look()
 	if err != nil || m == nil {
 		return mark{}, err
 	}

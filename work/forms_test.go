@@ -46,10 +46,11 @@ func TestWorkOfANewerBuild(t *testing.T) {
 	e.State.ID = "id00003"
 	newer := f.Raw(kv.EventSubject(e), "3"+kv.EncodeEvent(e)[1:])
 	handled := make(chan uint64, 10)
-	w, err := work.New(t.Context(), f.JS, "default", 8, time.Minute, func(_ context.Context, w work.Message) {
-		handled <- w.Entry.State.Seq
-		w.Ack()
-	})
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
+		func(_ context.Context, w work.Message) {
+			handled <- w.Entry.State.Seq
+			w.Ack()
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

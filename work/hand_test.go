@@ -21,14 +21,15 @@ type held struct {
 func (f *fixture) hold(slots int) *held {
 	f.T.Helper()
 	h := &held{begun: make(chan work.Message, 100), release: make(chan struct{})}
-	w, err := work.New(f.T.Context(), f.JS, "default", slots, time.Minute, func(ctx context.Context, w work.Message) {
-		h.begun <- w
-		select {
-		case <-h.release:
-		case <-ctx.Done():
-		}
-		w.Ack()
-	})
+	w, err := work.New(f.T.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, slots, time.Minute,
+		func(ctx context.Context, w work.Message) {
+			h.begun <- w
+			select {
+			case <-h.release:
+			case <-ctx.Done():
+			}
+			w.Ack()
+		})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -153,14 +154,15 @@ func TestDeclined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			got := make(chan int, 10)
-			w, err := work.New(t.Context(), f.JS, "default", 3, time.Minute, func(_ context.Context, w work.Message) {
-				got <- w.Deliveries
-				if len(got) < 3 {
-					c.leave(w)
-					return
-				}
-				w.Ack()
-			})
+			w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 3, time.Minute,
+				func(_ context.Context, w work.Message) {
+					got <- w.Deliveries
+					if len(got) < 3 {
+						c.leave(w)
+						return
+					}
+					w.Ack()
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,11 +180,12 @@ func TestDeclinedByAnother(t *testing.T) {
 	f := setup(t)
 	got, turn := make(chan int, 10), make(chan struct{}, 10)
 	work := func(name string) (stop func()) {
-		w, err := work.New(t.Context(), f.JS, "default", 3, time.Minute, func(_ context.Context, w work.Message) {
-			got <- w.Deliveries
-			w.Decline(500 * time.Millisecond)
-			turn <- struct{}{}
-		})
+		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 3, time.Minute,
+			func(_ context.Context, w work.Message) {
+				got <- w.Deliveries
+				w.Decline(500 * time.Millisecond)
+				turn <- struct{}{}
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,9 @@ package work
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
@@ -23,13 +21,14 @@ type incarnation struct {
 	at                time.Time // of delivered; zero: long ago
 }
 
-func meet(i *jetstream.ConsumerInfo) incarnation {
-	return incarnation{born: i.Created, delivered: i.Delivered.Consumer, before: i.Delivered.Consumer}
+// meet is what is known after the first look. Nothing is believed of one that is not there.
+func meet(c Consumer) incarnation {
+	return incarnation{born: c.Created, delivered: c.Delivered, before: c.Delivered, gone: c.Created.IsZero()}
 }
 
 // seen is what is known after it was looked at again.
-func (n incarnation) seen(i *jetstream.ConsumerInfo) incarnation {
-	return incarnation{born: i.Created, delivered: i.Delivered.Consumer, before: n.delivered}
+func (n incarnation) seen(c Consumer) incarnation {
+	return incarnation{born: c.Created, delivered: c.Delivered, before: n.delivered, gone: c.Created.IsZero()}
 }
 
 // heard is what is known after a message of it came whose count is believed: as much as after a look, but no more
@@ -54,14 +53,14 @@ func (n incarnation) counts(m *nats.MsgMetadata) bool {
 // something is wrong: then, and when the connection was made anew, they are looked at at once.
 const (
 	lookEvery = 15 * time.Second
-	lookAgain = time.Second // where the last look found one behind, or nothing at all
+	lookAgain = time.Second // where the last look found one behind, or missing, or nothing at all
+	lookTime  = 2 * time.Second
 )
 
 // lookSoon has the consumers looked at, as soon as that can be.
 func (w *Workers) lookSoon() { wait.Signal(w.lookNow) }
 
-// look keeps what is known of the consumers up to date until ctx ends, and makes those anew that
-// somebody has deleted.
+// look keeps what is known of the consumers up to date until ctx ends.
 func (w *Workers) look(ctx context.Context) {
 	next := time.NewTimer(lookEvery)
 	defer next.Stop()
@@ -73,29 +72,52 @@ func (w *Workers) look(ctx context.Context) {
 		case <-w.lookNow:
 		}
 		pause := lookEvery
-		for _, s := range w.sources {
-			if !w.lookAt(ctx, s) {
-				pause = lookAgain
-			}
+		if !w.lookAt(ctx) {
+			pause = lookAgain
 		}
 		next.Reset(pause)
 	}
 }
 
-// lookAt looks at the consumer of s and reports whether that will do for a while.
-func (w *Workers) lookAt(ctx context.Context, s *source) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookAgain)
+// lookAt looks at the consumers and reports whether that will do for a while.
+func (w *Workers) lookAt(ctx context.Context) (fine bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	cons, err := w.js.Consumer(ctx, s.stream, s.name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		cons, err = w.ensure(ctx, s)
-	}
+	all, err := w.consumers.Look(ctx)
 	if err != nil {
-		return false // the server is not there: it is looked at again
+		return false // the server, or a dispatcher, is not there: it is looked again
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.known = s.known.seen(cons.CachedInfo())
-	s.known.at = time.Now()
-	return !s.known.behind()
+	fine = true
+	missing := ""
+	for _, s := range w.sources {
+		s.known = s.known.seen(of(all, s))
+		s.known.at = time.Now()
+		if s.known.gone {
+			missing = s.stream + " > " + s.name
+		}
+		fine = fine && !s.known.behind() && !s.known.gone
+	}
+	w.tell(missing)
+	return fine
+}
+
+// tell says once that a consumer is missing. Callers hold w.mu.
+func (w *Workers) tell(missing string) {
+	if missing != "" && !w.missing && w.Log != nil {
+		w.Log.Warn("waiting for a dispatcher that makes the consumers of this pool: start one whose tools name the pool",
+			"consumer", missing)
+	}
+	w.missing = missing != ""
+}
+
+// of returns what is known of the consumer of a source; the zero Consumer is that it is not there.
+func of(all []Consumer, s *source) Consumer {
+	for _, c := range all {
+		if c.Stream == s.stream && c.Name == s.name {
+			return c
+		}
+	}
+	return Consumer{}
 }

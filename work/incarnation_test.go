@@ -5,15 +5,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A count of deliveries is believed only where the consumer that gives it can know of all of them.
 func TestIncarnationCounts(t *testing.T) {
 	born := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	info := func(born time.Time, delivered uint64) *jetstream.ConsumerInfo {
-		return &jetstream.ConsumerInfo{Created: born, Delivered: jetstream.SequenceInfo{Consumer: delivered}}
-	}
+	info := func(born time.Time, delivered uint64) Consumer { return Consumer{Created: born, Delivered: delivered} }
 	met := meet(info(born, 10))
 	wrong := met
 	wrong.gone = true

@@ -17,10 +17,11 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 	f := setup(t)
 	const calls = 60
 	got := make(chan int, calls)
-	w, err := work.New(t.Context(), f.JS, "default", 64, time.Minute, func(_ context.Context, w work.Message) {
-		w.Ack()
-		got <- w.Deliveries
-	})
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 64, time.Minute,
+		func(_ context.Context, w work.Message) {
+			w.Ack()
+			got <- w.Deliveries
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +48,10 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
 	work := func() (stop func()) {
-		w, err := work.New(t.Context(), f.JS, "default", 8, time.Minute, func(_ context.Context, w work.Message) {
-			got <- w.Deliveries // and no ack
-		})
+		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
+			func(_ context.Context, w work.Message) {
+				got <- w.Deliveries // and no ack
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,10 +84,11 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 func TestWorkersOfADeletedConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
-	w, err := work.New(t.Context(), f.JS, "default", 8, time.Minute, func(_ context.Context, w work.Message) {
-		w.Ack()
-		got <- w.Deliveries
-	})
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
+		func(_ context.Context, w work.Message) {
+			w.Ack()
+			got <- w.Deliveries
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,10 +38,11 @@ func TestDeliveredTwice(t *testing.T) {
 		f.Admit(n, envelope.PriorityNormal)
 	}
 	handled := make(chan work.Message, 4*calls)
-	w, err := work.New(t.Context(), js, "default", 8*calls, time.Minute, func(_ context.Context, w work.Message) {
-		handled <- w
-		w.Ack()
-	})
+	w, err := work.New(t.Context(), work.Keep(js, "default", 1, time.Minute), "default", 1, 8*calls, time.Minute,
+		func(_ context.Context, w work.Message) {
+			handled <- w
+			w.Ack()
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

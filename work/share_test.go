@@ -22,18 +22,19 @@ func TestShareOfBusySlots(t *testing.T) {
 			f.Admit(3*n+2, envelope.PriorityLow)
 		}
 		begun, release := make(chan envelope.Priority), make(chan struct{})
-		w, err := work.New(t.Context(), f.JS, "default", slots, 30*time.Second, func(ctx context.Context, w work.Message) {
-			select {
-			case begun <- w.Entry.State.Last().Priority:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			w.Ack()
-		})
+		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 30*time.Second), "default", 1, slots, 30*time.Second,
+			func(ctx context.Context, w work.Message) {
+				select {
+				case begun <- w.Entry.State.Last().Priority:
+				case <-ctx.Done():
+					return
+				}
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				w.Ack()
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,13 @@ func TestTooFewSlots(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := work.New(t.Context(), js, "default", 0, time.Second, nil); err == nil ||
+	if _, err := work.New(t.Context(), work.Keep(js, "default", 3, time.Second), "default", 3, 0, time.Second,
+		nil); err == nil ||
 		!strings.Contains(err.Error(), "1") {
 		t.Errorf("no slots: %v", err)
 	}
-	if _, err := work.New(t.Context(), js, "default", 1, time.Second, nil); err != nil {
+	if _, err := work.New(t.Context(), work.Keep(js, "default", 3, time.Second), "default", 3, 1, time.Second,
+		nil); err != nil {
 		t.Errorf("1 slot: %v", err)
 	}
 }

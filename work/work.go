@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -49,20 +48,21 @@ func (w Message) Decline(after time.Duration) {
 // partition; it waits for a slot, and is handed back when there is none soon.
 type Workers struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
-	Log      *slog.Logger
-	notices  form.Notices
-	slots    int
-	lease    time.Duration
-	patience time.Duration // how long a message in hand waits for a slot
-	declines declines
-	repeats  repeats
-	sources  []*source
-	handle   func(context.Context, Message)
-	crew     *crew.Crew[pulled]
-	js       jetstream.JetStream
-	nc       *nats.Conn
-	lookNow  chan struct{}
-	ended    func() bool // there is no more intake
+	Log       *slog.Logger
+	notices   form.Notices
+	slots     int
+	lease     time.Duration
+	patience  time.Duration // how long a message in hand waits for a slot
+	declines  declines
+	repeats   repeats
+	sources   []*source
+	handle    func(context.Context, Message)
+	crew      *crew.Crew[pulled]
+	consumers Consumers
+	missing   bool // a consumer was, at the last look
+	nc        *nats.Conn
+	lookNow   chan struct{}
+	ended     func() bool // there is no more intake
 
 	mu      sync.Mutex
 	running int
@@ -74,7 +74,6 @@ type Workers struct {
 type source struct {
 	stream   string
 	name     string
-	filter   string // of what it hands out
 	next     string // subject of its pull requests
 	weight   int
 	known    incarnation
@@ -105,44 +104,35 @@ const (
 	pullGrace    = time.Second
 )
 
-// New creates or updates the consumers of pool and returns workers with so many slots,
-// which call handle for every message, as many at once as there are slots.
-func New(ctx context.Context, js jetstream.JetStream, pool string, slots int, lease time.Duration,
+// New returns workers of pool with so many slots, which call handle for every message, as many at once as there are
+// slots. They pull from all partitions, whose consumers are looked at once before.
+func New(ctx context.Context, consumers Consumers, pool string, partitions, slots int, lease time.Duration,
 	handle func(context.Context, Message)) (*Workers, error) {
-	partitions, err := kv.Partitions(ctx, js)
-	if err != nil {
-		return nil, err
-	}
 	if slots < MinSlots {
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
 	w := &Workers{
-		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, js: js,
+		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, consumers: consumers,
 		lookNow: make(chan struct{}, 1),
 	}
-	for p := range partitions {
-		if err := w.add(ctx, subjects.Part(p), pool); err != nil {
-			return nil, err
+	for p := range subjects.Part(partitions) {
+		for _, c := range weights {
+			prio := string(c.prio)
+			w.sources = append(w.sources, &source{stream: p.Stream(), name: subjects.Worker(pool, prio),
+				next: p.NextWork(pool, prio), weight: c.weight})
 		}
 	}
 	w.last = w.sources[1]
-	return w, nil
-}
-
-// add makes the sources of one partition.
-func (w *Workers) add(ctx context.Context, part subjects.Part, pool string) error {
-	for _, c := range weights {
-		prio := string(c.prio)
-		s := &source{stream: part.Stream(), name: subjects.Worker(pool, prio), filter: part.WorkFilter(pool, prio),
-			next: part.NextWork(pool, prio), weight: c.weight}
-		cons, err := w.ensure(ctx, s)
-		if err != nil {
-			return err
-		}
-		s.known = meet(cons.CachedInfo())
-		w.sources = append(w.sources, s)
+	all, err := consumers.Look(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	for _, s := range w.sources {
+		if s.known = meet(of(all, s)); s.known.gone {
+			w.lookSoon()
+		}
+	}
+	return w, nil
 }
 
 // Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
@@ -323,21 +313,4 @@ func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 	seq := meta.Sequence.Stream
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return pulled{Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
-}
-
-// ensure creates the durable consumer of a source, or updates its lease.
-func (w *Workers) ensure(ctx context.Context, s *source) (jetstream.Consumer, error) {
-	cons, err := w.js.CreateOrUpdateConsumer(ctx, s.stream, jetstream.ConsumerConfig{
-		Durable:       s.name,
-		FilterSubject: s.filter,
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       w.lease,
-		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
-		MaxAckPending: 100_000, // slots bound what is out, not the server
-		MaxWaiting:    8192,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", s.name, err)
-	}
-	return cons, nil
 }

@@ -24,27 +24,28 @@ func TestWorkers(t *testing.T) {
 	var mu sync.Mutex
 	held, most, highDone, lowDone, highWhenLowDone := 0, 0, 0, 0, 0
 	all := make(chan struct{})
-	w, err := work.New(t.Context(), f.JS, "default", slots, 3*time.Minute, func(_ context.Context, w work.Message) {
-		mu.Lock()
-		held++
-		most = max(most, held)
-		mu.Unlock()
-		<-time.After(time.Millisecond)
-		w.Ack()
-		mu.Lock()
-		defer mu.Unlock()
-		held--
-		if w.Entry.State.Last().Priority == envelope.PriorityLow {
-			if lowDone++; lowDone == low {
-				highWhenLowDone = highDone
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 3*time.Minute), "default", 1, slots, 3*time.Minute,
+		func(_ context.Context, w work.Message) {
+			mu.Lock()
+			held++
+			most = max(most, held)
+			mu.Unlock()
+			<-time.After(time.Millisecond)
+			w.Ack()
+			mu.Lock()
+			defer mu.Unlock()
+			held--
+			if w.Entry.State.Last().Priority == envelope.PriorityLow {
+				if lowDone++; lowDone == low {
+					highWhenLowDone = highDone
+				}
+			} else {
+				highDone++
 			}
-		} else {
-			highDone++
-		}
-		if highDone+lowDone == high+low {
-			close(all)
-		}
-	})
+			if highDone+lowDone == high+low {
+				close(all)
+			}
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +67,11 @@ func TestWorkers(t *testing.T) {
 func TestWorkersSurviveRestart(t *testing.T) {
 	f := setup(t)
 	got := make(chan string, 10)
-	w, err := work.New(t.Context(), f.JS, "default", 4, time.Second, func(_ context.Context, w work.Message) {
-		w.Ack()
-		got <- w.Entry.State.ID
-	})
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Second), "default", 1, 4, time.Second,
+		func(_ context.Context, w work.Message) {
+			w.Ack()
+			got <- w.Entry.State.ID
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -28,11 +27,11 @@ type Options struct {
 	URL      string
 	Topology bus.TopologyOptions
 	KV       kv.LogOptions
-	Lease    time.Duration // default bus.DefaultLease
+	Lease    time.Duration // default bus.DefaultLease; executors take that of the dispatchers
 	// PayloadMemory is how many bytes of memory large payloads may take in a dispatcher, and in an executor; 0 is
 	// room.Default.
 	PayloadMemory int64
-	Fsync         bool          // the server syncs every write before it acknowledges it
+	Fsync         bool          // the server syncs every write before it acknowledges it; dispatchers tell executors
 	Skew          time.Duration // added to the local clock; for tests
 	Logger        *slog.Logger  // nil discards
 	Observer      observe.Observer
@@ -43,28 +42,27 @@ type Options struct {
 	Caller   subjects.Owner
 }
 
-// Conn is an open bus with everything on it that both processes need.
+// Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.
 type Conn struct {
 	Options
-	NC       *nats.Conn
-	JS       jetstream.JetStream // for [ack.Publish]
-	Log      *kv.Log
-	Clock    *bus.Clock
-	Instance string
-	nonces   atomic.Uint64
-	notices  form.Notices
-	control  *bus.Control
-	acked    *ack.JetStream // JS
+	NC      *nats.Conn
+	JS      jetstream.JetStream // for [ack.Publish]
+	Log     *kv.Log
+	Clock   *bus.Clock
+	nonces  atomic.Uint64
+	notices form.Notices
+	control *bus.Control
+	acked   *ack.JetStream // JS
 }
 
 // Connect is [Dial] and [Open].
-func Connect(ctx context.Context, name string, o Options) (*Conn, error) {
+func Connect(name string, o Options) (*Conn, error) {
 	o.Instance = cmp.Or(o.Instance, NewInstance())
 	nc, err := Dial(name, o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Open(ctx, nc, o)
+	c, err := Open(nc, o)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -85,39 +83,23 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 // NewInstance returns a name that no other process has.
 func NewInstance() string { return uuid.NewString()[:13] }
 
-// Open creates or verifies the topology, and measures the bus clock.
-func Open(ctx context.Context, nc *nats.Conn, o Options) (*Conn, error) {
+// Open prepares for a process on a connection. Nothing is asked of the bus yet.
+func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Lease <= 0 {
-		o.Lease = bus.DefaultLease
-	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	o.Topology.Logger = o.Logger
-	if err := bus.Ensure(ctx, js, o.Topology); err != nil {
-		return nil, err
-	}
-	if o.Fsync && o.KV.Group == 0 {
-		o.KV.Group = kv.DefaultGroup
-	}
+	o.Instance = cmp.Or(o.Instance, NewInstance())
 	acked := ack.With(js)
-	log, err := kv.OpenLog(ctx, acked, o.KV)
-	if err != nil {
-		return nil, err
-	}
-	o.Topology.Partitions = log.Partitions() // should it have to be made again
-	local := func() time.Time { return time.Now().Add(o.Skew) }
-	clock, err := bus.NewClock(ctx, acked, local)
-	if err != nil {
-		return nil, err
-	}
 	return &Conn{
-		Options: o, NC: nc, JS: acked, Log: log, Clock: clock, Instance: cmp.Or(o.Instance, NewInstance()),
-		acked: acked, control: &bus.Control{NC: nc, Log: o.Logger},
+		Options: o, NC: nc, JS: acked, acked: acked,
+		control: &bus.Control{NC: nc, Log: o.Logger},
 	}, nil
 }
+
+// local is the clock of this host.
+func (c *Conn) local() time.Time { return time.Now().Add(c.Skew) }
 
 // OpenPayloads binds to the payload store, as callers do: what they do not find, they ask a dispatcher for.
 func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {

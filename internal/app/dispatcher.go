@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/desk"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -18,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // DispatcherOptions tune a dispatcher process.
@@ -29,8 +32,8 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	// OpenPerActor and OpenPerTenant are those of dispatcher.Options.
 	OpenPerActor, OpenPerTenant int
-	Version     string // of the product, for service discovery
-	Ready       func() // called once it serves; may be nil
+	Version                     string // of the product, for service discovery
+	Ready                       func() // called once it serves; may be nil
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -38,6 +41,9 @@ type DispatcherOptions struct {
 // server may go away again at once. So it does whatever else ends it once it has said that it serves: it may
 // not have begun to follow the log when the server goes away. To be told to stop meanwhile is no error.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
+	if err := openDispatcher(ctx, c); err != nil {
+		return err
+	}
 	serves, ready := false, o.Ready
 	o.Ready = func() {
 		if !serves && ready != nil {
@@ -67,6 +73,24 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 			wait.For(ctx, restartDelay)
 		}
 	}
+}
+
+// openDispatcher creates or verifies the topology, opens the log, and measures the bus clock.
+func openDispatcher(ctx context.Context, c *Conn) (err error) {
+	c.Lease = cmp.Or(max(c.Lease, 0), bus.DefaultLease)
+	c.Topology.Logger = c.Logger
+	if err := bus.Ensure(ctx, c.JS, c.Topology); err != nil {
+		return err
+	}
+	if c.Fsync && c.KV.Group == 0 {
+		c.KV.Group = kv.DefaultGroup
+	}
+	if c.Log, err = kv.OpenLog(ctx, c.JS, c.KV); err != nil {
+		return err
+	}
+	c.Topology.Partitions = c.Log.Partitions() // should it have to be made again
+	c.Clock, err = bus.NewClock(ctx, c.JS, c.local)
+	return err
 }
 
 // absence is how long a pool must have been empty: no shorter than an executor that is well may be silent.
@@ -113,6 +137,9 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 			return err
 		}
 	}
+	if err := makeWork(ctx, c, o.Registry); err != nil {
+		return err
+	}
 	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
 	if err != nil {
 		return err
@@ -130,6 +157,11 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	vitals := &condition{store, readers}
 	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
+	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
+	executors := &desk.Desk{
+		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
+		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Log: c.Logger,
+	}
 	d = dispatcher.New(dispatcher.Options{
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfAll(c.JS),
@@ -159,7 +191,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	g.Go(func() error { journal.Run(background); return nil })
 	g.Go(func() error { watchOld(background, c, pools); return nil })
 	g.Go(func() error { evidence.Run(background); return nil })
-	if err := serve(ctx, background, stop, c, d, o); err != nil {
+	g.Go(func() error { coverage.Run(background); return nil })
+	if err := serve(ctx, background, stop, c, d, executors, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
 	}
@@ -232,7 +265,11 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
-	o DispatcherOptions) error {
+	executors *desk.Desk, o DispatcherOptions) error {
+	defer executors.Stop()
+	if err := executors.Serve(background); err != nil {
+		return err
+	}
 	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, endpoints(c, d, o))
 	if err != nil {
 		return err
@@ -286,9 +323,25 @@ type evidence struct {
 }
 
 func newEvidence(c *Conn, pools *kv.Pools, r *tool.Registry) evidence {
-	var watched []string
+	return evidence{kv.NewAttendance(pools, c.Clock.Now, poolsOf(r)...), bus.NewDeliveries(c.JS)}
+}
+
+// poolsOf returns the pools that tools name, each once.
+func poolsOf(r *tool.Registry) (pools []string) {
 	for _, m := range r.List() {
-		watched = append(watched, m.Pool)
+		if !slices.Contains(pools, m.Pool) {
+			pools = append(pools, m.Pool)
+		}
 	}
-	return evidence{kv.NewAttendance(pools, c.Clock.Now, watched...), bus.NewDeliveries(c.JS)}
+	return pools
+}
+
+// makeWork makes the consumers that the executors of all pools pull from.
+func makeWork(ctx context.Context, c *Conn, r *tool.Registry) error {
+	for _, pool := range poolsOf(r) {
+		if err := work.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

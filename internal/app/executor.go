@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/desk"
 	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -45,44 +45,73 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}
-	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
+	counter, err := openExecutor(ctx, c, o.Pool)
 	if err != nil {
 		return err
 	}
-	if err := pools.Old(ctx); err != nil {
-		return err
-	}
-	journal := record.NewJournal(c.JS, "executor-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
-	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
+	pools := kv.AskPools(c.JS, c.Lease, counter.Beat)
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
-		Replies: bus.NewReplies(c.NC, c.Logger), Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream)},
-		Payloads: payloadsOfPool(c.JS), Peers: pools, Records: journal, Coverage: coverage, Now: c.Clock.Now,
+		Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfPool(c.JS),
+		Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream).BySubject()},
+		Peers:   pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Observer: c.Observer, Logger: c.Logger,
 	})
 	anew := &bus.Anew{NC: c.NC, Tell: e.Listening}
-	workers, err := work.New(ctx, c.JS, o.Pool, o.Slots, c.Lease, func(ctx context.Context, w work.Message) {
-		anew.Check()
-		e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
-	})
+	workers, err := work.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
+		func(ctx context.Context, w work.Message) {
+			anew.Check()
+			e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
+		})
 	if err != nil {
 		return err
 	}
 	workers.Log = c.Logger
-	// What runs had to say goes on record to the end.
-	recording, recorded := context.WithCancel(context.WithoutCancel(ctx))
-	var journaling sync.WaitGroup
-	journaling.Go(func() { journal.Run(recording) })
-	journaling.Go(func() { coverage.Run(recording) })
-	defer journaling.Wait()
-	defer recorded()
 	return run(ctx, c, o, e, workers, pools, anew)
+}
+
+// openExecutor waits for a dispatcher to say what the bus is like, and opens what an executor has of it.
+func openExecutor(ctx context.Context, c *Conn, pool string) (*desk.Client, error) {
+	counter := &desk.Client{NC: c.NC, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
+	h, err := counter.Hello(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.agree(h); err != nil {
+		return nil, err
+	}
+	c.Log = kv.AskLog(c.JS, h.Partitions, h.Replicas, counter, c.KV)
+	if c.Clock, err = bus.NewClockOf(ctx, counter.Time, c.local); err != nil {
+		return nil, err
+	}
+	counter.Now = c.Clock.Now
+	return counter, nil
+}
+
+// agree takes over what dispatchers say. What was said of the streams otherwise is an error: the executor is on
+// another bus than it was meant for.
+func (c *Conn) agree(h desk.Hello) error {
+	switch o := c.Topology; {
+	case o.Partitions != 0 && o.Partitions != h.Partitions:
+		return fmt.Errorf("the call log has %d partitions, not %d: leave that out, or name another bus", h.Partitions,
+			o.Partitions)
+	case o.Replicas > h.Replicas:
+		return fmt.Errorf("%d servers hold the call log, and not %d: say so, or name another bus", h.Replicas, o.Replicas)
+	}
+	if c.Lease > 0 && c.Lease != h.Lease() {
+		c.Logger.Warn("the lease is that of the dispatchers", "told", c.Lease, "lease", h.Lease())
+	}
+	c.Lease, c.Fsync = h.Lease(), h.Fsync
+	if c.Fsync && c.KV.Group == 0 {
+		c.KV.Group = kv.DefaultGroup
+	}
+	return nil
 }
 
 func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *work.Workers, pools *kv.Pools,
 	anew *bus.Anew) error {
-	deaf, err := c.control.Obey(e.Instance, e)
+	deaf, err := c.control.Obey(o.Pool, c.Instance, e)
 	if err != nil {
 		return err
 	}

@@ -329,7 +329,7 @@ func Node(ctx context.Context, role, url, tools string, slots int, ready func())
 	if err != nil {
 		return err
 	}
-	c, err := app.Connect(ctx, "bench-"+role, app.Options{URL: url, Topology: topology(1)})
+	c, err := app.Connect("bench-"+role, app.Options{URL: url, Topology: topology(1)})
 	if err != nil {
 		return err
 	}

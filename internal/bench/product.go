@@ -44,7 +44,7 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*p
 	p := &product{tools: r.Len()}
 	var opened []*app.Conn
 	for _, name := range []string{"bench-dispatcher", "bench-executor"} {
-		c, err := app.Connect(ctx, name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(o.Partitions),
+		c, err := app.Connect(name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(o.Partitions),
 			Connect: h.connect})
 		if err != nil {
 			return nil, errors.Join(err, closeAll(opened))

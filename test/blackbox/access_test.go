@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -66,8 +67,15 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 // ofCallLog finds the permissions that are of a partition of the call log.
 var ofCallLog = regexp.MustCompile(`"([^"\n]*KV[_.])calls([^"\n]*)"`)
 
-// users is the server's configuration in the manual, with passwords filled in.
-func users(t *testing.T) []*server.User {
+// narrow is the name of the executor that has the permissions of the manual.
+const narrow = "e-narrow"
+
+// ofTools finds the permissions that are of a tool of the executor.
+var ofTools = regexp.MustCompile(`"[^"\n]*TOOL[^"\n]*"`)
+
+// users is the server's configuration in the manual, with passwords filled in, and what stands for names, of tools, the
+// pool and the instance of the executor.
+func users(t *testing.T, tools ...string) []*server.User {
 	t.Helper()
 	manual, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -78,6 +86,13 @@ func users(t *testing.T) []*server.User {
 	if !found {
 		t.Fatal("the manual has no authorization block")
 	}
+	block = ofTools.ReplaceAllStringFunc(block, func(entry string) (all string) {
+		for _, id := range tools {
+			all += " " + strings.ReplaceAll(entry, "TOOL", subjects.Token(id)) + ","
+		}
+		return strings.TrimSuffix(all, ",")
+	})
+	block = strings.NewReplacer("POOL", "default", "INSTANCE", narrow).Replace(block)
 	block = ofCallLog.ReplaceAllString(block, `"${1}calls${2}", "${1}calls_1${2}"`) // for two partitions, as it says
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(file, []byte("authorization {"+strings.ReplaceAll(block, `"..."`, "secret")),
@@ -132,16 +147,68 @@ func (g *guarded) agent(actor string) *toolbus.Client {
 
 func guard(t *testing.T, tools map[string]spec) *guarded {
 	t.Helper()
-	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t) })
+	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t, slices.Collect(maps.Keys(tools))...) })
 	g := &guarded{url: srv.URL}
 	g.deployment = deployOn(t, srv, tools)
 	g.strict = true // which takes one permission more
 	srv.URL = as("dispatcher:secret", g.url)
 	g.watch(g.dispatcher().conn.NC)
-	srv.URL = as("executor:secret", g.url)
+	srv.URL, g.instance = as("executor:secret", g.url), narrow
 	g.watch(g.executor(6).conn.NC)
 	return g
 }
+
+// An executor may do nothing that its list does not name: neither with the streams and their consumers, nor in the name
+// of others, nor what dispatchers do for it.
+func TestExecutorMayDoNothingElse(t *testing.T) {
+	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
+	refused := make(chan error, 1)
+	nc := g.srv.Connect(t, nats.CustomInboxPrefix("_INBOX."+narrow))
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err })
+	key := subjects.Key{Tool: "echo", ID: "id"}
+	other := subjects.Key{Tool: "other", ID: "id"}
+	for _, subject := range []string{
+		"$JS.API.INFO", "$JS.API.STREAM.INFO.KV_calls", "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.UPDATE.AUDIT",
+		"$JS.API.STREAM.DELETE.CHUNKS", "$JS.API.STREAM.MSG.GET.KV_calls", "$JS.API.DIRECT.GET.PAYLOADS",
+		"$JS.API.DIRECT.GET.CHUNKS", "$JS.API.CONSUMER.CREATE.KV_calls.x", "$JS.API.CONSUMER.INFO.KV_calls.exec_default_low",
+		"$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_other_low", "$JS.ACK.KV_calls.exec_other_low.1.1.1.1.0",
+		key.Request(1, "1.0.0", "low", "default"), key.Join(1), key.Claim(1, "another"), key.Outcome(1, "another"),
+		other.Claim(1, narrow), other.Outcome(1, narrow), subjects.PoolSubject("default", "another"),
+		subjects.PoolSubject("other", narrow), subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
+		part0.Audit("t"), subjects.Desk(subjects.OpLog, "other", narrow), subjects.Desk(subjects.OpLog, "default", "another"),
+		subjects.Heard("default", "another", "word"), subjects.Kill("id"), subjects.Seek("id"), subjects.Left,
+		subjects.Call("default", "agent://a", "echo"), subjects.Service(subjects.OpResult, "default", "agent://a"),
+	} {
+		if err := errors.Join(nc.Publish(subject, nil), nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !strings.Contains(err.Error(), subject) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("it may publish to %s", subject)
+		}
+	}
+	for _, subject := range []string{
+		"_INBOX.>", "_INBOX.another.>", "tb.>", "tb.ans.>", "tb.call.>", "tb.exe.>", "$KV.>", "$JS.>", "tb.chunk.>",
+	} {
+		if _, err := nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !strings.Contains(err.Error(), subject) {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("it may subscribe to %s", subject)
+		}
+	}
+}
+
+const part0 = subjects.Part(0)
 
 // With the permissions that the manual gives, everything works but large payloads: calls, chunks while a tool
 // runs, questions, cancels and the record. Nothing that is done is refused by the server.

@@ -62,7 +62,10 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	const lag = time.Second // more than a batch waits for records
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
-	d.unattended(d.executor(6).conn)
+	before := d.dispatcher() // of which the executor learns what the bus is like
+	e := d.executor(6)
+	before.stop()
+	d.unattended(e.conn)
 	<-time.After(lag + lag/2)
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: lag,

@@ -93,7 +93,7 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 
 func (d *deployment) connect(name string) *app.Conn {
 	d.t.Helper()
-	c, err := app.Connect(d.t.Context(), name,
+	c, err := app.Connect(name,
 		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance})
 	if err != nil {
 		d.t.Fatal(err)

@@ -177,8 +177,8 @@ func TestRestart(t *testing.T) {
 func TestDeadlineWithoutExecutor(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
-	d.executor(6).stop() // the consumers exist, nobody pulls
 	d.dispatcher()
+	d.executor(6).stop() // nobody pulls
 	c, late := d.client(), stalled(t)
 	const timeout = 2 * time.Second
 	var ref string
@@ -272,8 +272,8 @@ func TestCancelRunning(t *testing.T) {
 func TestCancelQueued(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
-	d.executor(6).stop()
 	d.dispatcher()
+	d.executor(6).stop()
 	c := d.client()
 	ref := make(chan string, 1)
 	outcome := make(chan *envelope.Response, 1)

@@ -129,13 +129,13 @@ func TestLostRecord(t *testing.T) {
 func TestLostTailAndGoneAgain(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
-	d.executor(6)
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })),
 			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
+	d.executor(6)
 	c := d.client()
 	call := func(key string) *envelope.Response {
 		return mustCall(t, c, toolbus.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 60 * time.Second})
@@ -159,7 +159,6 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 func TestLostTailAndStopped(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
-	d.executor(6)
 	stopped := make(chan struct{})
 	p := d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		defer close(stopped)
@@ -167,6 +166,7 @@ func TestLostTailAndStopped(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(writer(stop), &slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
+	d.executor(6)
 	c := d.client()
 	call := func(key string) {
 		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "stopped-0123456789-" + key,
@@ -187,7 +187,6 @@ func TestLostTailAndStopped(t *testing.T) {
 func TestGoneWhileADispatcherBegins(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
-	d.executor(6)
 	over, ended := make(chan struct{}), make(chan struct{})
 	follow := make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
@@ -197,6 +196,7 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
+	d.executor(6)
 	d.srv.Stop()
 	close(follow)
 	select {

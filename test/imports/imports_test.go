@@ -67,6 +67,7 @@ var layers = []layer{
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"authority", "accounts identity internal/crew subjects"},
 	{"internal/health", "bus internal/wait kv question record"},
+	{"desk", "bus call envelope internal/crew internal/form internal/wait kv question record settle subjects work"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},
@@ -102,7 +103,7 @@ var layers = []layer{
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record archive work authority internal/ack internal/jscode . internal/app " +
+const speakNATS = "bus kv streaming record archive work desk authority internal/ack internal/jscode . internal/app " +
 	"internal/health " +
 	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
 	"internal/bench/... internal/chaos/... test/..."

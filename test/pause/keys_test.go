@@ -31,7 +31,7 @@ func execute(url, tools string) error {
 	if err != nil {
 		return err
 	}
-	c, err := app.Connect(context.Background(), "worker", app.Options{URL: url, Lease: shortLease, Fsync: true})
+	c, err := app.Connect("worker", app.Options{URL: url, Lease: shortLease, Fsync: true})
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := app.Connect(t.Context(), "dispatcher", app.Options{URL: srv.URL, Lease: shortLease, Fsync: true})
+	c, err := app.Connect("dispatcher", app.Options{URL: srv.URL, Lease: shortLease, Fsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,22 +66,22 @@ func serve(t *testing.T, srv *natstest.Server) {
 		t.Fatal(err)
 	}
 	count := native.New(map[string]native.Func{"count": new(holds).run})
-	run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
-		adapters := map[string]tool.Adapter{native.Transport: count}
-		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: registry, Adapters: adapters, Ready: ready})
-	})
 	for range 2 {
 		run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
 			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
 				Ready: ready})
 		})
 	}
+	run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
+		adapters := map[string]tool.Adapter{native.Transport: count}
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: registry, Adapters: adapters, Ready: ready})
+	})
 }
 
 // run starts a process of the bus, waits until it serves, and stops it at the end of the test.
 func run(t *testing.T, srv *natstest.Server, process func(ctx context.Context, c *app.Conn, ready func()) error) {
 	t.Helper()
-	c, err := app.Connect(t.Context(), "wire", app.Options{URL: srv.URL, Lease: lease})
+	c, err := app.Connect("wire", app.Options{URL: srv.URL, Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}

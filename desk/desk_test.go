@@ -1,0 +1,334 @@
+package desk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/archive"
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/desk"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// fixture is a bus with dispatchers' desks and executors that ask.
+type fixture struct{ *bustest.Bus }
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	return &fixture{bustest.Start(t)}
+}
+
+// serve is a desk of a dispatcher of its own, until stop is called.
+func (f *fixture) serve(name string) (stop func()) {
+	f.T.Helper()
+	nc := f.Srv.Connect(f.T)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	clock, err := bus.NewClock(f.T.Context(), js, nil)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	pools, err := kv.OpenPools(f.T.Context(), js, time.Second)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	silent := slog.New(slog.DiscardHandler)
+	journal := record.NewJournal(js, name, clock.Now, nonces(name), silent)
+	coverage := record.NewCoverage(js, 1, silent)
+	end := bustest.Run(f.T, journal.Run)
+	endCoverage := bustest.Run(f.T, coverage.Run)
+	d := &desk.Desk{
+		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Coverage: coverage,
+		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
+	}
+	if err := errors.Join(d.Serve(context.WithoutCancel(f.T.Context())), nc.Flush()); err != nil {
+		f.T.Fatal(err)
+	}
+	return func() { d.Stop(); end(); endCoverage() }
+}
+
+func nonces(name string) func() string {
+	var n atomic.Int64
+	return func() string { return fmt.Sprint(name, ".", n.Add(1)) }
+}
+
+// client is an executor of a pool.
+func (f *fixture) client(pool string) *desk.Client {
+	f.T.Helper()
+	return &desk.Client{
+		NC: f.Srv.Connect(f.T), Pool: pool, Instance: "e", NewNonce: nonces("e"), Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// An executor reads the log through a dispatcher as that reads it itself: the last event, one at a position, a log that
+// ends with what is none of ours, and none at all; but of its own pool only.
+func TestLogOfAPool(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	own := kv.AskLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
+	other := kv.AskLog(f.JS, 1, 1, f.client("other"), kv.LogOptions{})
+	s := f.Admit(1, envelope.PriorityNormal)
+	same := func(what string) {
+		t.Helper()
+		want, err := f.Log.Read(t.Context(), s.Tool, s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := own.Read(t.Context(), s.Tool, s.ID)
+		if err != nil || got.State.Seq != want.State.Seq || got.Kind != want.Kind || !got.Time.Equal(want.Time) ||
+			!bytes.Equal(got.Body, want.Body) || got.State.Fingerprint != want.State.Fingerprint {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
+		}
+	}
+	same("admitted")
+	f.Decide(s)
+	same("decided")
+	at, err := own.Get(t.Context(), 0, s.Seq)
+	if err != nil || at.Kind != call.Requested || at.State.Seq != s.Seq {
+		t.Errorf("the request: %+v, %v", at, err)
+	}
+	f.Raw(subjects.Key{Tool: s.Tool, ID: s.ID}.Join(9), "nonsense")
+	same("something is behind it")
+	if e, err := own.Read(t.Context(), s.Tool, "none"); err != nil || !e.State.Empty() || e.State.Seq != 0 {
+		t.Errorf("no log: %+v, %v", e, err)
+	}
+	if e, err := other.Read(t.Context(), s.Tool, s.ID); err == nil || !e.State.Empty() {
+		t.Errorf("the log of another pool: %+v, %v", e, err)
+	}
+	if e, err := other.Get(t.Context(), 0, s.Seq); err == nil || len(e.Body) > 0 {
+		t.Errorf("an event of another pool: %+v, %v", e, err)
+	}
+}
+
+// What fits into a message of the log fits into the answer about it.
+func TestLogOfTheLargestEvent(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	own := kv.AskLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
+	s := f.Admit(1, envelope.PriorityNormal)
+	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{
+		Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o." + s.ID, Now: call.At(time.Now()),
+	})
+	for size := f.NC.MaxPayload(); ; size-- { // the largest that is taken
+		_, err := f.Log.Write(t.Context(), r.Event, bytes.Repeat([]byte("x"), int(size)))
+		if errors.Is(err, call.ErrTooLarge) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := own.Read(t.Context(), s.Tool, s.ID)
+		if err != nil || int64(len(got.Body)) != size || got.Kind != call.Decided {
+			t.Errorf("of %d bytes %d come: %v", size, len(got.Body), err)
+		}
+		return
+	}
+}
+
+// A late result that is asked for again, of the same dispatcher and of another, is one on record.
+func TestLateResultOnce(t *testing.T) {
+	f := setup(t)
+	s := f.Admit(1, envelope.PriorityNormal)
+	f.Decide(s)
+	again := func() string { return "the same" }
+	for _, name := range []string{"d1", "d2"} {
+		stop := f.serve(name)
+		for range 3 {
+			c := f.client("default")
+			c.NewNonce = again
+			if err := c.LateResult(t.Context(), s, 1, call.Ending{Fence: 7, Output: "hash"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.client("other").LateResult(t.Context(), s, 1, call.Ending{}); err == nil {
+			t.Error("another pool may record it")
+		}
+		stop()
+	}
+	var got []audit.Record
+	for r, err := range archive.Replay(t.Context(), archive.Direct(f.JS), archive.Filter{Event: audit.LateResult}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if len(got) != 1 || got[0].Fence != 7 || got[0].Ref != s.Ref() {
+		t.Errorf("on record: %+v", got)
+	}
+}
+
+// A dead letter is one, however often it is asked for, also when the server has forgotten the first.
+func TestDeadLetterOnce(t *testing.T) {
+	f := setup(t)
+	stream, err := f.JS.Stream(t.Context(), subjects.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Duplicates = 100 * time.Millisecond
+	if _, err := f.JS.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s := f.Admit(1, envelope.PriorityNormal)
+	m, err := f.Log.Get(t.Context(), 0, s.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"d1", "d2"} {
+		stop := f.serve(name)
+		for _, c := range []*desk.Client{f.client("default"), f.client("default")} {
+			if err := c.Dead(t.Context(), s, m, 9, envelope.NewError(envelope.CodeLost, "")); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(300 * time.Millisecond) // longer than the server remembers
+		}
+		if err := f.client("other").Dead(t.Context(), s, m, 9, envelope.NewError(envelope.CodeLost, "")); err == nil {
+			t.Error("another pool may bury it")
+		}
+		stop()
+	}
+	letters, err := archive.DeadLetters(t.Context(), archive.Direct(f.JS))
+	if err != nil || len(letters) != 1 || letters[0].Deliveries != 9 || string(letters[0].Body) != string(m.Body) {
+		t.Errorf("kept: %+v, %v", letters, err)
+	}
+	gone := s
+	gone.ID = "gone"
+	stop := f.serve("d3")
+	defer stop()
+	if err := f.client("default").LateResult(t.Context(), gone, 1, call.Ending{}); !errors.Is(err, settle.ErrGone) {
+		t.Errorf("of a log that is gone: %v", err)
+	}
+}
+
+// Nobody answers, then one that dies before it does, then one that does: whoever asks gets the answer, and says once
+// what it waits for.
+func TestWaitsForADispatcher(t *testing.T) {
+	f := setup(t)
+	var out bytes.Buffer
+	c := f.client("default")
+	c.Log = slog.New(slog.NewTextHandler(&out, nil))
+	short, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if _, err := c.Hello(short); !errors.Is(err, desk.ErrNobody) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody: %v", err)
+	}
+	if _, err := c.Last(t.Context(), subjects.Key{Tool: "echo", ID: "x"}); !errors.Is(err, desk.ErrNobody) {
+		t.Errorf("nobody reads the log: %v", err)
+	}
+	asked := make(chan struct{}, 100)
+	dying, err := f.NC.QueueSubscribe(subjects.DeskWildcard(subjects.OpHello), "dispatchers",
+		func(*nats.Msg) { asked <- struct{}{} })
+	if err := errors.Join(err, f.NC.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	var h desk.Hello
+	answered := make(chan error)
+	go func() { // ends with the answer
+		var err error
+		h, err = c.Hello(t.Context())
+		answered <- err
+	}()
+	<-asked
+	if err := errors.Join(dying.Unsubscribe(), f.NC.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	defer f.serve("d")()
+	err = <-answered
+	if err != nil || h.Partitions != 1 || h.Replicas != 1 || h.Lease() != time.Second || !h.Fsync {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 {
+		t.Errorf("said %q", &out)
+	}
+}
+
+// The clock of an executor is no further off than half of a round trip to a dispatcher, whatever its own says.
+func TestClockOfADispatcher(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	c := f.client("default")
+	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
+		before := time.Now()
+		clock, err := bus.NewClockOf(t.Context(), c.Time, func() time.Time { return time.Now().Add(skew) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := time.Since(clock.Now()).Abs()
+		if most := time.Since(before); off > most {
+			t.Errorf("with a skew of %s it is off by %s, more than the %s of the measurement", skew, off, most)
+		}
+	}
+}
+
+// A dispatcher makes the consumers of the pools of its tools, also anew, and of no others.
+func TestConsumersOfAPool(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	for range 2 {
+		all, err := f.client("default").Look(t.Context())
+		if err != nil || len(all) != 3 || all[0].Created.IsZero() {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if err := f.JS.DeleteConsumer(t.Context(), all[0].Stream, all[0].Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := f.client("elsewhere").Look(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("of a pool without tools: %+v, %v", all, err)
+	}
+}
+
+// An answer never goes where the server, or a process of Toolbus, takes it for a request.
+func TestAnswersGoToWhoeverAsked(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	heard, err := f.NC.SubscribeSync("tb.call.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := subjects.Desk(subjects.OpHello, "default", "e")
+	for _, reply := range []string{"$JS.API.STREAM.DELETE.CHUNKS", "tb.call.t.a.echo"} {
+		if err := f.NC.PublishRequest(subject, reply, []byte(`{"form":2}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.client("default").Hello(t.Context()); err != nil { // an answer elsewhere would have come by then
+		t.Fatal(err)
+	}
+	if n, _, err := heard.Pending(); err != nil || n != 0 {
+		t.Errorf("%d answers came as requests, %v", n, err)
+	}
+	if _, err := f.JS.Stream(t.Context(), subjects.ChunksStream); err != nil {
+		t.Errorf("an answer deleted a stream: %v", err)
+	}
+}
+
+// A question of a newer form is refused by name, and not guessed at.
+func TestQuestionsOfANewerForm(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	msg, err := f.NC.Request(subjects.Desk(subjects.OpHello, "default", "e"), []byte(`{"form":9}`), 10*time.Second)
+	if err != nil || !strings.Contains(string(msg.Data), "form 9") {
+		t.Errorf("%+v, %v", msg, err)
+	}
+}

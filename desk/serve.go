@@ -1,0 +1,190 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Desk is what a dispatcher answers executors with. All but Fsync is required.
+type Desk struct {
+	NC       *nats.Conn
+	JS       jetstream.JetStream
+	CallLog  *kv.Log
+	Clock    *bus.Clock
+	Pools    *kv.Pools
+	Journal  *record.Journal
+	Coverage *record.Coverage
+	Made     []string // the pools whose consumers it makes
+	Lease    time.Duration
+	Fsync    bool
+	Log      *slog.Logger
+
+	subs    []*nats.Subscription
+	quick   *crew.Crew[job]
+	waiting *crew.Crew[job] // those that may wait for as long as coveredTime
+	open    context.Context // ends when it stops
+	stop    context.CancelFunc
+}
+
+// asker is an executor that asks; that it is, the server enforces.
+type asker struct{ pool, instance string }
+
+// job is one question.
+type job struct {
+	op     string
+	handle handler
+	msg    *nats.Msg
+}
+
+// handler answers a question. An error that is no refusal is of now: the question is asked again.
+type handler func(ctx context.Context, from asker, body []byte) (*nats.Msg, error)
+
+// Bounds of the desk of one dispatcher. Each strict call that waits for the record is a question.
+const (
+	maxQuick     = 256
+	maxWaiting   = 16 * 1024
+	coveredTime  = answerTime * 3 / 4
+	desksQueue   = "dispatchers"
+	drainAtStop  = time.Second
+	questionTime = answerTime // nobody waits any longer
+)
+
+// Serve answers executors until Stop is called, shared with the other dispatchers.
+func (d *Desk) Serve(ctx context.Context) error {
+	d.open, d.stop = context.WithCancel(ctx)
+	d.quick, d.waiting = crew.Bounded(maxQuick, d.answer), crew.Bounded(maxWaiting, d.answer)
+	for op, handle := range map[string]handler{
+		subjects.OpHello: answering(d.hello),
+		subjects.OpWork:  answering(d.work),
+		subjects.OpBeat:  answering(d.beat),
+		subjects.OpLate:  answering(d.late),
+		subjects.OpLog:   asking(d.logged),
+		subjects.OpDead:  d.dead,
+	} {
+		if err := d.listen(op, handle, d.quick); err != nil {
+			return err
+		}
+	}
+	return d.listen(subjects.OpCovered, answering(d.covered), d.waiting)
+}
+
+func (d *Desk) listen(op string, handle handler, crew *crew.Crew[job]) error {
+	sub, err := d.NC.QueueSubscribe(subjects.DeskWildcard(op), desksQueue, func(msg *nats.Msg) {
+		crew.Start(job{op, handle, msg}) // once it has stopped another dispatcher is asked
+	})
+	if err != nil {
+		return fmt.Errorf("listen for executors: %w", err)
+	}
+	d.subs = append(d.subs, sub)
+	return nil
+}
+
+// Stop takes no more questions, and returns when those that are here are answered.
+func (d *Desk) Stop() {
+	end := time.NewTimer(drainAtStop)
+	defer end.Stop()
+	for _, sub := range d.subs {
+		closed := sub.StatusChanged(nats.SubscriptionClosed)
+		if sub.Drain() != nil { // it is gone with the connection
+			continue
+		}
+		select {
+		case <-closed:
+		case <-end.C:
+			end.Reset(0)
+		}
+	}
+	d.stop()
+	d.waiting.End()
+	d.quick.End()
+}
+
+// answer answers one question. What goes elsewhere than to whoever asked is dropped.
+func (d *Desk) answer(j job) {
+	pool, instance, err := subjects.ParseDesk(j.op, j.msg.Subject)
+	if err != nil || subjects.Elsewhere(j.msg.Reply) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)
+	defer cancel()
+	answer, err := d.unharmed(ctx, j, asker{pool, instance})
+	if err != nil {
+		if answer, err = refused(err); err != nil {
+			return // unreachable: refusals are our own type
+		}
+	}
+	answer.Subject = j.msg.Reply
+	if d.NC.PublishMsg(answer) != nil { // it is asked again; what is too large is said so
+		if answer, err = refused(refuse(envelope.CodeLimit, "the answer is too large")); err == nil {
+			answer.Subject = j.msg.Reply
+			_ = d.NC.PublishMsg(answer) // it is asked again
+		}
+	}
+}
+
+// unharmed answers a question, also where that panics.
+func (d *Desk) unharmed(ctx context.Context, j job, from asker) (answer *nats.Msg, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.Log.Error("panic", "in", "a question of an executor: "+j.op, "panic", p, "stack", string(debug.Stack()))
+			err = refuse(envelope.CodeInternal, "the dispatcher failed at this question; its log says where")
+		}
+	}()
+	return j.handle(ctx, from, j.msg.Data)
+}
+
+func refused(err error) (*nats.Msg, error) {
+	r, ok := errors.AsType[*refusal](err)
+	if !ok {
+		r = &refusal{envelope.NewError(envelope.CodeUnavailable, "").WithCause(err.Error())}
+	}
+	data, err := bus.Stamp(form.Desk, question.Refused{Refusal: r.says})
+	return &nats.Msg{Data: data, Header: nats.Header{subjects.HeaderKind: {question.KindRefusal}}}, err
+}
+
+// asking returns the handler that decodes a question for handle.
+func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) handler {
+	return func(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
+		var q Q
+		if err := bus.Unstamp(form.Desk, body, &q); err != nil {
+			return nil, malformed(err)
+		}
+		return handle(ctx, from, q)
+	}
+}
+
+// malformed is what is said of a question that cannot be read. One of a newer build may find a newer dispatcher.
+func malformed(err error) error {
+	if form.Unreadable(err) {
+		return err
+	}
+	return &refusal{envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())}
+}
+
+// answering returns the handler that also encodes the answer.
+func answering[Q, A any](handle func(context.Context, asker, Q) (A, error)) handler {
+	return asking(func(ctx context.Context, from asker, q Q) (*nats.Msg, error) {
+		a, err := handle(ctx, from, q)
+		if err != nil {
+			return nil, err
+		}
+		data, err := bus.Stamp(form.Desk, a)
+		return &nats.Msg{Data: data}, err
+	})
+}

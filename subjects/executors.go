@@ -1,0 +1,51 @@
+package subjects
+
+import "strings"
+
+const (
+	exePrefix = "tb.exe."
+	heard     = "heard"
+)
+
+// Operations that executors ask dispatchers for, the op of [Desk].
+const (
+	OpHello   = "hello"   // bus time, and what the bus is like
+	OpWork    = "work"    // the consumers of its pool
+	OpLog     = "log"     // an event of a call of its pool
+	OpBeat    = "beat"    // the newest heartbeat of a peer
+	OpLate    = "late"    // to record what a run had to say too late
+	OpDead    = "dead"    // to keep a call that is given up
+	OpCovered = "covered" // whether an event is on record
+)
+
+// Desk returns the subject on which an executor of a pool asks dispatchers.
+func Desk(op, pool, instance string) string { return tokens(exePrefix+word(op)+".", pool, instance) }
+
+// DeskWildcard returns the subscription for an operation, whoever asks.
+func DeskWildcard(op string) string { return exePrefix + word(op) + ".*.*" }
+
+// ParseDesk returns which executor asks on a subject of [Desk] for op.
+func ParseDesk(op, subject string) (pool, instance string, err error) {
+	err = parse(subject, exePrefix+word(op)+".", &pool, &instance)
+	return pool, instance, err
+}
+
+// HeardWildcard is where dispatchers hear what executors answer to a kill or a seek.
+const HeardWildcard = exePrefix + heard + ".*.*.*"
+
+// Heard returns the subject on which an executor answers a kill or a seek, which names the word.
+func Heard(pool, instance, word string) string {
+	return tokens(exePrefix+heard+".", pool, instance, word)
+}
+
+// ParseHeard is the inverse of [Heard].
+func ParseHeard(subject string) (pool, instance, word string, err error) {
+	err = parse(subject, exePrefix+heard+".", &pool, &instance, &word)
+	return pool, instance, word, err
+}
+
+// Elsewhere reports whether an answer to this reply subject would go to a subject that the server, or a process of
+// Toolbus, acts on. Permissions do not cover reply subjects, so that whoever answers has to look.
+func Elsewhere(reply string) bool {
+	return reply == "" || strings.HasPrefix(reply, "$") || strings.HasPrefix(reply, "tb.")
+}
