@@ -101,8 +101,8 @@ func definite(err error) bool {
 		errors.Is(err, nats.ErrBadSubject)
 }
 
-// last implements frameLog. It asks the leader of the stream: a replica may not have it yet. Where that may not be, what
-// is appended behind a frame that is not the last is refused, and looked for again.
+// last implements frameLog. It asks the leader of the stream: a replica may not have it yet. Where that may not be,
+// what is appended behind a frame that is not the last is refused, and looked for again.
 func (s *Store) last(ctx context.Context, subject string) (mark, error) {
 	look := func() (*message, error) { return s.leader(ctx, getRequest{LastFor: subject}) }
 	if s.bySubject {
