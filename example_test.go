@@ -372,11 +372,11 @@ func ExampleExecutor_Run() {
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
 		log.Fatal(err)
 	}
-	url, end := exampleServer()
-	defer end()
 	if err := tools.AddFolder("testdata/tools"); err != nil { // all that is wrong with any of them
 		log.Fatal(err)
 	}
+	url, end := exampleDispatcher(tools) // until there is one, the executor waits
+	defer end()
 	conn, err := toolbus.Connect(ctx, url, toolbus.Options{Name: "my-executor"})
 	if err != nil {
 		log.Fatal(err)

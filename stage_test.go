@@ -22,6 +22,22 @@ func exampleServer() (url string, stop func()) {
 	return srv.URL(), func() { srv.Stop(); _ = os.RemoveAll(dir) }
 }
 
+// exampleDispatcher runs a server with a dispatcher that knows tools.
+func exampleDispatcher(tools *toolbus.Tools) (url string, stop func()) {
+	url, end := exampleServer()
+	conn, err := toolbus.Connect(context.Background(), url, toolbus.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- dispatcher.Run(context.Background()) }()
+	return url, func() { conn.Close(); <-ended; end() }
+}
+
 // exampleBus runs a bus with tools.
 func exampleBus(tools *toolbus.Tools) (conn *toolbus.Conn, stop func()) {
 	url, end := exampleServer()

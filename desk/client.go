@@ -92,7 +92,7 @@ func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 // How long after an answer that did not come the question is asked again, and from when on it is said that it waits.
 const (
 	askAgain    = 50 * time.Millisecond
-	askSeldom   = time.Second
+	askSeldom   = 250 * time.Millisecond
 	tellWaiting = time.Second
 )
 

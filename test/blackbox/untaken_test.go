@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -115,7 +116,15 @@ func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	last, err := c.Log.Read(d.t.Context(), key.Tool, key.ID)
+	log, err := kv.OpenLog(d.t.Context(), c.JS, d.kv)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	clock, err := bus.NewClock(d.t.Context(), c.JS, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	last, err := log.Read(d.t.Context(), key.Tool, key.ID)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -123,7 +132,7 @@ func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	first, err := c.Log.Get(d.t.Context(), last.State.Part, last.State.Attempts[0].Admitted)
+	first, err := log.Get(d.t.Context(), last.State.Part, last.State.Attempts[0].Admitted)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -131,7 +140,7 @@ func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	now := call.At(c.Clock.Now())
+	now := call.At(clock.Now())
 	owner := call.Owner{CallID: uuid.NewString(), Actor: last.State.Attempts[0].Owner.Actor}
 	v := call.Admit(last.State, call.Ask{
 		Owner: owner, Fingerprint: last.State.Fingerprint, Now: now - 2000, Deadline: now - 1000,
@@ -145,7 +154,7 @@ func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if _, err := c.Log.Write(d.t.Context(), v.Event, body); err != nil {
+	if _, err := log.Write(d.t.Context(), v.Event, body); err != nil {
 		d.t.Fatal(err)
 	}
 	eventually(d.t, "the late attempt ends", func() bool {
