@@ -136,7 +136,8 @@ func told(ready func(instance string), c *app.Conn) func() {
 }
 
 // Serve runs a dispatcher and an executor until ctx ends or one of them fails, as a process does that is both, and
-// calls ready, which may be nil, once both serve. It returns as their Run does, when both have ended.
+// calls ready, which may be nil, once both serve. It returns as their Run does, when both have ended: the dispatcher
+// last, since the executor may have something to put on record to the end.
 func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	one, other := *d, *e
@@ -152,7 +153,11 @@ func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error 
 		}
 	}
 	one.ready, other.ready = both(d.ready), both(e.ready)
-	parts.Go(func() error { return one.Run(ctx) })
-	parts.Go(func() error { return other.Run(ctx) })
+	held, stop := context.WithCancel(context.WithoutCancel(ctx))
+	parts.Go(func() error { return one.Run(held) })
+	parts.Go(func() error {
+		defer stop()
+		return other.Run(ctx)
+	})
 	return parts.Wait()
 }

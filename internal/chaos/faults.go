@@ -112,6 +112,7 @@ func storm(kind string) proxy.Trouble {
 		t[proxy.WorkAck] = proxy.Odds{Drop: 0.4, Delay: 0.3, Double: 0.2, Most: longDelay}
 		t[proxy.Beat] = proxy.Odds{Drop: 0.3, Delay: 0.3, Most: time.Second}
 		t[proxy.Control] = proxy.Odds{Drop: 0.3, Delay: 0.3, Double: 0.3, Most: time.Second}
+		t[proxy.Desk] = proxy.Odds{Drop: 0.3, Delay: 0.3, Double: 0.3, Most: longDelay}
 	case "everything":
 		for _, kind := range breakable {
 			t[kind] = proxy.Odds{Drop: 0.08, Delay: 0.15, Double: 0.15, Most: 500 * time.Millisecond}
@@ -126,7 +127,7 @@ func storm(kind string) proxy.Trouble {
 // its connection.
 var breakable = []proxy.Kind{
 	proxy.Request, proxy.Service, proxy.Write, proxy.PubAck, proxy.WorkAck, proxy.Answer, proxy.Beat, proxy.Chunk,
-	proxy.Control,
+	proxy.Control, proxy.Desk,
 }
 
 // weather is the trouble that there is all the time.

@@ -20,8 +20,8 @@ var folders = map[string]string{
 	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher",
 	"executor": "executor",
 	"bus":      "bus", "record": "record", "kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
-	"flight": "internal/flight",
-	"app":    "internal/app", "room": "internal/room", "process": "tool/process",
+	"flight": "internal/flight", "desk": "desk",
+	"app": "internal/app", "room": "internal/room", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 

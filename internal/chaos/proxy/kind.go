@@ -25,6 +25,7 @@ const (
 	Chunk    Kind = "chunk"    // part of a streamed result
 	Audit    Kind = "audit"    // record of the audit stream
 	Control  Kind = "control"  // kill of a cancelled call
+	Desk     Kind = "desk"     // question of an executor to dispatchers, or its answer to a kill
 	API      Kind = "api"      // JetStream API: reads, pulls, consumers
 	Delivery Kind = "delivery" // any other message that the server delivers
 	Other    Kind = "other"
@@ -32,7 +33,9 @@ const (
 
 // Kinds lists them all, in the order of reports.
 func Kinds() []Kind {
-	return []Kind{Request, Service, Write, PubAck, WorkAck, Answer, Beat, Chunk, Audit, Control, API, Delivery, Other}
+	return []Kind{
+		Request, Service, Write, PubAck, WorkAck, Answer, Beat, Chunk, Audit, Control, Desk, API, Delivery, Other,
+	}
 }
 
 // prefixes tell most kinds by the start of the subject.
@@ -44,8 +47,15 @@ var prefixes = func() map[string]Kind {
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
 		subjects.ServiceWildcard(subjects.OpChunks): Service, subjects.ServiceWildcard(subjects.OpInventory): Service,
+		subjects.HeardWildcard: Desk,
 	} {
 		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
+	}
+	for _, op := range []string{
+		subjects.OpHello, subjects.OpWork, subjects.OpLog, subjects.OpBeat, subjects.OpLate, subjects.OpDead,
+		subjects.OpCovered,
+	} {
+		m[strings.TrimRight(subjects.DeskWildcard(op), "*.")+"."] = Desk
 	}
 	for p := range subjects.Part(subjects.MaxPartitions) {
 		m[strings.TrimRight(p.All(), ">")] = Write

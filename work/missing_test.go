@@ -1,0 +1,45 @@
+package work_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/work"
+)
+
+// Workers whose consumers nobody has made yet wait for them, and say so once. What comes then is as new as it is.
+func TestNoConsumersYet(t *testing.T) {
+	f := setup(t)
+	f.Admit(1, envelope.PriorityNormal)
+	got := make(chan int, 10)
+	w, err := work.New(t.Context(), work.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
+		func(_ context.Context, w work.Message) {
+			got <- w.Deliveries
+			w.Ack()
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out locked
+	w.Log = slog.New(slog.NewTextHandler(&out, nil))
+	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, f.NC) })
+	f.until(func() bool { return strings.Contains(out.lines()[0], "waiting for a dispatcher") })
+	if err := work.Keep(f.JS, "default", 1, time.Minute).Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := next(t, got); n == 1 {
+		t.Error("a consumer was believed to have counted what is older than it")
+	}
+	f.until(func() bool { // it has been looked at
+		f.Admit(int(time.Now().UnixNano()%1_000_000)+2, envelope.PriorityNormal)
+		return next(t, got) == 1
+	})
+	if lines := out.lines(); len(lines) != 1 {
+		t.Errorf("said %q", lines)
+	}
+}
