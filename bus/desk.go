@@ -37,14 +37,16 @@ const (
 	turnBytes          = 8 << 10 // that a sender is taken up in a turn
 )
 
-// forRequests are the bounds of requests. No more of one actor are checked at once than there are processors, so that
-// its goroutines never stand in a line in front of those of others.
+// forRequests are the bounds of requests. So few of one actor are checked at once that half of the processors are left
+// to others, to begin with whoever takes messages off the connection.
 func forRequests() fair.Limits {
 	processors := int64(runtime.GOMAXPROCS(0))
 	return fair.Limits{
-		Actor:   fair.Load{Items: maxActorRequests, Bytes: maxActorBytes, Hands: maxActorHandlers, Busy: processors},
+		Actor: fair.Load{
+			Items: maxActorRequests, Bytes: maxActorBytes, Hands: maxActorHandlers, Busy: max(1, processors/2),
+		},
 		Tenant:  fair.Load{Items: maxTenantRequests, Bytes: maxTenantBytes, Hands: maxTenantHandlers},
-		All:     fair.Load{Items: maxRequests, Bytes: maxRequestBytes, Hands: maxHandlers, Busy: 2 * processors},
+		All:     fair.Load{Items: maxRequests, Bytes: maxRequestBytes, Hands: maxHandlers, Busy: processors},
 		Quantum: turnBytes, Least: leastOfActor,
 	}
 }
@@ -93,11 +95,12 @@ func newDesk[M any](log *slog.Logger, kind string, limits fair.Limits, handle fu
 	}
 }
 
-// put takes in a message of so many bytes, which bare is without its body.
-func (d *desk[M]) put(from fair.Sender, m, bare M, size int) {
+// put takes in a message of so many bytes, or turns it away after strip has taken its body from it.
+func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
 	full, over := errors.AsType[*fair.Full](d.taken.put(from, m, int64(size)+perMessage))
 	if over {
-		dropped := d.turned.put(from, turnedAway[M]{bare, full}, perMessage) != nil
+		strip()
+		dropped := d.turned.put(from, turnedAway[M]{m, full}, perMessage) != nil
 		d.overs.note(from, dropped)
 	}
 }

@@ -69,12 +69,12 @@ func TestFloodAtADesk(t *testing.T) {
 		d, c := sit(slog.New(slog.NewTextHandler(&log, nil)), false)
 		const flood, flooders = 20_000, 3 // who keep all hands busy
 		for n := range flood * flooders {
-			d.put(fair.Sender{Tenant: "t", Actor: fmt.Sprint("flooder", n%flooders)}, "flood", "flood", 100)
+			d.put(fair.Sender{Tenant: "t", Actor: fmt.Sprint("flooder", n%flooders)}, "flood", 100, func() {})
 		}
 		synctest.Wait()
 		for n := range 100 {
 			before := c.flood
-			d.put(bystander, "mine", "mine", 100)
+			d.put(bystander, "mine", 100, func() {})
 			for synctest.Wait(); c.mine == n; synctest.Wait() {
 				c.hold <- struct{}{}
 			}
@@ -102,20 +102,20 @@ func TestHandlersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := sit(slog.New(slog.DiscardHandler), true)
 		for range 1000 {
-			d.put(flooder, "flood", "flood", 100)
+			d.put(flooder, "flood", 100, func() {})
 		}
 		synctest.Wait()
 		if c.atOnce != maxActorHandlers {
 			t.Errorf("%d are worked on, want %d", c.atOnce, maxActorHandlers)
 		}
-		d.put(bystander, "mine", "mine", 100)
+		d.put(bystander, "mine", 100, func() {})
 		synctest.Wait()
 		if c.mine != 1 {
 			t.Error("nobody is left for the bystander")
 		}
 		go d.stop(time.Second)
 		synctest.Wait()
-		d.put(bystander, "late", "late", 100)
+		d.put(bystander, "late", 100, func() {})
 		time.Sleep(2 * time.Second) // what does not begin by then is dropped
 		close(c.hold)
 		synctest.Wait()

@@ -21,7 +21,7 @@ import (
 // waiting.
 type Intake struct {
 	sub  *nats.Subscription
-	desk *desk[question.Incoming]
+	desk *desk[*nats.Msg]
 }
 
 const dispatcherQueue = "dispatchers"
@@ -38,29 +38,21 @@ const (
 // maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming),
 	crowded func(context.Context, *question.Incoming, *fair.Full)) (*Intake, error) {
+	in := &Intake{}
 	strays := newStrays(log)
-	in := &Intake{desk: newDesk(log, "requests", forRequests(),
-		func(request question.Incoming, waits func()) {
-			request.Waits = waits
-			handle(ctx, &request)
+	in.desk = newDesk(log, "requests", forRequests(),
+		func(msg *nats.Msg, waits func()) {
+			if request, ok := incoming(strays, msg); ok {
+				request.Waits = waits
+				handle(ctx, &request)
+			}
 		},
-		func(request question.Incoming, full *fair.Full) { crowded(ctx, &request, full) })}
-	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
-		tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-		reply, ok := strays.answerTo(msg.Subject, msg.Reply, msg.Header.Get(subjects.HeaderAnswer))
-		if !ok {
-			return
-		}
-		bare := question.Incoming{
-			Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
-			Reply:       reply,
-			ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
-			Patient: msg.Header.Get(subjects.HeaderPatient) != "",
-		}
-		request := bare
-		request.Body = msg.Data
-		in.desk.put(fair.Sender(request.From), request, bare, msg.Size())
-	})
+		func(msg *nats.Msg, full *fair.Full) {
+			if request, ok := incoming(strays, msg); ok {
+				crowded(ctx, &request, full)
+			}
+		})
+	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, in.take)
 	if err == nil {
 		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
@@ -69,6 +61,27 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 	}
 	in.sub = sub
 	return in, nil
+}
+
+// take puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
+func (in *Intake) take(msg *nats.Msg) {
+	tenant, actor, _ := subjects.CallerTokens(msg.Subject)
+	in.desk.put(fair.Sender{Tenant: tenant, Actor: actor}, msg, msg.Size(), func() { msg.Data = nil })
+}
+
+// incoming reads a message. It reports whether it may be answered.
+func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
+	reply, ok := strays.answerTo(msg.Subject, msg.Reply, msg.Header.Get(subjects.HeaderAnswer))
+	if !ok {
+		return question.Incoming{}, false
+	}
+	tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
+	return question.Incoming{
+		Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
+		Body: msg.Data, Reply: reply,
+		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
+		Patient: msg.Header.Get(subjects.HeaderPatient) != "",
+	}, true
 }
 
 // drained is how long the requests that are here already may take to be taken up at a stop.
@@ -97,7 +110,7 @@ type Endpoint struct {
 // Service is what [Serve] offers.
 type Service struct {
 	svc  micro.Service
-	desk *desk[asked]
+	desk *desk[*asked]
 }
 
 // asked is one request to an endpoint.
@@ -123,8 +136,8 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	}
 	strays := newStrays(log)
 	s := &Service{svc: svc, desk: newDesk(log, "questions", forQuestions(),
-		func(q asked, _ func()) { respond(ctx, nc, log, q) },
-		func(q asked, full *fair.Full) { q.tell(nc, nil, crowded(full)) })}
+		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
+		func(q *asked, full *fair.Full) { q.tell(nc, nil, crowded(full)) })}
 	for _, e := range endpoints {
 		options := []micro.EndpointOpt{
 			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)),
@@ -148,10 +161,8 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 	if !ok || !answered {
 		return
 	}
-	bare := asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: reply}
-	q := bare
-	q.body = r.Data()
-	s.desk.put(fair.Sender(q.from), q, bare, len(q.body))
+	q := &asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: reply, body: r.Data()}
+	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
 // crowded refuses a question that found no room.
@@ -166,7 +177,7 @@ func (s *Service) Stop() error {
 	return err
 }
 
-func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q asked) {
+func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
 	answer, refusal := q.endpoint.unharmed(ctx, log, q.from, q.body)
@@ -174,7 +185,7 @@ func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q asked) {
 }
 
 // tell answers a question, or refuses it.
-func (q asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
+func (q *asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
 	header := nats.Header{subjects.HeaderKind: {question.KindOutcome}}
 	if refusal != nil {
 		answer, header = question.Refused{Refusal: refusal}, nats.Header{subjects.HeaderKind: {question.KindRefusal}}

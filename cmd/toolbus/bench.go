@@ -83,7 +83,7 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
 	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
-	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream or all")
+	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream, flood or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
 	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")
@@ -97,7 +97,8 @@ func benchNodeCmd(g *global) *cobra.Command {
 	var tools, readyFile string
 	var slots int
 	cmd := &cobra.Command{
-		Use: "node dispatcher|executor", Short: "Run one half of the product with the benchmark's tools", Hidden: true,
+		Use:   "node dispatcher|executor|KIND",
+		Short: "Run one half of the product with the benchmark's tools, or a flood", Hidden: true,
 		Args: cli.Args(1, 1, "a role"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := g.access()

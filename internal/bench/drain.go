@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -323,8 +324,11 @@ const (
 	Executor   = "executor"
 )
 
-// Node runs one half of the product with the benchmark's own tools: a child process of a drain.
+// Node runs one half of the product with the benchmark's own tools, or a flood: a child process of a drain or a flood.
 func Node(ctx context.Context, role, url, tools string, slots int, ready func()) error {
+	if slices.Contains(floods(), role) {
+		return flood(ctx, url, role, ready)
+	}
 	r, err := tool.Load(tools, app.Transports()...)
 	if err != nil {
 		return err
