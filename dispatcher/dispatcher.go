@@ -101,6 +101,8 @@ type Options struct {
 	PoolAbsence time.Duration
 	// PayloadMemory is how many bytes large inputs may take while they are checked; others wait. Default 128 MiB.
 	PayloadMemory int64
+	// Greedy says for how long an actor, which has filled the payload store, is to have no large inputs; nil is nobody.
+	Greedy func(subjects.Owner) time.Duration
 	// OpenPerActor and OpenPerTenant are how many attempts may be open of one; beyond them calls are refused. Default
 	// 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int

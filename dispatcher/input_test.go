@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 func TestLargeInput(t *testing.T) {
@@ -133,6 +134,37 @@ func TestCopiesOfLargeInput(t *testing.T) {
 		w.d.Handle(t.Context(), in)
 		if n := w.fetched.Load(); n != 2 {
 			t.Errorf("after two minutes it was read %d times: nothing is remembered for ever", n)
+		}
+	})
+}
+
+// Whoever has filled the payload store is refused further large inputs for a while, and told how long; not so the
+// copies of what was taken in before.
+func TestGreedyIsRefused(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		sum := strings.Repeat("c", 64)
+		w.payloads[sum] = []byte(`{"n":1}`)
+		ask := func(n int, ref string) {
+			in := w.request(n, `{"n":1}`, `null`)
+			in.InputRef = ref
+			w.d.Handle(t.Context(), in)
+		}
+		ask(1, "sha256:"+sum+";7")
+		var asked subjects.Owner
+		w.d.Greedy = func(of subjects.Owner) time.Duration { asked = of; return 3 * time.Second }
+		ask(1, "sha256:"+sum+";7")
+		if n := len(w.refusals()); n != 0 {
+			t.Errorf("a copy was refused: %v", w.refusals())
+		}
+		w.payloads[strings.Repeat("d", 64)] = []byte(`{"n":2}`)
+		ask(2, "sha256:"+strings.Repeat("d", 64)+";7")
+		synctest.Wait()
+		r := w.outcome(2)
+		if r.Error == nil || r.Error.Code != envelope.CodeStoreFull || r.Error.Details.RetryAfterMS != 3000 {
+			t.Errorf("told %+v", r)
+		}
+		if asked.Tenant == "" || asked.Actor == "" {
+			t.Errorf("asked about %+v", asked)
 		}
 	})
 }

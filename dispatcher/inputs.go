@@ -116,7 +116,27 @@ func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error 
 	if c.large.prints = d.inputs.known(c.large.key, d.Now()); c.large.prints != nil {
 		return nil
 	}
+	if pause := d.greedy(c.owner()); pause > 0 {
+		return storeTaken(pause)
+	}
 	return d.fetch(ctx, c, 2*ref.Bytes)
+}
+
+func (d *Dispatcher) greedy(of subjects.Owner) time.Duration {
+	if d.Greedy == nil {
+		return 0
+	}
+	return d.Greedy(of)
+}
+
+// storeTaken refuses the large input of an actor that has filled the payload store. Copies of what was taken in before
+// are not refused.
+func storeTaken(pause time.Duration) *envelope.Error {
+	return envelope.NewError(envelope.CodeStoreFull,
+		"you have filled the payload store: the older half of what you stored was dropped").
+		WithFix("send fewer large inputs, and again those of calls that have not ended; the operator may enlarge the " +
+			"stream PAYLOADS").
+		WithRetryAfter(pause)
 }
 
 // fitsInline refuses an input that has to go through the payload store. With it the event of its admission

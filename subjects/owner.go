@@ -22,3 +22,12 @@ func (o Owner) Payload(sha256 string, part int64) string {
 func PayloadOfNobody(sha256 string, part int64) string { return part64(payloadPrefix+sha256, part) }
 
 func part64(of string, part int64) string { return of + "." + strconv.FormatInt(part, 10) }
+
+// PayloadsOf returns the filter of all payloads of an actor, or of a tenant where the actor is "". Both are tokens, as
+// they stand in subjects.
+func PayloadsOf(tenant, actor string) string {
+	if actor == "" {
+		return payloadPrefix + tenant + ".>"
+	}
+	return payloadPrefix + tenant + "." + actor + ".>"
+}

@@ -157,12 +157,14 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	vitals := &condition{store, readers}
 	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
+	shares := newShares(c)
 	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &desk.Desk{
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Log: c.Logger,
 	}
 	d = dispatcher.New(dispatcher.Options{
+		Greedy:   shares.Greedy,
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfAll(c.JS),
 		Health: vitals, Records: journal,
@@ -187,11 +189,10 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		})
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
-	g.Go(func() error { store.Run(background); return nil })
-	g.Go(func() error { journal.Run(background); return nil })
 	g.Go(func() error { watchOld(background, c, pools); return nil })
-	g.Go(func() error { evidence.Run(background); return nil })
-	g.Go(func() error { coverage.Run(background); return nil })
+	for _, run := range []func(context.Context){store.Run, shares.Run, journal.Run, evidence.Run, coverage.Run} {
+		g.Go(func() error { run(background); return nil })
+	}
 	if err := serve(ctx, background, stop, c, d, executors, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -87,4 +88,31 @@ func TestLargeInputOfAnother(t *testing.T) {
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
 	}
+}
+
+// An actor that fills the payload store keeps others from it for no longer than it takes to see that.
+func TestFloodOfPayloads(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	d := deployOn(t, natstest.Start(t), map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.topology.PayloadBytes = 2 << 20
+	d.dispatcher()
+	d.executor(6)
+	js := d.srv.JetStream(t)
+	flood := subjects.Owner{Tenant: "default", Actor: "agent://flood"}
+	for i := 0; ; i++ {
+		if _, err := js.Publish(t.Context(), flood.Payload("x", int64(i)), make([]byte, 3<<10)); err != nil {
+			if i < 500 {
+				t.Fatal(i, err)
+			}
+			break
+		}
+	}
+	c := d.clientOf("agent://bystander")
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 40_000)})
+	eventually(t, "a bystander has room", func() bool {
+		once := &envelope.RetryPolicy{MaxAttempts: 1}
+		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, Retry: once})
+		return r.Status == envelope.Success
+	})
 }

@@ -1,0 +1,34 @@
+package app
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Whoever has filled the payload store is known for a while, an actor or all of a tenant, and nobody else.
+func TestSharesRememberTheGreedy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(nil)
+		one := subjects.Owner{Tenant: "acme", Actor: "agent://a"}
+		other := subjects.Owner{Tenant: "acme", Actor: "agent://b"}
+		s.note(streaming.Cut{Tenant: "acme", Actor: subjects.Token(one.Actor)}, time.Now())
+		if s.Greedy(one) != greedyTime || s.Greedy(other) != 0 {
+			t.Errorf("%s, %s", s.Greedy(one), s.Greedy(other))
+		}
+		<-time.After(greedyTime)
+		if s.Greedy(one) != 0 {
+			t.Errorf("still after %s", greedyTime)
+		}
+		s.note(streaming.Cut{Tenant: "acme"}, time.Now())
+		if s.Greedy(other) != greedyTime || s.Greedy(subjects.Owner{Tenant: "other", Actor: "agent://b"}) != 0 {
+			t.Error("it is not all of the tenant")
+		}
+		if len(s.greedy) != 1 {
+			t.Errorf("%d are remembered", len(s.greedy))
+		}
+	})
+}
