@@ -89,7 +89,7 @@ func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
 // Streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
-	all := make([]jetstream.StreamConfig, 0, o.Partitions+6)
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+7)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Part(p), o))
 	}
@@ -144,6 +144,16 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			AllowDirect:       true,
 			MaxAge:            o.PayloadAge,
 			MaxBytes:          o.PayloadBytes,
+		},
+		{
+			Name:              subjects.ControlStream,
+			Description:       "Toolbus keys of tokens, and revocations",
+			Subjects:          []string{subjects.ControlAll},
+			Discard:           jetstream.DiscardNew, // what was revoked must not be forgotten
+			AllowMsgTTL:       true,
+			DenyPurge:         true,
+			MaxMsgsPerSubject: 1,
+			MaxBytes:          64 << 20,
 		},
 		{
 			Name:              subjects.PoolsStream,

@@ -24,6 +24,13 @@ func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]tim
 	r.known, r.families, r.barred = true, families, barred
 }
 
+// Family reports whether a family of tokens is revoked.
+func (r *Revocations) Family(family string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.families[family]
+}
+
 // check returns [ErrRevoked], [ErrNotReady], or nil.
 func (r *Revocations) check(p *Principal) error {
 	r.mu.RLock()

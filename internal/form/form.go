@@ -20,17 +20,18 @@ const first = 2
 // The kinds of things with a form. A form is read one release before it is written: raise the first
 // number in one release, and the second in the next.
 var (
-	Event    = Kind{"event of the call log", first + ahead, first + ahead}  // package kv
-	Beat     = Kind{"heartbeat", first, first}                              // package kv
-	Frame    = Kind{"frame of chunks", first, first}                        // package streaming
-	Question = Kind{"question to the service", first, first}                // package bus
-	Answer   = Kind{"answer of the service", first, first}                  // package bus
-	Record   = Kind{"audit record", first + 1, first + 1}                   // packages audit and record
-	Segment  = Kind{"audit segment", first, first}                          // packages audit and record
-	Letter   = Kind{"dead letter", first, first}                            // package record
-	Control  = Kind{"control message", first, first}                        // package bus: kills, leaves, who runs what
-	Desk     = Kind{"question of an executor, or its answer", first, first} // package desk
-	Streams  = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
+	Event     = Kind{"event of the call log", first + ahead, first + ahead}  // package kv
+	Beat      = Kind{"heartbeat", first, first}                              // package kv
+	Frame     = Kind{"frame of chunks", first, first}                        // package streaming
+	Question  = Kind{"question to the service", first, first}                // package bus
+	Answer    = Kind{"answer of the service", first, first}                  // package bus
+	Record    = Kind{"audit record", first + 1, first + 1}                   // packages audit and record
+	Segment   = Kind{"audit segment", first, first}                          // packages audit and record
+	Letter    = Kind{"dead letter", first, first}                            // package record
+	Control   = Kind{"control message", first, first}                        // package bus: kills, leaves, who runs what
+	Desk      = Kind{"question of an executor, or its answer", first, first} // package desk
+	Streams   = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
+	Authority = Kind{"entry of the control bucket", first, first}            // package authority
 )
 
 // Written returns the form that this build writes.

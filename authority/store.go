@@ -1,0 +1,312 @@
+package authority
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// MaxRenewal is how long after it was issued a credential may be renewed at the most. For so long is remembered what
+// was revoked.
+const MaxRenewal = 90 * 24 * time.Hour
+
+const (
+	// settle is how long a new key is known before it is used: all dispatchers that serve hear of it in milliseconds, and
+	// one that lost its server on the way reads everything anew when it is back.
+	settle = 5 * time.Second
+	// slack is how much longer than its last token a key is kept, for clocks that differ.
+	slack = time.Minute
+)
+
+// Options are what a [Store] depends on beside the bucket.
+type Options struct {
+	Now    func() time.Time // bus time
+	Logger *slog.Logger     // nil discards
+}
+
+// Store is what a deployment knows of tokens, in the bucket "control": keys, revocations, and what was issued. Its
+// methods are safe for concurrent use, also by several processes.
+type Store struct {
+	Options
+	js      jetstream.JetStream
+	keys    *accounts.Keys
+	public  string // of the key that private keys are sealed with
+	checker *identity.Checker
+
+	mu     sync.Mutex
+	known  map[string]signingKey // by kid
+	synced chan struct{}         // closed when everything was read once
+}
+
+// signingKey is a key that tokens are signed with from Since on, and not believed any more from Until on, if that is
+// set. The private half is sealed with the deployment's curve key.
+type signingKey struct {
+	Public []byte    `json:"public"`
+	Sealed []byte    `json:"sealed"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// Open binds to the bucket. The first one puts the first key there. Nothing is believed before [Store.Run] has read it.
+func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Options) (*Store, error) {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	public, err := keys.XKey.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	s := &Store{
+		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
+		checker: &identity.Checker{Keys: identity.NewKeyring(keys.Deployment, nil), Revoked: &identity.Revocations{}},
+	}
+	if err := s.first(ctx); err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	return s, nil
+}
+
+// Checker returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
+func (s *Store) Checker() *identity.Checker { return s.checker }
+
+// Ready is closed when the store has been read.
+func (s *Store) Ready() <-chan struct{} { return s.synced }
+
+// first stores the deployment's first key, where there is none.
+func (s *Store) first(ctx context.Context) error {
+	stream, err := s.js.Stream(ctx, subjects.ControlStream)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects.KeysAll))
+	if err != nil || len(info.State.Subjects) > 0 {
+		return err
+	}
+	private, err := s.keys.Signing()
+	if err != nil {
+		return err
+	}
+	_, key, err := s.seal(private, s.Now())
+	if err != nil {
+		return err
+	}
+	err = s.put(ctx, subjects.SigningKey(kidOf(key.Public)), key, 0, jetstream.WithExpectLastSequencePerSubject(0))
+	if jscode.Of(err) == jscode.WrongLast {
+		return nil // another one was faster
+	}
+	return err
+}
+
+// kidOf is the name of a key, by which tokens say which one they are signed with.
+func kidOf(public []byte) string {
+	sum := sha256.Sum256(public)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k signingKey, err error) {
+	k.Public, k.Since = private.Public().(ed25519.PublicKey), since.UTC()
+	k.Sealed, err = s.keys.XKey.Seal(private.Seed(), s.public)
+	return kidOf(k.Public), k, err
+}
+
+// put writes an entry, which is gone after life; 0 is never.
+func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
+	data, err := bus.Stamp(form.Authority, v)
+	if err != nil {
+		return err
+	}
+	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	if life > 0 {
+		msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int(max(life, time.Second)/time.Second)))
+	}
+	_, err = s.js.PublishMsg(ctx, msg, o...)
+	return err
+}
+
+// Mint signs a token with the newest key that is in use.
+func (s *Store) Mint(p identity.Principal) (string, error) {
+	kid, key, ok := s.current()
+	if !ok {
+		return "", identity.ErrNotReady
+	}
+	seed, err := s.keys.XKey.Open(key.Sealed, s.public)
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return "", errors.Join(fmt.Errorf("key %s cannot be opened with the keys of this deployment", kid), err)
+	}
+	signer, err := identity.NewSigner(s.keys.Deployment, kid, ed25519.NewKeyFromSeed(seed))
+	if err != nil {
+		return "", err
+	}
+	return signer.Mint(p)
+}
+
+// current returns the key that tokens are signed with now.
+func (s *Store) current() (kid string, key signingKey, ok bool) {
+	now := s.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, k := range s.known {
+		later := !ok || k.Since.After(key.Since) || k.Since.Equal(key.Since) && id > kid
+		if later && !k.Since.After(now) && k.good(now) {
+			kid, key, ok = id, k, true
+		}
+	}
+	return kid, key, ok
+}
+
+// good reports whether tokens of the key are believed.
+func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
+
+// Rotation says how one key takes the place of another.
+type Rotation struct {
+	KeyID string    // of the new one
+	Since time.Time // tokens are signed with it from then on
+	Until time.Time // those that the former keys have signed are believed until then
+}
+
+// Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
+// for as long as the tokens live that they have signed, at least; a token that was not renewed by then has to be issued
+// anew. While one rotation is under way another is not begun: it returns that one.
+func (s *Store) Rotate(ctx context.Context) (r Rotation, err error) {
+	now := s.Now()
+	former := s.snapshot()
+	for kid, k := range former {
+		if k.Since.After(now) {
+			return Rotation{kid, k.Since, k.Since.Add(identity.Life + slack)}, nil
+		}
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return r, err
+	}
+	r.Since = now.Add(settle).UTC()
+	r.Until = r.Since.Add(identity.Life + slack)
+	kid, key, err := s.seal(private, r.Since)
+	if err != nil {
+		return r, err
+	}
+	r.KeyID = kid
+	if err := s.put(ctx, subjects.SigningKey(kid), key, 0); err != nil {
+		return r, fmt.Errorf("new key: %w", err)
+	}
+	for kid, k := range former { // only once there is another one
+		if k.Until.IsZero() {
+			k.Until = r.Until
+			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, r.Until.Sub(now)+slack))
+		}
+	}
+	return r, err
+}
+
+func (s *Store) snapshot() map[string]signingKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.known)
+}
+
+// Credential is what is remembered of a family of tokens that was issued.
+type Credential struct {
+	Tenant  string        `json:"tenant"`
+	Actor   string        `json:"actor"`
+	Role    identity.Role `json:"role"`
+	Scopes  []string      `json:"scopes,omitzero"`
+	Pool    string        `json:"pool,omitzero"`
+	Run     string        `json:"run,omitzero"`
+	Lane    string        `json:"lane,omitzero"`
+	Family  string        `json:"family"`
+	Issued  time.Time     `json:"issued"`
+	Until   time.Time     `json:"until"` // it may be used, and renewed
+	By      string        `json:"by"`
+	Revoked bool          `json:"revoked,omitzero"` // at the time of the list
+}
+
+// Issue mints the first token of a family, and remembers it for lists and revocations.
+func (s *Store) Issue(ctx context.Context, p identity.Principal, by string) (token string, err error) {
+	now := s.Now()
+	until := p.Expires
+	if p.RenewUntil.After(until) {
+		until = p.RenewUntil
+	}
+	if until.Sub(now) > MaxRenewal {
+		return "", fmt.Errorf("a credential may be renewed for %d days at the most", MaxRenewal/(24*time.Hour))
+	}
+	if token, err = s.Mint(p); err != nil {
+		return "", err
+	}
+	c := Credential{
+		Tenant: p.Tenant, Actor: p.Actor, Role: p.Role, Scopes: p.Scopes, Pool: p.Pool, Run: p.Run, Lane: p.Lane,
+		Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
+	}
+	if err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack); err != nil {
+		return "", fmt.Errorf("credential: %w", err)
+	}
+	return token, nil
+}
+
+// revoked is an entry by which a family is not believed any more, or with an actor, all that this has by then.
+type revoked struct {
+	Tenant string    `json:"tenant,omitzero"`
+	Actor  string    `json:"actor,omitzero"`
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+}
+
+// Revoke ends a family of tokens, and all that were narrowed from it, for good.
+func (s *Store) Revoke(ctx context.Context, family, by string) error {
+	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack)
+}
+
+// Bar ends all tokens that an actor has, and what was narrowed from those that were issued, and returns how many
+// families of them are listed.
+func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
+	now := s.Now().UTC()
+	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
+	if err := s.put(ctx, subjects.Barred(tenant, actor), entry, MaxRenewal+slack); err != nil {
+		return 0, err
+	}
+	issued, err := s.Issued(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range issued {
+		if c.Tenant == tenant && c.Actor == actor && !c.Issued.After(now) {
+			families++
+			err = errors.Join(err, s.Revoke(ctx, c.Family, by))
+		}
+	}
+	return families, err
+}
+
+// Issued returns the credentials that were issued and may still be used, the newest first.
+func (s *Store) Issued(ctx context.Context) (all []Credential, err error) {
+	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
+		var c Credential
+		if err := bus.Unstamp(form.Authority, msg.Data(), &c); err != nil {
+			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
+			return
+		}
+		c.Revoked = s.checker.Revoked.Family(c.Family)
+		all = append(all, c)
+	})
+	slices.SortFunc(all, func(a, b Credential) int { return b.Issued.Compare(a.Issued) })
+	return all, err
+}

@@ -1,0 +1,288 @@
+package authority_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// offices are the stores of several dispatchers on one bus. Their clock is set by the test.
+type offices struct {
+	*bustest.Bus
+	keys *accounts.Keys
+	now  time.Time
+}
+
+func newOffices(t *testing.T) *offices {
+	t.Helper()
+	keys, err := accounts.NewKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &offices{Bus: bustest.Start(t), keys: keys, now: time.Now()}
+}
+
+// open returns a store that has not been read.
+func (o *offices) open() *authority.Store {
+	o.T.Helper()
+	now := o.now
+	js, err := jetstream.New(o.Srv.Connect(o.T))
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	s, err := authority.Open(o.T.Context(), js, o.keys, authority.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	return s
+}
+
+// store returns one that is being read.
+func (o *offices) store() *authority.Store {
+	o.T.Helper()
+	s := o.open()
+	run(o.T, s)
+	<-s.Ready()
+	return s
+}
+
+func run(t *testing.T, s *authority.Store) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+func (o *offices) person(actor string) identity.Principal {
+	return identity.Principal{
+		Tenant: "acme", Actor: actor, Role: identity.Agent, Scopes: []string{"pay"}, ID: identity.NewID(),
+		Family: identity.NewID(), Issued: o.now.Truncate(time.Second),
+		Expires:    o.now.Add(identity.Life).Truncate(time.Second),
+		RenewUntil: o.now.Add(24 * time.Hour).Truncate(time.Second),
+	}
+}
+
+func (o *offices) issue(s *authority.Store, p identity.Principal) string {
+	o.T.Helper()
+	token, err := s.Issue(o.T.Context(), p, "operator")
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	return token
+}
+
+// hears waits until a store says so of a token.
+func (o *offices) hears(s *authority.Store, token string, want error) {
+	o.T.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := s.Checker().Check(token, o.now)
+		if errors.Is(err, want) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			o.T.Fatalf("%v, want %v", err, want)
+		}
+	}
+}
+
+// Nothing is believed before the store was read; then what one dispatcher has issued all believe, and what one revokes
+// none.
+func TestStoreIsShared(t *testing.T) {
+	o := newOffices(t)
+	one, two, blind := o.store(), o.store(), o.open()
+	a, b := o.person("agent://a"), o.person("agent://b")
+	token, other := o.issue(one, a), o.issue(one, b)
+	for _, s := range []*authority.Store{one, two} {
+		if _, err := s.Checker().Check(token, o.now); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := blind.Checker().Check(token, o.now); err == nil {
+		t.Error("believed before the store was read")
+	}
+	if _, err := blind.Mint(a); !errors.Is(err, identity.ErrNotReady) {
+		t.Errorf("minted before the store was read: %v", err)
+	}
+	child, err := a.Narrow(identity.Less{}, o.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrowed, err := two.Mint(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := one.Revoke(t.Context(), a.Family, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(two, token, identity.ErrRevoked)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a revocation took %v", took)
+	}
+	o.hears(two, narrowed, identity.ErrRevoked)
+	if _, err := two.Checker().Check(other, o.now); err != nil {
+		t.Error("another family was revoked, too:", err)
+	}
+	run(t, blind)
+	<-blind.Ready()
+	o.hears(blind, token, identity.ErrRevoked)
+}
+
+func TestBarredActor(t *testing.T) {
+	o := newOffices(t)
+	one, two := o.store(), o.store()
+	a, b := o.person("agent://a"), o.person("agent://b")
+	token, bystander := o.issue(one, a), o.issue(one, b)
+	sub, err := a.Narrow(identity.Less{Actor: "agent://a/sub"}, o.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrowed, err := one.Mint(sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := two.Bar(t.Context(), "acme", "agent://a", "operator"); n != 1 || err != nil {
+		t.Errorf("%d families: %v", n, err)
+	}
+	o.hears(one, token, identity.ErrRevoked)
+	o.hears(one, narrowed, identity.ErrRevoked)
+	if _, err := one.Checker().Check(bystander, o.now); err != nil {
+		t.Error(err)
+	}
+	all, err := one.Issued(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v: %v", all, err)
+	}
+	for _, c := range all {
+		if c.Revoked != (c.Actor == "agent://a") || c.By != "operator" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// What was revoked while a dispatcher could not reach the server, it hears of when it can; meanwhile it keeps what it
+// knew.
+func TestStoreWithoutServer(t *testing.T) {
+	o := newOffices(t)
+	s := o.store()
+	a, b := o.person("agent://a"), o.person("agent://b")
+	token, other := o.issue(s, a), o.issue(s, b)
+	if err := s.Revoke(t.Context(), a.Family, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(s, token, identity.ErrRevoked)
+	o.Srv.Stop()
+	if _, err := s.Checker().Check(token, o.now); !errors.Is(err, identity.ErrRevoked) {
+		t.Error("forgotten without a server:", err)
+	}
+	if _, err := s.Checker().Check(other, o.now); err != nil {
+		t.Error("not believed without a server:", err)
+	}
+	o.Srv.Restart()
+	if err := o.store().Revoke(t.Context(), b.Family, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(s, other, identity.ErrRevoked)
+}
+
+// A new key is known before it is used, and the old one good until what it has signed has expired.
+func TestRotation(t *testing.T) {
+	o := newOffices(t)
+	one := o.store()
+	former := o.issue(one, o.person("agent://a"))
+	r, err := one.Rotate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if until := o.now.Add(identity.Life); !r.Since.After(o.now) || r.Until.Before(until) {
+		t.Errorf("%+v", r)
+	}
+	signedWith := func(s *authority.Store) string {
+		token, err := s.Mint(o.person("agent://a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := identity.Inspect(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.KeyID
+	}
+	before := o.store()
+	if signedWith(before) == r.KeyID {
+		t.Error("the new key is used at once")
+	}
+	if again, err := before.Rotate(t.Context()); err != nil || again.KeyID != r.KeyID {
+		t.Errorf("rotated again: %+v %v", again, err)
+	}
+	o.now = r.Since
+	during := o.store()
+	if signedWith(during) != r.KeyID {
+		t.Error("the new key is not used")
+	}
+	fresh := o.issue(during, o.person("agent://a"))
+	for _, token := range []string{former, fresh} {
+		if _, err := before.Checker().Check(token, o.now); err != nil {
+			t.Error("in between:", err)
+		}
+	}
+	o.now = r.Until
+	after := o.store()
+	if _, err := after.Checker().Check(former, o.now); !errors.Is(err, identity.ErrUnknownKey) {
+		t.Error("the former key is still good:", err)
+	}
+}
+
+// Private keys lie in the bucket sealed: whoever reads it cannot mint.
+func TestPrivateKeysAreSealed(t *testing.T) {
+	o := newOffices(t)
+	o.store()
+	stranger := newKeys(t)
+	stranger.Deployment = o.keys.Deployment
+	own := o.keys
+	o.keys = stranger
+	if _, err := o.store().Mint(o.person("agent://a")); err == nil {
+		t.Error("minted with the keys of another deployment")
+	}
+	o.keys = own
+	stream, err := o.JS.Stream(t.Context(), subjects.ControlStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(subjects.KeysAll))
+	if err != nil || len(info.State.Subjects) != 1 {
+		t.Errorf("keys in the bucket: %v %v", info.State.Subjects, err)
+	}
+}
+
+func newKeys(t *testing.T) *accounts.Keys {
+	t.Helper()
+	k, err := accounts.NewKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestCredentialsHaveAnEnd(t *testing.T) {
+	o := newOffices(t)
+	p := o.person("agent://a")
+	p.RenewUntil = o.now.Add(authority.MaxRenewal + time.Hour)
+	if _, err := o.store().Issue(t.Context(), p, "operator"); err == nil {
+		t.Error("issued for longer than revocations are kept")
+	}
+}
