@@ -12,9 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -50,7 +52,34 @@ func TestLargeOutputOfAnother(t *testing.T) {
 		if string(r.Output) != string(big) {
 			t.Errorf("%d bytes of %d", len(r.Output), len(big))
 		}
+		ref := subjects.Key{Tool: "echo", ID: envelope.CallKeyID("default", &envelope.Request{ToolID: "echo", Fn: "run",
+			Constraints: envelope.Constraints{IdempotencyKey: shared.Key, IdempotencyScope: shared.KeyScope}})}.Ref()
+		for tenant, want := range map[string]envelope.Code{"default": "", "other": envelope.CodeNotFound} {
+			q := question.Payload{Ref: ref, SHA256: r.Provenance.OutputRef.SHA256}
+			if got := d.askAs(tenant, subjects.OpPayload, q); got != want {
+				t.Errorf("tenant %s is told %q, want %q", tenant, got, want)
+			}
+		}
 	}
+}
+
+// askAs asks the service as an actor of a tenant, and returns what it is refused with.
+func (d *deployment) askAs(tenant, op string, q any) envelope.Code {
+	d.t.Helper()
+	in, err := bus.NewInbox(d.srv.Connect(d.t), tenant, "agent://asker")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }() // gone with the connection otherwise
+	var answer question.PayloadAnswer
+	refusal, err := in.Ask(d.t.Context(), op, q, &answer)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if refusal == nil {
+		return ""
+	}
+	return refusal.Code
 }
 
 // Nobody has a call run with an input that another actor has stored, nor learns that it is there.
