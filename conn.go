@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -34,6 +35,9 @@ type Options struct {
 	Tenant, Actor string
 	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
 	Instance string
+	// Keys is the folder of the deployment's secrets, of dispatchers: see `toolbus keys init`. Without it whoever reaches
+	// the server may do everything.
+	Keys string
 	// Timeout is how long each server may take to accept the connection; default 5 s.
 	Timeout time.Duration
 
@@ -91,6 +95,12 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	options.Instance = cmp.Or(o.Instance, app.NewInstance())
 	if o.Tenant != "" || o.Actor != "" {
 		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
+	}
+	if o.Keys != "" {
+		var err error
+		if options.Keys, err = accounts.Load(o.Keys); err != nil {
+			return nil, err
+		}
 	}
 	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {

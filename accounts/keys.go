@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/seed-018f16cc/toolbus/identity"
 )
 
 // Keys are the secrets of a deployment. Whoever has them can do everything: mint tokens, and be a dispatcher.
@@ -194,6 +196,28 @@ func (k *Keys) Signing() (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	return ed25519.NewKeyFromSeed(raw), nil
+}
+
+// FirstKey is the id of [Keys.Token] in tokens that are signed with it.
+const FirstKey = "first"
+
+// Signer mints tokens with the first key.
+func (k *Keys) Signer() (*identity.Signer, error) {
+	key, err := k.Signing()
+	if err != nil {
+		return nil, err
+	}
+	return identity.NewSigner(k.Deployment, FirstKey, key)
+}
+
+// Keyring knows the first key.
+func (k *Keys) Keyring() (*identity.Keyring, error) {
+	key, err := k.Signing()
+	if err != nil {
+		return nil, err
+	}
+	public := key.Public().(ed25519.PublicKey) // as ed25519 says
+	return identity.NewKeyring(k.Deployment, map[string]ed25519.PublicKey{FirstKey: public}), nil
 }
 
 // Public is what the server's configuration holds of the keys of a deployment. None of it is secret.

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"crypto/rand"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/identity"
@@ -32,12 +33,18 @@ func ConnectionName(instance string) string { return connectionPrefix + instance
 // Bounds of the names of instances.
 const (
 	familyPart  = 8
+	randomPart  = 12
 	maxInstance = 64
 )
 
 // InstancePrefix is how the instances of executors begin that have a token of p, so that no two tokens share one.
 func InstancePrefix(p identity.Principal) string {
 	return p.Family[:min(familyPart, len(p.Family))] + "-"
+}
+
+// NewInstance returns one that no other process has.
+func NewInstance(p identity.Principal) string {
+	return InstancePrefix(p) + strings.ToLower(rand.Text()[:randomPart])
 }
 
 // Instance returns the instance that a connection of an executor with a token of p asks to be. ok is false where it may

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ack"
@@ -40,6 +41,10 @@ type Options struct {
 	// the caller whose connection it is, if Caller is one.
 	Instance string
 	Caller   subjects.Owner
+
+	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
+	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
+	Keys *accounts.Keys
 }
 
 // Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.
@@ -77,7 +82,15 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	if o.Caller != (subjects.Owner{}) {
 		inbox = o.Caller.Inbox()
 	}
-	return bus.Dial(o.URL, name, append(append(bus.Watched(log), nats.CustomInboxPrefix(inbox)), o.Connect...)...)
+	connect := append(append(bus.Watched(log), nats.CustomInboxPrefix(inbox)), o.Connect...)
+	if o.Keys != nil {
+		user, err := byKey(o.Keys.Dispatcher)
+		if err != nil {
+			return nil, err
+		}
+		connect = append(connect, user)
+	}
+	return bus.Dial(o.URL, name, connect...)
 }
 
 // NewInstance returns a name that no other process has.

@@ -54,6 +54,11 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if err := warnOfRetention(ctx, c, o.Registry); err != nil {
 		return err
 	}
+	stop, err := openPorter(c, o.Registry)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
 		if form.Newer(err) && ctx.Err() == nil {

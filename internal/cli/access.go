@@ -3,10 +3,13 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 )
 
 // Access is how to reach a bus.
@@ -26,6 +29,25 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	}
 	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key, Token: a.Credentials}.Options()
 	return err
+}
+
+// asExecutor names the connection of an executor that has a token, so that it is let in as an instance of its own. The
+// name stays the same when the token is renewed.
+func (a Access) asExecutor(o *toolbus.Options) error {
+	if a.Credentials == "" {
+		return nil
+	}
+	token, err := bus.ReadToken(a.Credentials)
+	if err != nil {
+		return err
+	}
+	p, err := identity.Inspect(token)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.Credentials, err)
+	}
+	o.Instance = accounts.NewInstance(p)
+	o.Name = accounts.ConnectionName(o.Instance)
+	return nil
 }
 
 // Absolute returns a with the files as they are found from every folder.

@@ -49,6 +49,7 @@ type Node struct {
 	Fsync   bool   // the server syncs every write
 	Verbose bool   // log every event
 
+	keys       string // folder of the deployment's secrets
 	retention  bus.Retention
 	replicas   int // 0 is the default
 	partitions int // 0 is what there is
@@ -85,6 +86,12 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 		"partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
 	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
 	_ = f.MarkHidden("group") // exists
+}
+
+// KeysFlag adds the flag for the secrets of the deployment.
+func (n *Node) KeysFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`: dispatchers then "+
+		"say who new connections are; without it whoever reaches the server may do everything")
 }
 
 // RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
@@ -136,7 +143,7 @@ func (n *Node) Options(ctx context.Context, service string,
 	o = toolbus.Options{
 		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
 		Partitions: n.partitions, Retention: n.retention, Logger: Logger(stderr, n.Verbose),
-		PayloadMemory: n.memory << 20,
+		PayloadMemory: n.memory << 20, Keys: n.keys,
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil

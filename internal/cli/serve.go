@@ -28,6 +28,7 @@ is in hand and ends.`,
 	}
 	n.Flags(cmd)
 	n.ServerFlags(cmd)
+	n.KeysFlag(cmd)
 	n.RecordFlags(cmd)
 	a.Flags(cmd)
 	return cmd
@@ -36,6 +37,9 @@ is in hand and ends.`,
 func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func() (Access, error)) error {
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
+	}
+	if n.keys == "" {
+		fmt.Fprintln(env.Stderr, "warning: without --keys whoever reaches the server may do everything, in any name")
 	}
 	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
 		o := a.Options()
@@ -48,6 +52,9 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	}
 	return n.serve(ctx, env, "toolbus-dispatcher", access, part)
 }
+
+// executorService is what an executor is called that shows no token.
+const executorService = "toolbus-executor"
 
 // runner is a part of the bus.
 type runner interface {
@@ -77,6 +84,11 @@ func (n *Node) serve(
 	}
 	if err := a.Into(&o); err != nil {
 		return err
+	}
+	if service == executorService {
+		if err := a.asExecutor(&o); err != nil {
+			return err
+		}
 	}
 	conn, err := toolbus.Connect(ctx, a.Server, o)
 	if err != nil {
@@ -142,7 +154,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 		}
 		return c.Executor(t, o)
 	}
-	return n.serve(ctx, env, "toolbus-executor", access, part)
+	return n.serve(ctx, env, executorService, access, part)
 }
 
 // Stopped is what a process that serves ended with: that it was told to stop before it served is no
