@@ -29,12 +29,20 @@ const (
 	ToolTimeout   Event = "tool_timeout"
 	ToolCancelled Event = "tool_cancelled"
 	LateResult    Event = "late_result"
+	// Of credentials, which name whose they are; [Credential.By] says at whose word.
+	CredentialIssued   Event = "credential_issued"
+	CredentialNarrowed Event = "credential_narrowed"
+	CredentialRenewed  Event = "credential_renewed"
+	CredentialRevoked  Event = "credential_revoked"
+	CredentialsListed  Event = "credentials_listed"
+	KeyRotated         Event = "key_rotated"
 )
 
-// Events returns all events, in the order of a call's life.
+// Events returns all events, in the order of a call's life, and then those of credentials.
 func Events() []Event {
 	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled,
-		LateResult}
+		LateResult, CredentialIssued, CredentialNarrowed, CredentialRenewed, CredentialRevoked, CredentialsListed,
+		KeyRotated}
 }
 
 // ContractVersion is the version of the gateway contract that the records follow.
@@ -74,6 +82,8 @@ type Record struct {
 	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
 	// Count is there where the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
+	// Credential is there where the record is about one, and not about a call.
+	Credential *Credential `json:"credential,omitzero"`
 	// EventID names what is no event of the call log, as answers do.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record says nothing of it.

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -176,22 +177,15 @@ func (s *Store) current() (kid string, key signingKey, ok bool) {
 // good reports whether tokens of the key are believed.
 func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
-// Rotation says how one key takes the place of another.
-type Rotation struct {
-	KeyID string    // of the new one
-	Since time.Time // tokens are signed with it from then on
-	Until time.Time // those that the former keys have signed are believed until then
-}
-
 // Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
 // for as long as the tokens live that they have signed, at least; a token that was not renewed by then has to be issued
 // anew. While one rotation is under way another is not begun: it returns that one.
-func (s *Store) Rotate(ctx context.Context) (r Rotation, err error) {
+func (s *Store) Rotate(ctx context.Context) (r question.Rotation, err error) {
 	now := s.Now()
 	former := s.snapshot()
 	for kid, k := range former {
 		if k.Since.After(now) {
-			return Rotation{kid, k.Since, k.Since.Add(identity.Life + slack)}, nil
+			return question.Rotation{KeyID: kid, Since: k.Since, Until: k.Since.Add(identity.Life + slack)}, nil
 		}
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -223,22 +217,6 @@ func (s *Store) snapshot() map[string]signingKey {
 	return maps.Clone(s.known)
 }
 
-// Credential is what is remembered of a family of tokens that was issued.
-type Credential struct {
-	Tenant  string        `json:"tenant"`
-	Actor   string        `json:"actor"`
-	Role    identity.Role `json:"role"`
-	Scopes  []string      `json:"scopes,omitzero"`
-	Pool    string        `json:"pool,omitzero"`
-	Run     string        `json:"run,omitzero"`
-	Lane    string        `json:"lane,omitzero"`
-	Family  string        `json:"family"`
-	Issued  time.Time     `json:"issued"`
-	Until   time.Time     `json:"until"` // it may be used, and renewed
-	By      string        `json:"by"`
-	Revoked bool          `json:"revoked,omitzero"` // at the time of the list
-}
-
 // Issue mints the first token of a family, and remembers it for lists and revocations.
 func (s *Store) Issue(ctx context.Context, p identity.Principal, by string) (token string, err error) {
 	now := s.Now()
@@ -252,8 +230,8 @@ func (s *Store) Issue(ctx context.Context, p identity.Principal, by string) (tok
 	if token, err = s.Mint(p); err != nil {
 		return "", err
 	}
-	c := Credential{
-		Tenant: p.Tenant, Actor: p.Actor, Role: p.Role, Scopes: p.Scopes, Pool: p.Pool, Run: p.Run, Lane: p.Lane,
+	c := question.CredentialIssued{
+		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, Pool: p.Pool, Run: p.Run, Lane: p.Lane,
 		Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
 	}
 	if err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack); err != nil {
@@ -297,9 +275,9 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 }
 
 // Issued returns the credentials that were issued and may still be used, the newest first.
-func (s *Store) Issued(ctx context.Context) (all []Credential, err error) {
+func (s *Store) Issued(ctx context.Context) (all []question.CredentialIssued, err error) {
 	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
-		var c Credential
+		var c question.CredentialIssued
 		if err := bus.Unstamp(form.Authority, msg.Data(), &c); err != nil {
 			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
 			return
@@ -307,6 +285,6 @@ func (s *Store) Issued(ctx context.Context) (all []Credential, err error) {
 		c.Revoked = s.checker.Revoked.Family(c.Family)
 		all = append(all, c)
 	})
-	slices.SortFunc(all, func(a, b Credential) int { return b.Issued.Compare(a.Issued) })
+	slices.SortFunc(all, func(a, b question.CredentialIssued) int { return b.Issued.Compare(a.Issued) })
 	return all, err
 }

@@ -196,3 +196,6 @@ func earliest(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// ValidID reports whether an id of a token or a family is one that [NewID] may have made.
+func ValidID(id string) bool { return plain(id) && len(id) <= maxText }

@@ -91,6 +91,12 @@ func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelo
 	return r.EventID, counted, err
 }
 
+// Credential records what was done with a credential.
+func (j *Journal) Credential(ctx context.Context, r audit.Record) error {
+	r.EventID = "gate." + j.newNonce()
+	return j.gate.append(ctx, r)
+}
+
 // closeCounts puts on record how many refusals there were in floods that are over, until ctx ends.
 func (j *Journal) closeCounts(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -65,8 +65,8 @@ var layers = []layer{
 		"question subjects"},
 	{"archive", "audit bus call envelope internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
-	{"authority", "accounts bus envelope identity internal/crew internal/form internal/jscode internal/wait question " +
-		"subjects"},
+	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/wait " +
+		"question subjects"},
 	{"internal/health", "bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/crew internal/form internal/wait kv question record settle subjects work"},
 	// What runs tools.

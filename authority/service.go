@@ -1,0 +1,250 @@
+package authority
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// Service answers questions about tokens. Whoever calls it has checked whose the question is: the methods get that
+// principal. All but Renew and Narrow are for operators. What is done is on record before it is answered.
+type Service struct {
+	Store  *Store
+	Record func(context.Context, audit.Record) error
+}
+
+// forOperators refuses everybody else.
+func forOperators(by *identity.Principal) *envelope.Error {
+	if by != nil && by.Role == identity.Operator {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeForbidden, "credentials and keys are for operators").
+		WithFix("ask with the token of an operator")
+}
+
+// note puts on record what was done with a credential.
+func (s *Service) note(ctx context.Context, e audit.Event, by *identity.Principal, p identity.Principal) *envelope.Error {
+	c := audit.Credential{
+		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Pool: p.Pool,
+		KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
+	}
+	if p.Expires.IsZero() && p.RenewUntil.IsZero() {
+		c.Until = time.Time{}
+	}
+	err := s.Record(ctx, c.About(e, cmp.Or(p.Tenant, by.Tenant), cmp.Or(p.Actor, by.Actor), p.Run, p.Lane, s.Store.Now()))
+	if err != nil {
+		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+	}
+	return nil
+}
+
+func name(p *identity.Principal) string { return p.Tenant + "/" + p.Actor }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func answered(token string, p identity.Principal) question.TokenAnswer {
+	a := question.TokenAnswer{Token: token, Family: p.Family, Expires: p.Expires.UTC()}
+	if !p.RenewUntil.IsZero() {
+		a.RenewUntil = p.RenewUntil.UTC()
+	}
+	return a
+}
+
+// unmade says why there is no token.
+func unmade(err error) *envelope.Error {
+	if errors.Is(err, identity.ErrNotReady) {
+		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	}
+	return envelope.NewError(envelope.CodeMalformed, err.Error())
+}
+
+func unreached(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the control bucket could not be reached").
+		WithRetryAfter(time.Second).WithCause(err.Error())
+}
+
+// Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights.
+func (s *Service) Renew(ctx context.Context, by *identity.Principal) (a question.TokenAnswer, _ *envelope.Error) {
+	p, err := by.Renewed(s.Store.Now().Truncate(time.Second))
+	if err != nil {
+		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
+	}
+	return s.mint(ctx, audit.CredentialRenewed, by, p)
+}
+
+// Narrow makes less of a token: a family of its own, which is revoked with that of by.
+func (s *Service) Narrow(
+	ctx context.Context, by *identity.Principal, q question.Narrow,
+) (a question.TokenAnswer, _ *envelope.Error) {
+	less := identity.Less{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
+	var refusal *envelope.Error
+	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
+		return a, refusal
+	}
+	p, err := by.Narrow(less, s.Store.Now().Truncate(time.Second))
+	switch {
+	case errors.Is(err, identity.ErrWider):
+		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("ask for no more than the token has")
+	case err != nil:
+		return a, envelope.NewError(envelope.CodeMalformed, err.Error())
+	}
+	return s.mint(ctx, audit.CredentialNarrowed, by, p)
+}
+
+func (s *Service) mint(
+	ctx context.Context, e audit.Event, by *identity.Principal, p identity.Principal,
+) (a question.TokenAnswer, _ *envelope.Error) {
+	token, err := s.Store.Mint(p)
+	if err != nil {
+		return a, unmade(err)
+	}
+	if refusal := s.note(ctx, e, by, p); refusal != nil {
+		return a, refusal
+	}
+	return answered(token, p), nil
+}
+
+// Issue makes the first token of a credential.
+func (s *Service) Issue(
+	ctx context.Context, by *identity.Principal, q question.Issue,
+) (a question.TokenAnswer, refusal *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	p, refusal := s.asked(q)
+	if refusal != nil {
+		return a, refusal
+	}
+	if refusal := s.note(ctx, audit.CredentialIssued, by, p); refusal != nil {
+		return a, refusal
+	}
+	token, err := s.Store.Issue(ctx, p, name(by))
+	if err != nil {
+		return a, unreached(err)
+	}
+	return answered(token, p), nil
+}
+
+// asked is the principal that a question is for, if it can be one.
+func (s *Service) asked(q question.Issue) (p identity.Principal, refusal *envelope.Error) {
+	life, refusal := seconds("life_s", q.LifeS, identity.Life)
+	if refusal != nil {
+		return p, refusal
+	}
+	renew, refusal := seconds("renew_s", q.RenewS, MaxRenewal)
+	if refusal != nil {
+		return p, refusal
+	}
+	now := s.Store.Now().Truncate(time.Second)
+	p = identity.Principal{
+		Tenant: q.Tenant, Actor: q.Actor, Role: identity.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
+		Pool: q.Pool, ID: identity.NewID(), Family: identity.NewID(), Issued: now,
+		Expires: now.Add(cmp.Or(life, identity.Life)),
+	}
+	if renew > 0 {
+		p.RenewUntil = now.Add(renew)
+	}
+	if err := p.Check(); err != nil {
+		return p, envelope.NewError(envelope.CodeMalformed, err.Error())
+	}
+	return p, nil
+}
+
+// seconds reads a time that may not be longer than most.
+func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope.Error) {
+	if n < 0 || n > int64(most/time.Second) {
+		return 0, envelope.NewError(envelope.CodeMalformed,
+			fmt.Sprintf("%s is %d: it is 0 to %d", what, n, most/time.Second))
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// Revoke ends a family of tokens, or all that an actor has.
+func (s *Service) Revoke(
+	ctx context.Context, by *identity.Principal, q question.Revoke,
+) (a question.RevokeAnswer, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	ofActor := q.Tenant != "" && q.Actor != ""
+	if (q.Family != "") == ofActor || !ofActor && !identity.ValidID(q.Family) {
+		return a, envelope.NewError(envelope.CodeMalformed, "a family, or a tenant and an actor, are revoked")
+	}
+	subject := identity.Principal{Tenant: q.Tenant, Actor: q.Actor, Family: q.Family}
+	if refusal := s.note(ctx, audit.CredentialRevoked, by, subject); refusal != nil {
+		return a, refusal
+	}
+	err := error(nil)
+	if ofActor {
+		a.Families, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
+	} else {
+		a.Families, err = 1, s.Store.Revoke(ctx, q.Family, name(by))
+	}
+	if err != nil {
+		return a, unreached(err)
+	}
+	return a, nil
+}
+
+// maxListed is how many credentials an answer has room for: each is less than 12 KiB, most far less.
+const maxListed = 64
+
+// List says which credentials were issued and have not ended.
+func (s *Service) List(
+	ctx context.Context, by *identity.Principal, q question.TokenList,
+) (a question.Credentials, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	if refusal := s.note(ctx, audit.CredentialsListed, by, identity.Principal{}); refusal != nil {
+		return a, refusal
+	}
+	all, err := s.Store.Issued(ctx)
+	if err != nil {
+		return a, unreached(err)
+	}
+	for i, c := range all {
+		if c.Family == q.After {
+			all = all[i+1:]
+			break
+		}
+	}
+	for _, c := range all {
+		switch {
+		case q.Tenant != "" && c.Tenant != q.Tenant, q.Actor != "" && c.Actor != q.Actor:
+		case len(a.Credentials) == maxListed:
+			a.More = true
+			return a, nil
+		default:
+			a.Credentials = append(a.Credentials, c)
+		}
+	}
+	return a, nil
+}
+
+// Rotate makes a new key that tokens are signed with.
+func (s *Service) Rotate(ctx context.Context, by *identity.Principal) (a question.Rotation, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	r, err := s.Store.Rotate(ctx)
+	if err != nil {
+		return a, unreached(err)
+	}
+	if refusal := s.note(ctx, audit.KeyRotated, by, identity.Principal{KeyID: r.KeyID}); refusal != nil {
+		return a, refusal
+	}
+	return r, nil
+}

@@ -1,0 +1,83 @@
+package question
+
+import "time"
+
+// Narrow asks for a token with less rights than the one that the question carries. What is left empty stays as it is,
+// but for the scopes: none is none.
+type Narrow struct {
+	Actor  string   `json:"actor,omitzero"` // a part of the actor: its name, a slash, and more
+	Scopes []string `json:"scopes,omitzero"`
+	Run    string   `json:"run,omitzero"`
+	Lane   string   `json:"lane,omitzero"`
+	LifeS  int64    `json:"life_s,omitzero"` // default: as long as the one that it is made from
+}
+
+// Issue asks for the first token of a credential.
+type Issue struct {
+	Tenant string   `json:"tenant"`
+	Actor  string   `json:"actor"`
+	Role   string   `json:"role"`
+	Scopes []string `json:"scopes,omitzero"`
+	Run    string   `json:"run,omitzero"`
+	Lane   string   `json:"lane,omitzero"`
+	Pool   string   `json:"pool,omitzero"`
+	LifeS  int64    `json:"life_s,omitzero"`  // of each token; default and at most 15 minutes
+	RenewS int64    `json:"renew_s,omitzero"` // for how long it may be renewed; default never
+}
+
+// TokenAnswer is a token, and what may be said of it.
+type TokenAnswer struct {
+	Token      string    `json:"token"`
+	Family     string    `json:"family"`
+	Expires    time.Time `json:"expires"`
+	RenewUntil time.Time `json:"renew_until,omitzero"`
+}
+
+// Revoke ends a family of tokens, or all that an actor of a tenant has. Those that were narrowed from them end, too.
+type Revoke struct {
+	Family string `json:"family,omitzero"`
+	Tenant string `json:"tenant,omitzero"`
+	Actor  string `json:"actor,omitzero"`
+}
+
+// RevokeAnswer says how many families of tokens that are listed have ended.
+type RevokeAnswer struct {
+	Families int `json:"families"`
+}
+
+// TokenList asks which credentials were issued and have not ended, of one tenant and actor or with "" of all, behind
+// the family After if there is one.
+type TokenList struct {
+	Tenant string `json:"tenant,omitzero"`
+	Actor  string `json:"actor,omitzero"`
+	After  string `json:"after,omitzero"`
+}
+
+// Credentials is the answer. More says that there are others behind the last one; a message has no room for all.
+type Credentials struct {
+	Credentials []CredentialIssued `json:"credentials"`
+	More        bool               `json:"more,omitzero"`
+}
+
+// CredentialIssued is what is remembered of a family of tokens. The token itself is not.
+type CredentialIssued struct {
+	Tenant  string    `json:"tenant"`
+	Actor   string    `json:"actor"`
+	Role    string    `json:"role"`
+	Scopes  []string  `json:"scopes,omitzero"`
+	Pool    string    `json:"pool,omitzero"`
+	Run     string    `json:"run,omitzero"`
+	Lane    string    `json:"lane,omitzero"`
+	Family  string    `json:"family"`
+	Issued  time.Time `json:"issued"`
+	Until   time.Time `json:"until"` // it may be used, and renewed
+	By      string    `json:"by"`
+	Revoked bool      `json:"revoked,omitzero"`
+}
+
+// Rotation says how a new key takes the place of the former ones.
+type Rotation struct {
+	KeyID string    `json:"key_id"`
+	Since time.Time `json:"since"` // tokens are signed with it from then on
+	Until time.Time `json:"until"` // those that the former keys have signed are believed until then
+}
