@@ -37,6 +37,8 @@ type ClientOptions struct {
 	Env      string // prod, staging or dev; default "dev"
 	Timezone string // default "UTC"
 	Scopes   []string
+	// Token returns the token of the actor, as it is now; nil is none, for a bus that asks for none.
+	Token func() string
 	// Payloads fetches and stores what is too large to travel inline; without it such calls
 	// are refused.
 	Payloads *streaming.Payloads
@@ -76,6 +78,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	inbox.Token = o.Token
 	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, crew: crew.New(func(job func()) { job() })}
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.watch = flight.NewWatcher()

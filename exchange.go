@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,6 +89,7 @@ func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*e
 	msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
 	x.Reply = msg.Reply
 	msg.Header[subjects.HeaderAnswer] = []string{c.inbox.Word(msg.Reply)}
+	c.inbox.Vouch(msg.Header)
 	return x, nil
 }
 
@@ -103,9 +105,21 @@ func (c *Client) start(x *exchange) error {
 	return nil
 }
 
+// vouched returns the message with the token that is good now: copies are sent for as long as a call takes, while
+// another goroutine may still write one.
+func (c *Client) vouched(msg *nats.Msg) *nats.Msg {
+	if c.Token == nil || msg.Header.Get(subjects.HeaderToken) == c.Token() {
+		return msg
+	}
+	fresh := *msg
+	fresh.Header = maps.Clone(msg.Header)
+	c.inbox.Vouch(fresh.Header)
+	return &fresh
+}
+
 // publish sends a copy of the request, for as long as the connection takes.
 func (c *Client) publish(x *exchange) error {
-	err := c.inbox.NC.PublishMsg(x.msg)
+	err := c.inbox.NC.PublishMsg(c.vouched(x.msg))
 	c.watch.Sent(&x.Request, err)
 	return err
 }

@@ -24,6 +24,8 @@ import (
 type Inbox struct {
 	Tenant, Actor string
 	NC            *nats.Conn
+	// Token returns the token that a message carries, now; nil and "" are none.
+	Token func() string
 
 	prefix string
 	sub    *nats.Subscription
@@ -90,7 +92,18 @@ func (in *Inbox) Word(reply string) string {
 
 func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
 	header := nats.Header{subjects.HeaderAnswer: {in.Word(reply)}}
+	in.Vouch(header)
 	return &nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}
+}
+
+// Vouch puts the token into the header of a message.
+func (in *Inbox) Vouch(h nats.Header) {
+	if in.Token == nil {
+		return
+	}
+	if token := in.Token(); token != "" {
+		h[subjects.HeaderToken] = []string{token}
+	}
 }
 
 // Drop forgets a reply subject.

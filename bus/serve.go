@@ -78,7 +78,7 @@ func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
 	tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
 	return question.Incoming{
 		Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
-		Body: msg.Data, Reply: reply,
+		Body: msg.Data, Reply: reply, Credential: credential(msg.Header),
 		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 		Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 	}, true
@@ -117,6 +117,7 @@ type Service struct {
 type asked struct {
 	endpoint Endpoint
 	from     question.Sender
+	by       question.Credential
 	reply    string
 	body     []byte
 }
@@ -161,7 +162,10 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 	if !ok || !answered {
 		return
 	}
-	q := &asked{endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, reply: reply, body: r.Data()}
+	q := &asked{
+		endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, by: credential(nats.Header(r.Headers())),
+		reply: reply, body: r.Data(),
+	}
 	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
@@ -180,7 +184,7 @@ func (s *Service) Stop() error {
 func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := q.endpoint.unharmed(ctx, log, q.from, q.body)
+	answer, refusal := q.endpoint.unharmed(question.With(ctx, q.by), log, q.from, q.body)
 	q.tell(nc, answer, refusal)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -86,9 +87,10 @@ type Options struct {
 	Records  Recorder
 	Control  Control
 	Pools    Pools
-	Evidence Evidence         // nil: nothing is known, and nothing ended early for want of executors
-	Now      func() time.Time // bus time
-	Instance string           // unique per start of a process; every nonce begins with it
+	Tokens   *identity.Checker // nil: whoever the subject says is believed to be that
+	Evidence Evidence          // nil: nothing is known, and nothing ended early for want of executors
+	Now      func() time.Time  // bus time
+	Instance string            // unique per start of a process; every nonce begins with it
 	NewNonce func() string
 	// Fsync says that the deployment survives a power cut; without it, side-effectful tools
 	// are refused unless their manifest accepts a second run after one.

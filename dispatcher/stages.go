@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -33,8 +34,11 @@ func stages() []stage {
 	return []stage{
 		{"receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
 		{"identity", "a request comes from the actor of its subject, which the bus enforces", true, (*Dispatcher).identity},
+		{"token", "what a request says of its sender, and of its rights, a token proves", true,
+			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
 		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
 		{"enabled", "its owner may have withdrawn a tool", false, (*Dispatcher).enabled},
+		{"scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
 		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},
 		{"input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
 		{"schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
@@ -70,6 +74,8 @@ type candidate struct {
 	accepted bool   // the input is valid
 	deadline time.Time
 	asker    *asker // at the end
+	// principal is who its token says it is from, where tokens are asked for.
+	principal *identity.Principal
 }
 
 // check puts a request through the stages, and returns the one that refused it.

@@ -42,6 +42,24 @@ func table() []Row {
 			"the permissions of the user on the NATS server do not cover this tenant and actor; the cause names the subject",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
+			CodeToken, TerminalError, false, 0, EffectNone, "The token is missing, or not to be believed",
+			"send the token that the deployment has issued, in the header Tb-Token",
+			"the token was left out, cut short, made for another deployment, or signed with a key that is not used any more",
+			401, 0, GatewayDenied, CategoryAuth, SeverityError,
+		}, {
+			CodeExpired, RetryableError, true, 200, EffectNone, "The token has expired",
+			"renew the token, and send the request again with the new one", "the token was not renewed in time",
+			401, 0, GatewayDenied, CategoryAuth, SeverityWarning,
+		}, {
+			CodeRevoked, TerminalError, false, 0, EffectNone, "The token was revoked",
+			"ask an operator for a new one", "an operator has revoked it, one that it was made from, or all of its actor",
+			401, 0, GatewayDenied, CategoryAuth, SeverityError,
+		}, {
+			CodeScope, TerminalError, false, 0, EffectNone, "The token does not cover the request",
+			"ask for a token with the scope, or for the run or the lane that the message names; do without what needs it",
+			"the token was issued, or narrowed, for less",
+			403, 0, GatewayDenied, CategoryAuth, SeverityError,
+		}, {
 			CodeCancelled, RetryableError, false, 100, EffectUnknown, "The call was cancelled",
 			"call again with the same key if the result is wanted after all", "the owner of the call cancelled it",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,

@@ -103,11 +103,13 @@ func TestStatuses(t *testing.T) {
 	want := map[Status][]Code{
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners,
-			CodeQueue, CodeOpen, CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
+			CodeExpired, CodeQueue, CodeOpen,
+			CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
 			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {
-			CodeIdentity, CodeForbidden, CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled,
+			CodeIdentity, CodeForbidden, CodeToken, CodeRevoked, CodeScope,
+			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled,
 			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeOutput,
 			CodeOutputLimit, CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X",
 			"D-DATA-X",

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -110,4 +111,18 @@ func (c *Checker) remember(hash [sha256.Size]byte, p *Principal) {
 		c.young, c.old = map[[sha256.Size]byte]*Principal{}, c.young
 	}
 	c.young[hash] = p
+}
+
+// principalKey is the key of a principal in a context.
+type principalKey struct{}
+
+// With returns ctx for what p asks for.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// From returns who asks for what ctx is for; nil where tokens are not asked for.
+func From(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
 }

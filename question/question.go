@@ -21,6 +21,12 @@ type Sender struct {
 	Tenant, Actor string
 }
 
+// Credential is what vouches for a sender: the token that its message carries, and the user of the server over whose
+// connection it came, as the server says, "" where it does not.
+type Credential struct {
+	Token, User string
+}
+
 // Incoming is a call as it came from the bus.
 type Incoming struct {
 	Subject     string
@@ -31,6 +37,7 @@ type Incoming struct {
 	InputRef    string
 	Body        []byte
 	Reply       string
+	Credential  Credential
 	Received    time.Time // bus time; whoever hands it to a dispatcher says
 	// Patient says that the caller does without an acceptance where the outcome comes soon.
 	Patient bool

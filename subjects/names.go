@@ -32,7 +32,9 @@ const (
 	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
 	HeaderAnswer      = "Tb-Answer"    // what stands behind the prefix of the reply subject, see [AnswerTo]
 	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
-	HeaderToken       = "Tb-Token"     // whose a request or a question is, see package identity
+	// HeaderRequestInfo is what the server itself says of whoever has sent a message from another account.
+	HeaderRequestInfo = "Nats-Request-Info"
+	HeaderToken       = "Tb-Token" // whose a request or a question is, see package identity
 )
 
 // Operations of the service, the op of [Service].

@@ -40,6 +40,7 @@ type Manifest struct {
 	Endpoint    Endpoint             `json:"-"`
 	Functions   map[string]*Function `json:"-"`
 	Capability  Capabilities         `json:"capabilities"`
+	Security    Security             `json:"security"`
 	Limits      question.Limits      `json:"limits"`
 	Retention   time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
 	Errors      map[string]ErrorSpec `json:"-"`
@@ -84,6 +85,11 @@ type Capabilities struct {
 	Streaming    bool     `json:"streaming"` // without it what a tool emits while it runs goes nowhere
 	DryRun       bool     `json:"dry_run"`
 	Lookup       bool     `json:"lookup"`
+}
+
+// Security is whom a tool is for.
+type Security struct {
+	RequiredScopes []string `json:"required_scopes"` // a caller needs all of them
 }
 
 // ErrorSpec maps a tool's own error name to the taxonomy.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/desk"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -32,8 +33,9 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	// OpenPerActor and OpenPerTenant are those of dispatcher.Options.
 	OpenPerActor, OpenPerTenant int
-	Version                     string // of the product, for service discovery
-	Ready                       func() // called once it serves; may be nil
+	Tokens                      *identity.Checker // see dispatcher.Options
+	Version                     string            // of the product, for service discovery
+	Ready                       func()            // called once it serves; may be nil
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -137,7 +139,8 @@ const restartDelay = time.Second
 // what the log holds is put on record, guardian and projector stop, the connection is flushed by its owner. Where it
 // is not the first time, the streams may be gone, and are made again.
 func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool) error {
-	if again {
+	if again || o.Tokens != nil {
+		c.Topology.DirectRecord = o.Tokens != nil
 		if err := bus.Ensure(ctx, c.JS, c.Topology); err != nil {
 			return err
 		}
@@ -171,7 +174,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
-		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfAll(c.JS),
+		Tokens: o.Tokens, Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
+		Payloads: payloadsOfAll(c.JS),
 		Health: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -18,7 +19,7 @@ import (
 func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
 	payloads := payloadsOfAll(c.JS)
-	return []bus.Endpoint{
+	all := []bus.Endpoint{
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
 		bus.Answering(subjects.OpWhy, d.Why),
@@ -41,14 +42,9 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
 			return chunks(ctx, d, store, from, q)
 		}),
-		bus.Answering(subjects.OpStored, func(ctx context.Context, from question.Sender,
+		bus.Answering(subjects.OpStored, func(ctx context.Context, _ question.Sender,
 			q question.Stored) (question.StoredPage, *envelope.Error) {
-			page, err := archive.Page(ctx, c.JS, q)
-			if err != nil {
-				return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
-			}
-			page.Now = c.Clock.Now()
-			return page, nil
+			return stored(ctx, c, q)
 		}),
 		bus.Answering(subjects.OpHealth, func(ctx context.Context, from question.Sender,
 			_ struct{}) (question.Health, *envelope.Error) {
@@ -63,6 +59,42 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
+	for i := range all {
+		all[i] = guarded(d, all[i])
+	}
+	return all
+}
+
+// guarded answers only those who may ask, and tells the endpoint by the context who that is.
+func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
+	answer := e.Handle
+	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+		p, refusal := d.Asks(ctx, e.Op, from, question.By(ctx))
+		if refusal != nil {
+			return nil, refusal
+		}
+		return answer(identity.With(ctx, p), from, body)
+	}
+	return e
+}
+
+// stored answers with what is on record. Operators are told all, auditors what is of their tenants.
+func stored(ctx context.Context, c *Conn, q question.Stored) (page question.StoredPage, _ *envelope.Error) {
+	if p := identity.From(ctx); p != nil && p.Role != identity.Operator && !p.Has(identity.ScopeAudit) {
+		if q.Tenant == "" {
+			q.Tenant = p.Tenant
+		}
+		if q.Tenant != p.Tenant || q.Stream == subjects.DeadStream {
+			return page, envelope.NewError(envelope.CodeForbidden, "that is not of the tenant "+p.Tenant+" alone").
+				WithFix("ask for the record of your tenant, or with a token for all: scope " + identity.ScopeAudit)
+		}
+	}
+	page, err := archive.Page(ctx, c.JS, q)
+	if err != nil {
+		return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
+	}
+	page.Now = c.Clock.Now()
+	return page, nil
 }
 
 // payload answers with a part of the large output of a call that is another's.

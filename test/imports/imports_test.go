@@ -42,17 +42,18 @@ var layers = []layer{
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"call", "envelope internal/ijson subjects"},
+	{"identity", "subjects"},
 	{"question", "call envelope"},
+	{"internal/gate", "envelope identity question subjects"},
 	{"call/calltest", "call envelope subjects"},
 	{"observe", "call envelope"},
 	{"settle", "call envelope subjects"},
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
-	{"identity", "subjects"},
 	{"accounts", "identity subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope internal/crew internal/fair internal/form internal/ijson internal/room " +
-		"internal/wait observe question schema settle subjects tool"},
+	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
+		"internal/ijson internal/room internal/wait observe question schema settle subjects tool"},
 	{"executor", "call envelope internal/fair internal/form internal/ijson internal/room internal/wait observe settle " +
 		"subjects tool"},
 	{"internal/flight", "envelope internal/wait"},

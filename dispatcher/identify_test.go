@@ -1,0 +1,150 @@
+package dispatcher_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// guarded lets a world ask for tokens, and returns what mints them.
+func guarded(w *world) *identity.Signer {
+	w.t.Helper()
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	keys := map[string]ed25519.PublicKey{"k": key.Public().(ed25519.PublicKey)}
+	w.d.Tokens = &identity.Checker{Keys: identity.NewKeyring("test", keys), Revoked: &identity.Revocations{}}
+	w.d.Tokens.Revoked.Replace(nil, nil)
+	s, err := identity.NewSigner("test", "k", key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func someAgent() identity.Principal {
+	now := time.Now()
+	return identity.Principal{
+		Tenant: "t", Actor: "agent", Role: identity.Agent, Scopes: []string{"say", "write"},
+		ID: identity.NewID(), Family: identity.NewID(), Issued: now, Expires: now.Add(time.Minute),
+	}
+}
+
+func mint(w *world, s *identity.Signer, p identity.Principal) string {
+	w.t.Helper()
+	token, err := s.Mint(p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return token
+}
+
+// A request is admitted for what its token says, over the connection that the token has opened, and for nothing else.
+func TestCredentials(t *testing.T) {
+	type change func(*identity.Principal)
+	own := func(p identity.Principal) string { return p.User() }
+	door := func(identity.Principal) string { return "door.t.front.f" }
+	for name, c := range map[string]struct {
+		edit   change
+		user   func(identity.Principal) string
+		claims string // as context.scopes
+		want   envelope.Code
+	}{
+		"agent":           {nil, own, "", ""},
+		"scopes":          {nil, own, `["say"]`, ""},
+		"through a door":  {nil, door, "", ""},
+		"operator":        {func(p *identity.Principal) { p.Role = identity.Operator }, own, "", ""},
+		"another door":    {nil, func(identity.Principal) string { return "door.u.front.f" }, "", envelope.CodeIdentity},
+		"another's":       {nil, func(identity.Principal) string { return "agent.t.other.f" }, "", envelope.CodeIdentity},
+		"nobody's":        {nil, func(identity.Principal) string { return "" }, "", envelope.CodeIdentity},
+		"other actor":     {func(p *identity.Principal) { p.Actor = "other" }, own, "", envelope.CodeIdentity},
+		"other tenant":    {func(p *identity.Principal) { p.Tenant = "u" }, own, "", envelope.CodeIdentity},
+		"more scopes":     {nil, own, `["say","admin"]`, envelope.CodeScope},
+		"needs a scope":   {func(p *identity.Principal) { p.Scopes = []string{"write"} }, own, "", envelope.CodeScope},
+		"all scopes":      {func(p *identity.Principal) { p.Scopes = []string{"*"} }, own, `["say","admin"]`, ""},
+		"for a run":       {func(p *identity.Principal) { p.Run = "r" }, own, "", envelope.CodeScope},
+		"for a lane":      {func(p *identity.Principal) { p.Lane = "l" }, own, "", envelope.CodeScope},
+		"auditor":         {func(p *identity.Principal) { p.Role = identity.Auditor }, own, "", envelope.CodeForbidden},
+		"a door's own":    {func(p *identity.Principal) { p.Role = identity.Door }, own, "", envelope.CodeForbidden},
+		"expired":         {func(p *identity.Principal) { p.Expires = p.Issued }, own, "", envelope.CodeExpired},
+		"revoked":         {func(p *identity.Principal) { p.Family = "bad" }, own, "", envelope.CodeRevoked},
+		"parent revoked":  {func(p *identity.Principal) { p.Chain = []string{"bad"} }, own, "", envelope.CodeRevoked},
+		"from the future": {func(p *identity.Principal) { p.Issued = p.Issued.Add(time.Hour) }, own, "", envelope.CodeToken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
+				s := guarded(w)
+				w.d.Tokens.Revoked.Replace(map[string]bool{"bad": true}, nil)
+				w.manifest.Security.RequiredScopes = []string{"say"}
+				p := someAgent()
+				if c.edit != nil {
+					c.edit(&p)
+				}
+				edit := []string{}
+				if c.claims != "" {
+					edit = []string{`"timezone"`, `"scopes":` + c.claims + `,"timezone"`}
+				}
+				in := w.request(1, edit...)
+				in.Credential = question.Credential{Token: mint(w, s, p), User: c.user(p)}
+				w.d.Handle(t.Context(), in)
+				synctest.Wait()
+				switch got := w.refusals(); {
+				case c.want == "" && len(got) > 0:
+					t.Errorf("refused with %v", got)
+				case c.want != "" && (len(got) != 1 || got[0] != c.want):
+					t.Errorf("refused with %v, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Nothing is believed without a token, nor before it is known which were revoked.
+func TestNoCredential(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		s := guarded(w)
+		w.ask(1)
+		p := someAgent()
+		w.d.Tokens.Revoked = &identity.Revocations{}
+		in := w.request(2)
+		in.Credential = question.Credential{Token: mint(w, s, p), User: p.User()}
+		w.d.Handle(t.Context(), in)
+		synctest.Wait()
+		if got := w.refusals(); len(got) != 2 || got[0] != envelope.CodeToken || got[1] != envelope.CodeUnavailable {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// Each role may ask its own questions, and a refusal is on record.
+func TestWhoMayAsk(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		s := guarded(w)
+		for op, roles := range map[string]string{
+			subjects.OpResult: "agent operator", subjects.OpCancel: "agent operator", subjects.OpPayload: "agent operator",
+			subjects.OpStored: "auditor operator", subjects.OpHealth: "operator", subjects.OpKeyRotate: "operator",
+			subjects.OpDescribe: "agent door auditor operator", subjects.OpTokenRenew: "agent door auditor executor operator",
+		} {
+			for _, role := range identity.Roles() {
+				p := someAgent()
+				if p.Role = role; role == identity.Executor {
+					p.Pool = "default"
+				}
+				before := len(w.refusals())
+				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{Token: mint(w, s, p), User: p.User()})
+				may := slices.Contains(strings.Fields(roles), string(role))
+				if (refusal == nil) != may || (len(w.refusals()) == before) != may {
+					t.Errorf("%s by %s: %v", op, role, refusal)
+				}
+			}
+		}
+	})
+}
