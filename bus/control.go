@@ -71,6 +71,9 @@ func (c *Control) Find(ctx context.Context, id string, attempt int) (by string, 
 	if err != nil || Unstamp(form.Control, msg.Data, &seen) != nil {
 		return "", since, false
 	}
+	if pool, name, _, err := subjects.ParseHeard(msg.Subject); err == nil { // of which the server knows that it is true
+		seen.By = kv.Instance(pool, name)
+	}
 	return seen.By, seen.Since.Time(), true
 }
 

@@ -63,20 +63,26 @@ func (d *Desk) late(ctx context.Context, from asker, q late) (nothing, error) {
 	return nothing{}, d.Journal.LateResult(ctx, from.instance+"."+q.Record, s, q.Attempt, said)
 }
 
-// dead keeps a letter, which is as an executor has written it.
+// dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is what
+// the log says, since a letter may be replayed in the name of whoever has asked.
 func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 	letter, err := record.ParseDeadLetter(body, 0)
 	if err != nil {
 		return nil, malformed(err)
 	}
-	letter.Ref = "" // it is not stored
 	s, err := d.own(ctx, from, letter.State.Tool, letter.State.ID, letter.Attempt)
-	if err == nil && s.Tenant != letter.State.Tenant {
-		err = refuse(envelope.CodeForbidden, "the call is of another tenant")
+	if err != nil {
+		return nil, err
+	}
+	a, _ := s.Attempt(letter.Attempt)
+	asked, err := d.CallLog.Get(ctx, s.Part, a.Admitted)
+	if err == nil && (asked.State.ID != s.ID || asked.Kind != call.Requested) {
+		err = refuse(envelope.CodeNotFound, "the request is not in the log any more")
 	}
 	if err != nil {
 		return nil, err
 	}
+	letter.State, letter.Body, letter.Ref = s, asked.Body, "" // the reference is not stored
 	if err := record.BuryOnce(ctx, d.JS, letter); err != nil {
 		return nil, fmt.Errorf("a letter that %s has written: %w", from.instance, err)
 	}

@@ -177,7 +177,8 @@ func TestLateResultOnce(t *testing.T) {
 	}
 }
 
-// A dead letter is one, however often it is asked for, also when the server has forgotten the first.
+// A dead letter is one, however often it is asked for, also when the server has forgotten the first; and of the request
+// that was made, whatever an executor says of it.
 func TestDeadLetterOnce(t *testing.T) {
 	f := setup(t)
 	stream, err := f.JS.Stream(t.Context(), subjects.DeadStream)
@@ -194,10 +195,12 @@ func TestDeadLetterOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	forged := m
+	forged.Body = []byte(`{"request":{"fn":"another"}}`)
 	for _, name := range []string{"d1", "d2"} {
 		stop := f.serve(name)
 		for _, c := range []*desk.Client{f.client("default"), f.client("default")} {
-			if err := c.Dead(t.Context(), s, m, 9, envelope.NewError(envelope.CodeLost, "")); err != nil {
+			if err := c.Dead(t.Context(), s, forged, 9, envelope.NewError(envelope.CodeLost, "")); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(300 * time.Millisecond) // longer than the server remembers
