@@ -245,7 +245,7 @@ func (r *Record) Write(w *members.Writer) {
 	w.TextIf(`,"output_hash_sha256":`, r.OutputHash)
 	w.Text(`,"contract_version":`, r.Contract)
 	w.Raw(`,"policy_versions":{}`)
-	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil
+	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil || r.Credential != nil
 	w.TextIf(`,"status":`, string(r.Status))
 	w.TextIf(`,"error_code":`, string(r.Code))
 	w.TextIf(`,"effect":`, string(r.Effect))

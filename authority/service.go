@@ -30,7 +30,9 @@ func forOperators(by *identity.Principal) *envelope.Error {
 }
 
 // note puts on record what was done with a credential.
-func (s *Service) note(ctx context.Context, e audit.Event, by *identity.Principal, p identity.Principal) *envelope.Error {
+func (s *Service) note(
+	ctx context.Context, e audit.Event, by *identity.Principal, p identity.Principal,
+) *envelope.Error {
 	c := audit.Credential{
 		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Pool: p.Pool,
 		KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
