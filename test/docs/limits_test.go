@@ -19,7 +19,8 @@ import (
 var folders = map[string]string{
 	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher",
 	"executor": "executor",
-	"bus":      "bus", "record": "record", "kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
+	"bus":      "bus", "record": "record", "archive": "archive", "recent": "internal/recent",
+	"kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
 	"app": "internal/app", "room": "internal/room", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
