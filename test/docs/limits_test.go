@@ -22,7 +22,8 @@ var folders = map[string]string{
 	"bus":      "bus", "record": "record", "archive": "archive", "recent": "internal/recent",
 	"kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
-	"app": "internal/app", "room": "internal/room", "process": "tool/process",
+	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
+	"archive": "archive", "identity": "identity", "process": "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 
