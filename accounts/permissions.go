@@ -102,7 +102,7 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 			publish = append(publish, part.NextWork(p.Pool, prio), part.Acks(p.Pool, prio))
 		}
 		for _, tool := range f.Tools {
-			publish = append(publish, part.Written(tool, subjects.Instance(p.Pool, f.Instance))...)
+			publish = append(publish, part.Written(tool, f.Instance)...)
 		}
 	}
 	return allow(publish,

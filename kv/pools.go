@@ -167,4 +167,4 @@ func (p *Pools) Newest(ctx context.Context, pool, name string) (beat uint64, err
 }
 
 // Instance names an executor of a pool.
-func Instance(pool, name string) string { return subjects.Instance(pool, name) }
+func Instance(pool, name string) string { return pool + "/" + name }

@@ -177,9 +177,6 @@ func priority(prio string) string { return word(cmp.Or(prio, "normal")) }
 // Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
 func Worker(pool, prio string) string { return "exec_" + Token(pool) + "_" + priority(prio) }
 
-// Instance names an executor of a pool in the events that it writes.
-func Instance(pool, name string) string { return pool + "/" + name }
-
 // PoolSubject returns the subject of an executor's heartbeat in the pools bucket.
 func PoolSubject(pool, executor string) string { return tokens(poolsPrefix, pool, executor) }
 

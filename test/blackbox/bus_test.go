@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -39,6 +40,8 @@ type deployment struct {
 	topology bus.TopologyOptions
 	strict   bool // of dispatchers
 	instance string
+	keys     *accounts.Keys // of processes that are dispatchers of a deployment with accounts
+	connect  []nats.Option
 }
 
 // spec is a tool of a test.
@@ -91,10 +94,11 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 	return d
 }
 
-func (d *deployment) connect(name string) *app.Conn {
+func (d *deployment) open(name string) *app.Conn {
 	d.t.Helper()
 	c, err := app.Connect(name,
-		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance})
+		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance,
+			Keys: d.keys, Connect: d.connect})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -110,7 +114,7 @@ type process struct {
 // run starts f as a process and waits until it serves. stop ends it in good order.
 func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, ready func()) error) *process {
 	d.t.Helper()
-	c := d.connect(name)
+	c := d.open(name)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
 	done, serving := make(chan error, 1), make(chan struct{})
 	go func() { done <- f(ctx, c, func() { close(serving) }) }()

@@ -69,7 +69,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	kept := d.dispatcher()
-	dying := d.connect("dying")
+	dying := d.open("dying")
 	serving := make(chan struct{})
 	bustest.Run(t, func(ctx context.Context) {
 		_ = app.RunDispatcher(ctx, dying, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",

@@ -110,7 +110,7 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
 func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 	d.t.Helper()
-	c := d.connect("late")
+	c := d.open("late")
 	defer c.Close()
 	key, err := subjects.ParseRef(ref)
 	if err != nil {
