@@ -2,6 +2,8 @@ package accounts
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -198,8 +200,11 @@ func (k *Keys) Signing() (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(raw), nil
 }
 
-// FirstKey is the id of [Keys.Token] in tokens that are signed with it.
-const FirstKey = "first"
+// KeyID names a key that tokens are signed with: they say which one it is.
+func KeyID(public ed25519.PublicKey) string {
+	sum := sha256.Sum256(public)
+	return hex.EncodeToString(sum[:8])
+}
 
 // Signer mints tokens with the first key.
 func (k *Keys) Signer() (*identity.Signer, error) {
@@ -207,7 +212,7 @@ func (k *Keys) Signer() (*identity.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return identity.NewSigner(k.Deployment, FirstKey, key)
+	return identity.NewSigner(k.Deployment, KeyID(key.Public().(ed25519.PublicKey)), key)
 }
 
 // Keyring knows the first key.
@@ -217,7 +222,7 @@ func (k *Keys) Keyring() (*identity.Keyring, error) {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // as ed25519 says
-	return identity.NewKeyring(k.Deployment, map[string]ed25519.PublicKey{FirstKey: public}), nil
+	return identity.NewKeyring(k.Deployment, map[string]ed25519.PublicKey{KeyID(public): public}), nil
 }
 
 // Public is what the server's configuration holds of the keys of a deployment. None of it is secret.

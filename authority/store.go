@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,23 +108,18 @@ func (s *Store) first(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.put(ctx, subjects.SigningKey(kidOf(key.Public)), key, 0, jetstream.WithExpectLastSequencePerSubject(0))
+	subject := subjects.SigningKey(accounts.KeyID(key.Public))
+	err = s.put(ctx, subject, key, 0, jetstream.WithExpectLastSequencePerSubject(0))
 	if jscode.Of(err) == jscode.WrongLast {
 		return nil // another one was faster
 	}
 	return err
 }
 
-// kidOf is the name of a key, by which tokens say which one they are signed with.
-func kidOf(public []byte) string {
-	sum := sha256.Sum256(public)
-	return hex.EncodeToString(sum[:8])
-}
-
 func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k signingKey, err error) {
 	k.Public, k.Since = private.Public().(ed25519.PublicKey), since.UTC()
 	k.Sealed, err = s.keys.XKey.Seal(private.Seed(), s.public)
-	return kidOf(k.Public), k, err
+	return accounts.KeyID(k.Public), k, err
 }
 
 // put writes an entry, which is gone after life; 0 is never.

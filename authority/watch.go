@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -131,7 +132,7 @@ func (s *Store) apply(v *view, msg jetstream.Msg) {
 		delete(v.keys, kid)
 	case isKey:
 		if err = bus.Unstamp(form.Authority, msg.Data(), &key); err == nil && len(key.Public) == ed25519.PublicKeySize &&
-			kidOf(key.Public) == kid {
+			accounts.KeyID(key.Public) == kid {
 			v.keys[kid] = key
 		}
 	case !gone && subjects.IsBarred(msg.Subject()):

@@ -36,11 +36,11 @@ func (f Files) Options() (o []nats.Option, err error) {
 		o = append(o, nats.Secure(conf))
 	}
 	if f.Token != "" {
-		if _, err := ReadToken(f.Token); err != nil {
+		if _, err := f.ReadToken(); err != nil {
 			return nil, err
 		}
 		o = append(o, nats.TokenHandler(func() string {
-			token, _ := ReadToken(f.Token) // the server says what it is without one
+			token, _ := f.ReadToken() // the server says what it is without one
 			return token
 		}))
 	}
@@ -59,8 +59,9 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ReadToken reads a credentials file anew, since whoever renews a token replaces it.
-func ReadToken(file string) (string, error) {
+// ReadToken reads the token anew, since whoever renews it replaces the file.
+func (f Files) ReadToken() (string, error) {
+	file := f.Token
 	info, err := os.Stat(file)
 	if err != nil {
 		return "", fmt.Errorf("credentials: %w\nname the file with your token by --credentials", err)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// openPorter tells the server who new connections are, until stop. Without keys it does nothing: the server asks nobody.
+// openPorter tells the server who new connections are, until stop. Without keys it does nothing: the server asks
+// nobody.
 func openPorter(c *Conn, r *tool.Registry) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil

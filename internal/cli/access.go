@@ -37,7 +37,7 @@ func (a Access) asExecutor(o *toolbus.Options) error {
 	if a.Credentials == "" {
 		return nil
 	}
-	token, err := bus.ReadToken(a.Credentials)
+	token, err := bus.Files{Token: a.Credentials}.ReadToken()
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,8 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 
 // KeysFlag adds the flag for the secrets of the deployment.
 func (n *Node) KeysFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&n.keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`: dispatchers then "+
-		"say who new connections are; without it whoever reaches the server may do everything")
+	cmd.Flags().StringVar(&n.keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`: dispatchers "+
+		"then say who new connections are; without it whoever reaches the server may do everything")
 }
 
 // RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
