@@ -63,8 +63,8 @@ func (d *Desk) late(ctx context.Context, from asker, q late) (nothing, error) {
 	return nothing{}, d.Journal.LateResult(ctx, from.instance+"."+q.Record, s, q.Attempt, said)
 }
 
-// dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is what
-// the log says, since a letter may be replayed in the name of whoever has asked.
+// dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
+// what the log says, since a letter may be replayed in the name of whoever has asked.
 func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 	letter, err := record.ParseDeadLetter(body, 0)
 	if err != nil {

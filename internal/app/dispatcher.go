@@ -176,7 +176,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOfAll(c.JS),
-		Health: vitals, Records: journal,
+		Health:   vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
 		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,

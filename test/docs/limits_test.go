@@ -19,7 +19,7 @@ import (
 var folders = map[string]string{
 	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher",
 	"executor": "executor",
-	"bus":      "bus", "record": "record", "archive": "archive", "recent": "internal/recent",
+	"bus":      "bus", "record": "record",
 	"kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
 	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
