@@ -177,8 +177,9 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 	return true
 }
 
-// drainPatience is how long a process may take to end when it is asked to.
-const drainPatience = 20 * time.Second
+// drainPatience is how long a process may take to end when it is asked to: an executor that nobody tells what became of
+// a write in hand keeps that for ten seconds after the ten that calls in hand have.
+const drainPatience = 30 * time.Second
 
 func (n *node) kill(p *process) {
 	_ = p.cmd.Process.Kill() // it may have ended just now
