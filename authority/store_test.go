@@ -142,6 +142,22 @@ func TestStoreIsShared(t *testing.T) {
 	o.hears(blind, token, identity.ErrRevoked)
 }
 
+// What the deployment's first key has signed before any dispatcher ran is believed, too.
+func TestFirstKey(t *testing.T) {
+	o := newOffices(t)
+	signer, err := o.keys.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signer.Mint(o.person("agent://a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.store().Checker().Check(token, o.now); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBarredActor(t *testing.T) {
 	o := newOffices(t)
 	one, two := o.store(), o.store()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/desk"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
@@ -33,9 +34,11 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	// OpenPerActor and OpenPerTenant are those of dispatcher.Options.
 	OpenPerActor, OpenPerTenant int
-	Tokens                      *identity.Checker // see dispatcher.Options
-	Version                     string            // of the product, for service discovery
-	Ready                       func()            // called once it serves; may be nil
+	Tokens                      *identity.Checker // see dispatcher.Options; with keys it is that of the deployment
+	store                       *authority.Store
+	journal                     *record.Journal
+	Version                     string // of the product, for service discovery
+	Ready                       func() // called once it serves; may be nil
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -56,7 +59,15 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if err := warnOfRetention(ctx, c, o.Registry); err != nil {
 		return err
 	}
-	stop, err := openPorter(c, o.Registry)
+	store, end, err := openAuthority(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if o.store = store; store != nil {
+		o.Tokens = store.Checker()
+	}
+	stop, err := openPorter(c, o.Registry, o.Tokens)
 	if err != nil {
 		return err
 	}
@@ -202,6 +213,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	for _, run := range []func(context.Context){store.Run, shares.Run, journal.Run, evidence.Run, coverage.Run} {
 		g.Go(func() error { run(background); return nil })
 	}
+	o.journal = journal
 	if err := serve(ctx, background, stop, c, d, executors, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())

@@ -59,8 +59,11 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
-	for i := range all {
-		all[i] = guarded(d, all[i])
+	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
+	for i, e := range all {
+		if e.Op != subjects.OpTokenRenew { // which an expired token may ask
+			all[i] = guarded(d, e)
+		}
 	}
 	return all
 }

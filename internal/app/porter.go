@@ -15,13 +15,9 @@ import (
 
 // openPorter tells the server who new connections are, until stop. Without keys it does nothing: the server asks
 // nobody.
-func openPorter(c *Conn, r *tool.Registry) (stop func(), err error) {
+func openPorter(c *Conn, r *tool.Registry, checker *identity.Checker) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
-	}
-	checker, err := newChecker(c.Keys)
-	if err != nil {
-		return nil, err
 	}
 	user, err := byKey(c.Keys.Callout)
 	if err != nil {
@@ -42,17 +38,6 @@ func openPorter(c *Conn, r *tool.Registry) (stop func(), err error) {
 		return nil, err
 	}
 	return func() { porter.Stop(); nc.Close() }, nil
-}
-
-// newChecker knows the first key of a deployment.
-func newChecker(k *accounts.Keys) (*identity.Checker, error) {
-	keys, err := k.Keyring()
-	if err != nil {
-		return nil, err
-	}
-	revoked := &identity.Revocations{}
-	revoked.Replace(nil, nil)
-	return &identity.Checker{Keys: keys, Revoked: revoked}, nil
 }
 
 // byKey connects as a user of the server's file.

@@ -150,7 +150,9 @@ func (g *guarded) caller(keys *accounts.Keys, actor string) *toolbus.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{
+		Actor: actor, Payloads: app.OpenPayloads(js), Token: func() string { return text },
+	})
 	if err != nil {
 		g.t.Fatal(err)
 	}

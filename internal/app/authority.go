@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/gate"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// openAuthority returns what the deployment knows of tokens, which it follows until stop; nil without keys. When it
+// returns everything has been read: nobody is let in before it is known what was revoked.
+func openAuthority(ctx context.Context, c *Conn) (s *authority.Store, stop func(), err error) {
+	if c.Keys == nil {
+		return nil, func() {}, nil
+	}
+	s, err = authority.Open(ctx, c.JS, c.Keys, authority.Options{Now: c.Clock.Now, Logger: c.Logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	following, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(following) }()
+	stop = func() { end(); <-done }
+	select {
+	case <-s.Ready():
+		return s, stop, nil
+	case <-ctx.Done():
+		stop()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
+func renew(ctx context.Context, c *Conn, s *authority.Service, from question.Sender) (
+	a question.TokenAnswer, _ *envelope.Error) {
+	by := question.By(ctx)
+	p, refusal := gate.Identify(s.Store.Checker(), c.Clock.Now(), from.Tenant, from.Actor, by)
+	if refusal != nil && refusal.Code == envelope.CodeExpired {
+		expired, err := s.Store.Checker().Check(by.Token, c.Clock.Now())
+		if errors.Is(err, identity.ErrExpired) && subjects.Token(expired.Tenant) == from.Tenant &&
+			subjects.Token(expired.Actor) == from.Actor && expired.Speaker(by.User) {
+			p, refusal = expired, nil
+		}
+	}
+	if refusal != nil {
+		return a, refusal
+	}
+	return s.Renew(ctx, p)
+}
+
+// tokenEndpoints answer questions about tokens; none without a store. The first one asks by itself what vouches
+// for a question, the others are to be guarded.
+func tokenEndpoints(c *Conn, store *authority.Store, journal *record.Journal) []bus.Endpoint {
+	if store == nil {
+		return nil
+	}
+	s := &authority.Service{Store: store, Record: journal.Credential}
+	return []bus.Endpoint{
+		bus.Answering(subjects.OpTokenRenew, func(ctx context.Context, from question.Sender,
+			_ struct{}) (question.TokenAnswer, *envelope.Error) {
+			return renew(ctx, c, s, from)
+		}),
+		bus.Answering(subjects.OpTokenNarrow, func(ctx context.Context, _ question.Sender,
+			q question.Narrow) (question.TokenAnswer, *envelope.Error) {
+			return s.Narrow(ctx, identity.From(ctx), q)
+		}),
+		bus.Answering(subjects.OpTokenIssue, func(ctx context.Context, _ question.Sender,
+			q question.Issue) (question.TokenAnswer, *envelope.Error) {
+			return s.Issue(ctx, identity.From(ctx), q)
+		}),
+		bus.Answering(subjects.OpTokenRevoke, func(ctx context.Context, _ question.Sender,
+			q question.Revoke) (question.RevokeAnswer, *envelope.Error) {
+			return s.Revoke(ctx, identity.From(ctx), q)
+		}),
+		bus.Answering(subjects.OpTokenList, func(ctx context.Context, _ question.Sender,
+			q question.TokenList) (question.Credentials, *envelope.Error) {
+			return s.List(ctx, identity.From(ctx), q)
+		}),
+		bus.Answering(subjects.OpKeyRotate, func(ctx context.Context, _ question.Sender,
+			_ struct{}) (question.Rotation, *envelope.Error) {
+			return s.Rotate(ctx, identity.From(ctx))
+		}),
+	}
+}
