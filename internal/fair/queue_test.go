@@ -308,7 +308,8 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d dropped", n)
 	}
 	q.End(j)
-	if empty := New[int](Limits{}); !closed(empty.Close()) || !closed(empty.Close()) {
+	empty := New[int](Limits{})
+	if first := empty.Close(); !closed(first) || !closed(empty.Close()) {
 		t.Error("nothing waits in an empty queue")
 	}
 }
