@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/supervisor"
@@ -80,6 +81,7 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 // until they are told to stop.
 func TestRunServes(t *testing.T) {
 	srv := natstest.Start(t)
+	dispatch(t, srv.URL)
 	for name, command := range commands {
 		t.Run(name, func(t *testing.T) {
 			ready := filepath.Join(t.TempDir(), "ready")
@@ -104,10 +106,34 @@ func TestRunServes(t *testing.T) {
 	}
 }
 
+// dispatch runs a dispatcher until the test ends: executors serve once one has answered them.
+func dispatch(t *testing.T, url string) {
+	t.Helper()
+	conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := conn.Dispatcher(toolbus.NewTools(), toolbus.DispatcherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }() // waited for below
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+	})
+}
+
 // A process whose ready file cannot be written ends: whoever waits for it would wait forever. What an
 // earlier process wrote is gone before anything serves.
 func TestReadyFile(t *testing.T) {
 	srv := natstest.Start(t)
+	dispatch(t, srv.URL)
 	for name, command := range commands {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -38,12 +38,12 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
-	if n.keys == "" {
-		fmt.Fprintln(env.Stderr, "warning: without --keys whoever reaches the server may do everything, in any name")
-	}
 	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
 		o := a.Options()
 		o.Ready = func(instance string) {
+			if n.keys == "" {
+				fmt.Fprintln(env.Stderr, "warning: without --keys whoever reaches the server may do everything, in any name")
+			}
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
 			}
