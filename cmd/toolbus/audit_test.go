@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,9 @@ func TestAuditTimes(t *testing.T) {
 	}
 }
 
+// ofCredentials is where the events of credentials begin, which are about no call.
+var ofCredentials = slices.Index(audit.Events(), audit.CredentialIssued)
+
 // A row fits into 120 columns, whatever became of the call.
 func TestAuditRows(t *testing.T) {
 	var out strings.Builder
@@ -127,6 +131,9 @@ func TestAuditRows(t *testing.T) {
 				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme",
 				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
 				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
+			}
+			if slices.Contains(audit.Events()[ofCredentials:], event) {
+				r = audit.Credential{}.About(event, r.Tenant, "agent://a", "", "", r.Timestamp)
 			}
 			if err := printRecord(g, &out, time.UTC, &archive.Line{Record: r}); err != nil {
 				t.Fatal(err)
