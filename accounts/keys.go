@@ -222,7 +222,7 @@ func (k *Keys) Keyring() (*identity.Keyring, error) {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // as ed25519 says
-	return identity.NewKeyring(k.Deployment, map[string]ed25519.PublicKey{KeyID(public): public}), nil
+	return identity.NewKeyring(k.Deployment, map[string]identity.Key{KeyID(public): {Public: public}}), nil
 }
 
 // Public is what the server's configuration holds of the keys of a deployment. None of it is secret.

@@ -237,11 +237,13 @@ func (s *Service) List(
 }
 
 // Rotate makes a new key that tokens are signed with.
-func (s *Service) Rotate(ctx context.Context, by *identity.Principal) (a question.Rotation, _ *envelope.Error) {
+func (s *Service) Rotate(
+	ctx context.Context, by *identity.Principal, q question.Rotate,
+) (a question.Rotation, _ *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
-	r, err := s.Store.Rotate(ctx)
+	r, err := s.Store.Rotate(ctx, q.Distrust)
 	if err != nil {
 		return a, unreached(err)
 	}

@@ -85,7 +85,7 @@ func TestServiceOfTokens(t *testing.T) {
 	c.is("revoke", refusal, "")
 	c.hears(late.Store, renewed.Token, identity.ErrRevoked)
 	c.hears(late.Store, narrowed.Token, identity.ErrRevoked)
-	_, refusal = late.Rotate(ctx, &c.operator)
+	_, refusal = late.Rotate(ctx, &c.operator, question.Rotate{})
 	c.is("rotate", refusal, "")
 	var events []audit.Event
 	for _, r := range c.records {
@@ -109,7 +109,7 @@ func TestServiceIsForOperators(t *testing.T) {
 		c.is("revoke", refusal, envelope.CodeForbidden)
 		_, refusal = c.List(ctx, by, question.TokenList{})
 		c.is("list", refusal, envelope.CodeForbidden)
-		_, refusal = c.Rotate(ctx, by)
+		_, refusal = c.Rotate(ctx, by, question.Rotate{})
 		c.is("rotate", refusal, envelope.CodeForbidden)
 	}
 	if len(c.records) > 0 {

@@ -58,8 +58,8 @@ type Store struct {
 	synced chan struct{}         // closed when everything was read once
 }
 
-// signingKey is a key that tokens are signed with from Since on, and not believed any more from Until on, if that is
-// set. The private half is sealed with the deployment's curve key.
+// signingKey is a key that tokens are signed with from Since on. From Until on, if that is set, what it has signed
+// counts as expired. The private half is sealed with the deployment's curve key.
 type signingKey struct {
 	Public []byte    `json:"public"`
 	Sealed []byte    `json:"sealed"`
@@ -122,6 +122,14 @@ func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k
 	return accounts.KeyID(k.Public), k, err
 }
 
+// forget leaves an entry without a body, which says that it is gone.
+func (s *Store) forget(ctx context.Context, subject string) error {
+	msg := &nats.Msg{Subject: subject, Header: nats.Header{}}
+	msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int((MaxRenewal+slack)/time.Second)))
+	_, err := s.js.PublishMsg(ctx, msg)
+	return err
+}
+
 // put writes an entry, which is gone after life; 0 is never.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
 	data, err := bus.Stamp(form.Authority, v)
@@ -167,17 +175,19 @@ func (s *Store) current() (kid string, key signingKey, ok bool) {
 	return kid, key, ok
 }
 
-// good reports whether tokens of the key are believed.
+// good reports whether tokens of the key do not count as expired.
 func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
 // Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
-// for as long as the tokens live that they have signed, at least; a token that was not renewed by then has to be issued
-// anew. While one rotation is under way another is not begun: it returns that one.
-func (s *Store) Rotate(ctx context.Context) (r question.Rotation, err error) {
+// for as long as the tokens live that they have signed, and what they have signed may be renewed for as long as
+// anything may: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
+// somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another is not begun: it
+// returns that one.
+func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation, err error) {
 	now := s.Now()
 	former := s.snapshot()
 	for kid, k := range former {
-		if k.Since.After(now) {
+		if k.Since.After(now) && !distrust {
 			return question.Rotation{KeyID: kid, Since: k.Since, Until: k.Since.Add(identity.Life + slack)}, nil
 		}
 	}
@@ -187,6 +197,9 @@ func (s *Store) Rotate(ctx context.Context) (r question.Rotation, err error) {
 	}
 	r.Since = now.Add(settle).UTC()
 	r.Until = r.Since.Add(identity.Life + slack)
+	if distrust {
+		r.Since, r.Until = now.UTC(), now.UTC()
+	}
 	kid, key, err := s.seal(private, r.Since)
 	if err != nil {
 		return r, err
@@ -196,9 +209,12 @@ func (s *Store) Rotate(ctx context.Context) (r question.Rotation, err error) {
 		return r, fmt.Errorf("new key: %w", err)
 	}
 	for kid, k := range former { // only once there is another one
-		if k.Until.IsZero() {
+		switch {
+		case distrust:
+			err = errors.Join(err, s.forget(ctx, subjects.SigningKey(kid)))
+		case k.Until.IsZero():
 			k.Until = r.Until
-			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, r.Until.Sub(now)+slack))
+			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, r.Until.Sub(now)+MaxRenewal+slack))
 		}
 	}
 	return r, err

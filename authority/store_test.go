@@ -220,7 +220,7 @@ func TestRotation(t *testing.T) {
 	o := newOffices(t)
 	one := o.store()
 	former := o.issue(one, o.person("agent://a"))
-	r, err := one.Rotate(t.Context())
+	r, err := one.Rotate(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestRotation(t *testing.T) {
 	if signedWith(before) == r.KeyID {
 		t.Error("the new key is used at once")
 	}
-	if again, err := before.Rotate(t.Context()); err != nil || again.KeyID != r.KeyID {
+	if again, err := before.Rotate(t.Context(), false); err != nil || again.KeyID != r.KeyID {
 		t.Errorf("rotated again: %+v %v", again, err)
 	}
 	o.now = r.Since
@@ -258,8 +258,21 @@ func TestRotation(t *testing.T) {
 	}
 	o.now = r.Until
 	after := o.store()
-	if _, err := after.Checker().Check(former, o.now); !errors.Is(err, identity.ErrUnknownKey) {
-		t.Error("the former key is still good:", err)
+	p, err := after.Checker().Check(former, o.now)
+	if !errors.Is(err, identity.ErrExpired) || p == nil {
+		t.Error("a token of the former key is good for more than to be renewed:", err)
+	}
+	if _, err := after.Rotate(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	distrusting := o.store()
+	for _, token := range []string{former, fresh} {
+		if _, err := distrusting.Checker().Check(token, o.now); !errors.Is(err, identity.ErrUnknownKey) {
+			t.Error("a key that is not trusted is good for something:", err)
+		}
+	}
+	if signedWith(distrusting) == r.KeyID {
+		t.Error("a key that is not trusted is used")
 	}
 }
 

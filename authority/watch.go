@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -147,12 +148,9 @@ func (s *Store) apply(v *view, msg jetstream.Msg) {
 
 // show makes a view what is believed.
 func (s *Store) show(v view) {
-	now := s.Now()
-	good := map[string]ed25519.PublicKey{}
+	good := map[string]identity.Key{}
 	for kid, k := range v.keys {
-		if k.good(now) {
-			good[kid] = k.Public
-		}
+		good[kid] = identity.Key{Public: k.Public, Until: k.Until}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

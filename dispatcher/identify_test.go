@@ -20,7 +20,7 @@ import (
 func guarded(w *world) *identity.Signer {
 	w.t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
-	keys := map[string]ed25519.PublicKey{"k": key.Public().(ed25519.PublicKey)}
+	keys := map[string]identity.Key{"k": {Public: key.Public().(ed25519.PublicKey)}}
 	w.d.Tokens = &identity.Checker{Keys: identity.NewKeyring("test", keys), Revoked: &identity.Revocations{}}
 	w.d.Tokens.Revoked.Replace(nil, nil)
 	s, err := identity.NewSigner("test", "k", key)

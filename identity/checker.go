@@ -98,10 +98,11 @@ func (c *Checker) cached(hash [sha256.Size]byte, now time.Time) (*Principal, err
 	if p == nil {
 		return nil, nil
 	}
-	if _, good := c.Keys.key(p.KeyID); !good {
+	key, known := c.Keys.key(p.KeyID)
+	if !known {
 		return nil, nil
 	}
-	return p, p.timely(now)
+	return p, p.timely(now, key)
 }
 
 func (c *Checker) remember(hash [sha256.Size]byte, p *Principal) {

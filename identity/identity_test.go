@@ -50,7 +50,7 @@ func mint(tb testing.TB, s *Signer, p Principal) string {
 }
 
 func checker() *Checker {
-	c := &Checker{Keys: NewKeyring("prod", map[string]ed25519.PublicKey{"k1": public(1)}), Revoked: &Revocations{}}
+	c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
 	c.Revoked.Replace(nil, nil)
 	return c
 }
@@ -130,7 +130,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 // known what was revoked.
 func TestKeysAndRevocationsAreLive(t *testing.T) {
 	token := mint(t, signer(t, "prod", "k1", 1), agent())
-	c := &Checker{Keys: NewKeyring("prod", map[string]ed25519.PublicKey{"k1": public(1)}), Revoked: &Revocations{}}
+	c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
 	is := func(want error) {
 		t.Helper()
 		if _, err := c.Check(token, t0); !errors.Is(err, want) {
@@ -144,7 +144,12 @@ func TestKeysAndRevocationsAreLive(t *testing.T) {
 	c.Revoked.Replace(map[string]bool{p.Family: true}, nil)
 	is(ErrRevoked)
 	c.Revoked.Replace(nil, nil)
-	c.Keys.Replace(map[string]ed25519.PublicKey{"k2": public(2)})
+	c.Keys.Replace(map[string]Key{"k1": {Public: public(1), Until: t0}})
+	is(ErrExpired)
+	if p, _ := c.Check(token, t0); p == nil {
+		t.Error("a token of a former key cannot be renewed")
+	}
+	c.Keys.Replace(map[string]Key{"k2": {Public: public(2)}})
 	is(ErrUnknownKey)
 	var empty Keyring
 	if _, err := empty.Verify(token, t0); !errors.Is(err, ErrUnknownKey) {

@@ -93,26 +93,33 @@ func (s *Signer) Mint(p Principal) (string, error) {
 // use.
 type Keyring struct {
 	deployment string
-	keys       atomic.Pointer[map[string]ed25519.PublicKey]
+	keys       atomic.Pointer[map[string]Key]
+}
+
+// Key is the public half of a key. Tokens that it has signed count as expired from Until on, unless that is zero: they
+// can be renewed, so that nobody who was away while keys were exchanged needs a new credential.
+type Key struct {
+	Public ed25519.PublicKey
+	Until  time.Time
 }
 
 // NewKeyring returns the keyring of a deployment.
-func NewKeyring(deployment string, keys map[string]ed25519.PublicKey) *Keyring {
+func NewKeyring(deployment string, keys map[string]Key) *Keyring {
 	k := &Keyring{deployment: deployment}
 	k.Replace(keys)
 	return k
 }
 
 // Replace makes these, by kid, all keys that there are.
-func (k *Keyring) Replace(keys map[string]ed25519.PublicKey) {
+func (k *Keyring) Replace(keys map[string]Key) {
 	keys = maps.Clone(keys)
 	k.keys.Store(&keys)
 }
 
-func (k *Keyring) key(kid string) (ed25519.PublicKey, bool) {
+func (k *Keyring) key(kid string) (Key, bool) {
 	keys := k.keys.Load()
 	if keys == nil {
-		return nil, false
+		return Key{}, false
 	}
 	key, ok := (*keys)[kid]
 	return key, ok
@@ -120,53 +127,54 @@ func (k *Keyring) key(kid string) (ed25519.PublicKey, bool) {
 
 // Verify returns what a token says, if one of the keys has signed it, also beside [ErrExpired] and [ErrNotYet].
 func (k *Keyring) Verify(token string, now time.Time) (Principal, error) {
-	p, err := k.read(token)
+	p, key, err := k.read(token)
 	if err != nil {
 		return Principal{}, err
 	}
-	return p, p.timely(now)
+	return p, p.timely(now, key)
 }
 
-func (p *Principal) timely(now time.Time) error {
+// timely goes by the times of a token, and of the key that has signed it.
+func (p *Principal) timely(now time.Time, by Key) error {
 	switch {
 	case now.Add(leeway).Before(p.Issued):
 		return ErrNotYet
-	case !now.Before(p.Expires):
+	case !now.Before(p.Expires), !by.Until.IsZero() && !now.Before(by.Until):
 		return ErrExpired
 	}
 	return nil
 }
 
 // read returns what a token with a good signature says.
-func (k *Keyring) read(token string) (p Principal, err error) {
+func (k *Keyring) read(token string) (p Principal, key Key, err error) {
 	if len(token) > MaxToken {
-		return p, ErrMalformed
+		return p, key, ErrMalformed
 	}
 	t, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(t.Headers) != 1 {
-		return p, ErrMalformed
+		return p, key, ErrMalformed
 	}
 	kid := t.Headers[0].KeyID
 	key, ok := k.key(kid)
 	if !ok {
-		return p, ErrUnknownKey
+		return p, key, ErrUnknownKey
 	}
 	var registered jwt.Claims
 	var own claims
-	if err := t.Claims(key, &registered, &own); errors.Is(err, jose.ErrCryptoFailure) {
-		return p, ErrSignature
+	if err := t.Claims(key.Public, &registered, &own); errors.Is(err, jose.ErrCryptoFailure) {
+		return p, key, ErrSignature
 	} else if err != nil {
-		return p, ErrMalformed
+		return p, key, ErrMalformed
 	}
 	p = principal(registered, own, kid)
 	switch {
 	case registered.Issuer != issuer || len(registered.Audience) != 1 || registered.Audience[0] != k.deployment:
-		return Principal{}, ErrElsewhere
+		return Principal{}, key, ErrElsewhere
 	case registered.Expiry == nil || registered.IssuedAt == nil || registered.NotBefore.Time().After(p.Issued) ||
 		p.Check() != nil:
-		return Principal{}, ErrMalformed
+		return Principal{}, key, ErrMalformed
 	}
-	return p, nil
+	return p, key, nil
 }
 
 func principal(registered jwt.Claims, own claims, kid string) Principal {

@@ -75,9 +75,14 @@ type CredentialIssued struct {
 	Revoked bool      `json:"revoked,omitzero"`
 }
 
+// Rotate asks for a new key, and with Distrust that nothing is believed any more of what the former ones have signed.
+type Rotate struct {
+	Distrust bool `json:"distrust,omitzero"`
+}
+
 // Rotation says how a new key takes the place of the former ones.
 type Rotation struct {
 	KeyID string    `json:"key_id"`
 	Since time.Time `json:"since"` // tokens are signed with it from then on
-	Until time.Time `json:"until"` // those that the former keys have signed are believed until then
+	Until time.Time `json:"until"` // what the former keys have signed counts as expired then
 }

@@ -84,8 +84,8 @@ func tokenEndpoints(c *Conn, store *authority.Store, journal *record.Journal) []
 			return s.List(ctx, identity.From(ctx), q)
 		}),
 		bus.Answering(subjects.OpKeyRotate, func(ctx context.Context, _ question.Sender,
-			_ struct{}) (question.Rotation, *envelope.Error) {
-			return s.Rotate(ctx, identity.From(ctx))
+			q question.Rotate) (question.Rotation, *envelope.Error) {
+			return s.Rotate(ctx, identity.From(ctx), q)
 		}),
 	}
 }
