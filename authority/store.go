@@ -181,8 +181,8 @@ func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Be
 // Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
 // for as long as the tokens live that they have signed, and what they have signed may be renewed for as long as
 // anything may: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
-// somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another is not begun: it
-// returns that one.
+// somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another
+// is not begun: it returns that one.
 func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation, err error) {
 	now := s.Now()
 	former := s.snapshot()
