@@ -26,7 +26,8 @@ type CalloutOptions struct {
 	Check  Check
 	Facts  func(identity.Principal) accounts.Facts // the tools of an executor's pool, and how many partitions there are
 	Now    func() time.Time
-	Logger *slog.Logger // is told why somebody was turned away, which whoever it was is not
+	Note   func(identity.Principal) // is told who was let in; nil for nobody
+	Logger *slog.Logger             // is told why somebody was turned away, which whoever it was is not
 }
 
 // Callout answers the server's questions who a new connection is. Any number may run side by side, over connections to
@@ -159,6 +160,9 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 		if f.Instance, ok = accounts.Instance(*p, r.ConnectOptions.Name); !ok {
 			return "", fmt.Errorf("an executor of %s must not be that instance", p.User())
 		}
+	}
+	if c.Note != nil {
+		c.Note(*p)
 	}
 	u := jwt.NewUserClaims(r.UserNkey)
 	u.Name, u.Audience, u.Expires = p.User(), accounts.Account(*p, f), until.Unix()

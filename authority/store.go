@@ -56,6 +56,8 @@ type Store struct {
 	mu     sync.Mutex
 	known  map[string]signingKey // by kid
 	synced chan struct{}         // closed when everything was read once
+
+	changed chan struct{} // holds something when more, or less, is revoked
 }
 
 // signingKey is a key that tokens are signed with from Since on. From Until on, if that is set, what it has signed
@@ -76,6 +78,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 	}
 	s := &Store{
 		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
+		changed: make(chan struct{}, 1),
 		checker: &identity.Checker{Keys: identity.NewKeyring(keys.Deployment, nil), Revoked: &identity.Revocations{}},
 	}
 	if err := s.first(ctx); err != nil {

@@ -156,7 +156,12 @@ func (s *Store) show(v view) {
 	defer s.mu.Unlock()
 	s.known = maps.Clone(v.keys)
 	s.checker.Keys.Replace(good)
-	s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.barred))
+	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.barred)) {
+		select {
+		case s.changed <- struct{}{}:
+		default: // it will be seen with the last one
+		}
+	}
 	select {
 	case <-s.synced:
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 )
@@ -18,11 +19,13 @@ type Revocations struct {
 }
 
 // Replace makes these all that there are: families, and actors by tenant and name, whose tokens from before a time are
-// revoked.
-func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]time.Time) {
+// revoked. It reports whether they are others than before.
+func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	changed = !maps.Equal(r.families, families) || !maps.Equal(r.barred, barred)
 	r.known, r.families, r.barred = true, families, barred
+	return changed
 }
 
 // Family reports whether a family of tokens is revoked.
@@ -31,6 +34,22 @@ func (r *Revocations) Family(family string) bool {
 	defer r.mu.RUnlock()
 	return r.families[family]
 }
+
+// BarredSince returns the actors that were barred after a time, by tenant and name, and when.
+func (r *Revocations) BarredSince(since time.Time) map[[2]string]time.Time {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	late := map[[2]string]time.Time{}
+	for of, at := range r.barred {
+		if at.After(since) {
+			late[of] = at
+		}
+	}
+	return late
+}
+
+// Revoked reports whether a token of p is revoked, or one that it was made from, or its actor barred since.
+func (r *Revocations) Revoked(p *Principal) bool { return errors.Is(r.check(p), ErrRevoked) }
 
 // check returns [ErrRevoked], [ErrNotReady], or nil.
 func (r *Revocations) check(p *Principal) error {

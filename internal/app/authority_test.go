@@ -17,8 +17,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// Over the walls of a deployment an operator issues and revokes, its holder renews, and what was revoked is refused.
-func TestTokensOverTheWalls(t *testing.T) {
+// walls is a deployment with a dispatcher, and what an operator of the tenant acme does in it.
+type walls struct {
+	t   *testing.T
+	url string
+	*bus.Inbox
+}
+
+func newWalls(t *testing.T) *walls {
+	t.Helper()
 	keys, err := accounts.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
@@ -38,77 +45,125 @@ func TestTokensOverTheWalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)
-	c, err := Connect("dispatcher", Options{URL: srv.URL(), Keys: keys})
+	w := &walls{t: t, url: srv.URL()}
+	w.dispatch(keys)
+	signer, err := keys.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
-	ctx, stop := context.WithCancel(t.Context())
+	now := time.Now().Truncate(time.Second)
+	token, err := signer.Mint(identity.Principal{
+		Tenant: "acme", Actor: "agent://op", Role: identity.Operator, ID: identity.NewID(), Family: identity.NewID(),
+		Issued: now, Expires: now.Add(identity.Life),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Inbox, _ = w.connect("agent://op", token)
+	return w
+}
+
+func (w *walls) dispatch(keys *accounts.Keys) {
+	w.t.Helper()
+	c, err := Connect("dispatcher", Options{URL: w.url, Keys: keys})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	ctx, stop := context.WithCancel(w.t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- RunDispatcher(ctx, c, DispatcherOptions{
 			Registry: tool.NewRegistry(), Version: "0.0.0", Ready: func() { close(ready) },
 		})
 	}()
-	t.Cleanup(func() { stop(); <-done })
+	w.t.Cleanup(func() { stop(); <-done })
 	select {
 	case <-ready:
 	case err := <-done:
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	signer, err := keys.Signer()
+}
+
+func (w *walls) connect(actor, token string) (*bus.Inbox, *nats.Conn) {
+	w.t.Helper()
+	nc, err := nats.Connect(w.url, nats.Token(token), nats.ReconnectBufSize(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+		nats.CustomInboxPrefix(subjects.Owner{Tenant: "acme", Actor: actor}.Inbox()))
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	now := time.Now().Truncate(time.Second)
-	operator := identity.Principal{
-		Tenant: "acme", Actor: "agent://op", Role: identity.Operator, ID: identity.NewID(), Family: identity.NewID(),
-		Issued: now, Expires: now.Add(identity.Life),
-	}
-	token, err := signer.Mint(operator)
+	w.t.Cleanup(nc.Close)
+	in, err := bus.NewInbox(nc, "acme", actor)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	inbox := func(actor, token string) *bus.Inbox {
-		nc, err := nats.Connect(srv.URL(), nats.Token(token),
-			nats.CustomInboxPrefix(subjects.Owner{Tenant: "acme", Actor: actor}.Inbox()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		in, err := bus.NewInbox(nc, "acme", actor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in.Token = func() string { return token }
-		return in
+	in.Token = func() string { return token }
+	return in, nc
+}
+
+func (w *walls) ask(in *bus.Inbox, op string, q, a any, want envelope.Code) {
+	w.t.Helper()
+	refusal, err := in.Ask(w.t.Context(), op, q, a)
+	got := envelope.Code("")
+	if refusal != nil {
+		got = refusal.Code
 	}
-	ask := func(in *bus.Inbox, op string, q, a any, want envelope.Code) {
-		t.Helper()
-		refusal, err := in.Ask(t.Context(), op, q, a)
-		got := envelope.Code("")
-		if refusal != nil {
-			got = refusal.Code
-		}
-		if err != nil || got != want {
-			t.Fatalf("%s: %v %v, want %q", op, refusal, err, want)
-		}
+	if err != nil || got != want {
+		w.t.Fatalf("%s: %v %v, want %q", op, refusal, err, want)
 	}
-	op := inbox("agent://op", token)
-	var issued, renewed question.TokenAnswer
-	ask(op, subjects.OpTokenIssue, question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent", RenewS: 60},
-		&issued, "")
-	agent := inbox("agent://a", issued.Token)
-	ask(agent, subjects.OpTokenRenew, struct{}{}, &renewed, "")
-	ask(agent, subjects.OpTokenList, question.TokenList{}, &question.Credentials{}, envelope.CodeForbidden)
-	ask(op, subjects.OpTokenRevoke, question.Revoke{Family: issued.Family}, &question.RevokeAnswer{}, "")
-	for end := time.Now().Add(time.Second); ; {
-		refusal, err := agent.Ask(t.Context(), subjects.OpTokenRenew, struct{}{}, &renewed)
-		if err == nil && refusal != nil && refusal.Code == envelope.CodeRevoked {
-			break
+}
+
+// issue returns the first token of an actor of the tenant.
+func (w *walls) issue(actor string) (a question.TokenAnswer) {
+	w.t.Helper()
+	w.ask(w.Inbox, subjects.OpTokenIssue, question.Issue{Tenant: "acme", Actor: actor, Role: "agent", RenewS: 60}, &a, "")
+	return a
+}
+
+// Over the walls of a deployment an operator issues, its holder renews, and asks for nothing that operators do.
+func TestTokensOverTheWalls(t *testing.T) {
+	w := newWalls(t)
+	issued := w.issue("agent://a")
+	agent, _ := w.connect("agent://a", issued.Token)
+	var renewed question.TokenAnswer
+	w.ask(agent, subjects.OpTokenRenew, struct{}{}, &renewed, "")
+	w.ask(agent, subjects.OpTokenList, question.TokenList{}, &question.Credentials{}, envelope.CodeForbidden)
+	if renewed.Family != issued.Family || renewed.Token == issued.Token {
+		t.Errorf("%+v", renewed)
+	}
+}
+
+// What is revoked, by family or by actor, is out within a second, with all that was narrowed from it: the connection is
+// closed, and whoever had it is not let in again. Others stay.
+func TestRevokedAreOut(t *testing.T) {
+	w := newWalls(t)
+	_, stays := w.connect("agent://b", w.issue("agent://b").Token)
+	kept := stays.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	for name, revoke := range map[string]func(family string) question.Revoke{
+		"family": func(family string) question.Revoke { return question.Revoke{Family: family} },
+		"actor":  func(string) question.Revoke { return question.Revoke{Tenant: "acme", Actor: "agent://a"} },
+	} {
+		issued := w.issue("agent://a")
+		agent, nc := w.connect("agent://a", issued.Token)
+		var narrowed question.TokenAnswer
+		w.ask(agent, subjects.OpTokenNarrow, question.Narrow{Actor: "agent://a/part"}, &narrowed, "")
+		_, child := w.connect("agent://a/part", narrowed.Token)
+		closed, childClosed := nc.StatusChanged(nats.CLOSED), child.StatusChanged(nats.CLOSED)
+		out := nc.StatusChanged(nats.RECONNECTING)
+		revoked := time.Now()
+		w.ask(w.Inbox, subjects.OpTokenRevoke, revoke(issued.Family), &question.RevokeAnswer{}, "")
+		<-out
+		_, err := agent.Ask(t.Context(), subjects.OpTokenRenew, struct{}{}, &narrowed)
+		if took := time.Since(revoked); err == nil || took > time.Second {
+			t.Errorf("%s: %v after %s", name, err, took)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("a second after it was revoked: %v %v", refusal, err)
-		}
+		<-closed // it was turned away twice
+		<-childClosed
+	}
+	select {
+	case s := <-kept:
+		t.Errorf("another's connection is %s", s)
+	default:
 	}
 }

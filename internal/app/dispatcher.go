@@ -67,7 +67,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if o.store = store; store != nil {
 		o.Tokens = store.Checker()
 	}
-	stop, err := openPorter(c, o.Registry, o.Tokens)
+	stop, err := openPorter(c, o.Registry, store)
 	if err != nil {
 		return err
 	}

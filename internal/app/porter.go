@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -13,31 +14,50 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// openPorter tells the server who new connections are, until stop. Without keys it does nothing: the server asks
-// nobody.
-func openPorter(c *Conn, r *tool.Registry, checker *identity.Checker) (stop func(), err error) {
+// openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without keys
+// it does nothing: the server asks nobody.
+func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
 	}
-	user, err := byKey(c.Keys.Callout)
+	asked, err := c.dialAs("callout", c.Keys.Callout)
 	if err != nil {
 		return nil, err
 	}
-	nc, err := bus.Dial(c.URL, "toolbus-callout", append(append(bus.Watched(c.Logger), c.Connect...), user)...)
+	system, err := c.dialAs("system", c.Keys.System)
 	if err != nil {
-		return nil, fmt.Errorf("callout: %w", err)
+		asked.Close()
+		return nil, err
 	}
-	porter, err := authority.ServeCallout(nc, authority.CalloutOptions{
-		Keys: c.Keys, Check: checker.Check, Now: c.Clock.Now, Logger: c.Logger,
+	out := authority.NewEvictor(s, system)
+	porter, err := authority.ServeCallout(asked, authority.CalloutOptions{
+		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Logger: c.Logger,
 		Facts: func(p identity.Principal) accounts.Facts {
 			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool)}
 		},
 	})
 	if err != nil {
-		nc.Close()
+		asked.Close()
+		system.Close()
 		return nil, err
 	}
-	return func() { porter.Stop(); nc.Close() }, nil
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); out.Run(ctx) }()
+	return func() { end(); <-done; porter.Stop(); asked.Close(); system.Close() }, nil
+}
+
+// dialAs connects as another user of the server's file.
+func (c *Conn) dialAs(name string, key nkeys.KeyPair) (*nats.Conn, error) {
+	user, err := byKey(key)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := bus.Dial(c.URL, "toolbus-"+name, append(append(bus.Watched(c.Logger), c.Connect...), user)...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return nc, nil
 }
 
 // byKey connects as a user of the server's file.
