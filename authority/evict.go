@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Evictor closes connections as soon as it is heard that what let them in was revoked. Each dispatcher has one: two that
-// do it at once do it once. The server knows a connection by one family, so that of a token that was narrowed from a
-// revoked one is closed by the dispatcher that has let it in; where that one is gone, its messages are refused one by
+// Evictor closes connections as soon as it is heard that what let them in was revoked. Each dispatcher has one: two
+// that do it at once do it once. The server knows a connection by one family, so that of a token that was narrowed from
+// a revoked one is closed by the dispatcher that has let it in; where that one is gone, its messages are refused one by
 // one until its token expires.
 type Evictor struct {
 	store *Store

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without keys
-// it does nothing: the server asks nobody.
+// openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without
+// keys it does nothing: the server asks nobody.
 func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
