@@ -60,6 +60,10 @@ func LoaderVariable(name string) bool {
 	return slices.Contains(loaderVariables, name) || slices.ContainsFunc(loaderPrefixes, hasPrefix)
 }
 
+// OwnVariable says whether the environment variable is one of Toolbus's programs, which may lead to a credential. No
+// tool gets that of its executor.
+func OwnVariable(name string) bool { return strings.HasPrefix(name, "TOOLBUS_") }
+
 // written is what a manifest holds in another form than Manifest does.
 type written struct {
 	*Manifest
@@ -138,6 +142,10 @@ func (l *toolLoader) meaning(w *written) {
 	for i, name := range m.Capability.Env {
 		if LoaderVariable(name) {
 			l.fail(pointer("/capabilities/env/%d", i), fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
+		}
+		if OwnVariable(name) {
+			l.fail(pointer("/capabilities/env/%d", i), fmt.Sprintf("%q is the executor's own", name),
+				"leave it out: a tool has no business with the executor's bus or credential")
 		}
 	}
 	l.errorSpecs(w.Errors)

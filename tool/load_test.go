@@ -294,6 +294,8 @@ func TestProblems(t *testing.T) {
 				at + `:28:9: "NODE_OPTIONS" makes programs run foreign code`,
 				at + `:28:23: "BASH_FUNC_x" makes programs run foreign code`,
 			}},
+		{"the executor's own variable", replace("HTTP_PROXY", "TOOLBUS_CREDENTIALS"), nil,
+			[]string{at + `:28:9: "TOOLBUS_CREDENTIALS" is the executor's own (leave it out: a tool has no business`}},
 		{"a variable twice", replace("HTTP_PROXY", "LANG"), nil,
 			[]string{at + `:28:9: "LANG" is also set in endpoint.env (keep one of the two)`}},
 		{"bad scopes", replace("[/data]", `["", ../x]`, "https://api.example.com", "https://api.example.com/v1"), nil,

@@ -46,7 +46,7 @@ func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
 func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]string {
 	env := map[string]string{"PATH": defaultPath, "LANG": defaultLang}
 	for _, name := range m.Capability.Env {
-		if value, ok := a.environ[name]; ok {
+		if value, ok := a.environ[name]; ok && !tool.OwnVariable(name) {
 			env[name] = value
 		}
 	}

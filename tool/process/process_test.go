@@ -282,10 +282,10 @@ func TestSurroundings(t *testing.T) {
 	}
 	defer syscall.Close(leaked)
 	a := newAdapter(t, process.Options{Environ: []string{"TOKEN=t", "SECRET=s", "LD_PRELOAD=/evil.so", "PATH=/opt/bin",
-		"odd"}})
+		"odd", "TOOLBUS_CREDENTIALS=/etc/toolbus/executor"}})
 	m := manifest("status", "a b", "$HOME;*")
 	m.Dir = t.TempDir()
-	m.Capability.Env = []string{"TOKEN", "LD_PRELOAD", "MISSING"}
+	m.Capability.Env = []string{"TOKEN", "LD_PRELOAD", "MISSING", "TOOLBUS_CREDENTIALS"}
 	told := m.Endpoint.(process.Endpoint)
 	told.Env = map[string]string{"LANG": "de_DE", "OWN": "x=y"}
 	m.Endpoint = told
