@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -127,7 +128,7 @@ type Dispatcher struct {
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
-	partings    partings
+	partings    *wait.Queue[question.Leave] // joiners that wait here, and whose own deadline is before the attempt's
 	inputs      *inputs
 	stages      []stage
 }
@@ -142,7 +143,7 @@ func New(o Options) *Dispatcher {
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: partings{wake: make(chan struct{}, 1)},
+		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: wait.NewQueue[question.Leave](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
 	for range max(1, o.Partitions) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/recent"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -39,43 +39,19 @@ const (
 // inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
 // hundred bytes may refer to 64 MiB.
 type inputs struct {
-	room *room.Room
-
-	mu     sync.Mutex
-	prints map[string]*prints // at most maxPrints
+	room  *room.Room
+	known *recent.Facts[*prints]
 }
 
 // prints are what is known of an input that was checked.
 type prints struct {
 	fingerprint, arguments string
-	until                  time.Time
 }
 
 func newInputs(bytes int64) *inputs {
-	return &inputs{room: room.New(bytes, maxActorInputs, maxInputsHeld), prints: map[string]*prints{}}
-}
-
-func (i *inputs) known(key string, now time.Time) *prints {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if p := i.prints[key]; p != nil && p.until.After(now) {
-		return p
+	return &inputs{
+		room: room.New(bytes, maxActorInputs, maxInputsHeld), known: recent.NewFacts[*prints](maxPrints, printsTime),
 	}
-	delete(i.prints, key)
-	return nil
-}
-
-// remember keeps what is known of an input. Where there is no room, any other is forgotten.
-func (i *inputs) remember(key string, p *prints) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for other := range i.prints {
-		if len(i.prints) < maxPrints {
-			break
-		}
-		delete(i.prints, other)
-	}
-	i.prints[key] = p
 }
 
 // large is a candidate's input that lies in the payload store.
@@ -113,7 +89,7 @@ func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error 
 		return envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
 	}
 	c.large = &large{ref: *ref, key: keyOf(c, *ref)}
-	if c.large.prints = d.inputs.known(c.large.key, d.Now()); c.large.prints != nil {
+	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
 		return nil
 	}
 	if pause := d.greedy(c.owner()); pause > 0 {
@@ -199,7 +175,7 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 		return noRoomForInput()
 	}
 	c.large.share = share
-	if c.large.prints = d.inputs.known(c.large.key, d.Now()); c.large.prints != nil {
+	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
 		d.release(c)
 	}
 	return nil
@@ -246,13 +222,13 @@ func (d *Dispatcher) hashes(c *candidate) (fingerprint, arguments string, err er
 		return envelope.Hashes(c.req, c.input)
 	}
 	if l.prints == nil {
-		p := &prints{until: d.Now().Add(printsTime)}
+		p := new(prints)
 		p.fingerprint, p.arguments, err = envelope.HashesOfPayload(c.req, l.ref, c.input, l.canonical)
 		if err != nil {
 			return "", "", err
 		}
 		l.prints = p
-		d.inputs.remember(l.key, p)
+		d.inputs.known.Put(l.key, p, d.Now())
 	}
 	return l.prints.fingerprint, l.prints.arguments, nil
 }

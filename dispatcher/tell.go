@@ -43,7 +43,7 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 		return
 	}
 	if w.due != 0 && fresh {
-		d.partings.add(w.due.Time(), question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.partings.Add(w.due.Time(), question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 	}
 	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }

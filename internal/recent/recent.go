@@ -1,4 +1,4 @@
-// Package recent remembers names that were met lately, within bounds.
+// Package recent remembers names that were met lately, and what was found out under them, within bounds.
 package recent
 
 import (

@@ -53,7 +53,7 @@ var layers = []layer{
 	{"accounts", "identity subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
-		"internal/ijson internal/room internal/wait observe question schema settle subjects tool"},
+		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
 	{"executor", "call envelope internal/fair internal/form internal/ijson internal/room internal/wait observe settle " +
 		"subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
