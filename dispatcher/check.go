@@ -20,6 +20,9 @@ import (
 type asker struct {
 	request
 	ask    call.Ask
+	now    string         // its fingerprint of the kind that is made now; "" if it is only told what is in its log
+	former string         // that of the former kind, once it was asked for
+	large  *large         // where its input is not in the request
 	stored jsontext.Value // the request as the log gets it; nil if it may only be answered, not admitted
 	known  call.State     // of its log, if that has been read
 	unsure bool           // its admission may be in the log, or come into it
@@ -72,7 +75,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		Strict: d.Strict,
 		InVain: settle.InVain(req, c.deadline, wished(in, req)),
 	}
-	c.asker = &asker{request: c.request, ask: ask, stored: stored}
+	c.asker = &asker{request: c.request, ask: ask, now: fingerprint, large: c.large, stored: stored}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"testing"
@@ -174,7 +175,7 @@ func TestLargeInputIsTheSameCall(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.ask(1)
 		for n, text := range []string{`{"n":1}`, ` { "n" : 1 }`} {
-			sum := strings.Repeat(fmt.Sprint(n), 64)
+			sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 			w.payloads[sum] = []byte(text)
 			in := w.request(n+2, `{"n":1}`, `null`)
 			in.InputRef = fmt.Sprintf("sha256:%s;%d", sum, len(text))

@@ -204,6 +204,10 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		s = l.learn(a.known)
 	}
 	for {
+		if err := d.alike(ctx, s, a); err != nil { // no answer: the caller asks again
+			d.Logger.Warn("input not compared", "call", l.id, "err", err)
+			return s, false
+		}
 		v := call.Admit(s, a.ask)
 		var again bool
 		switch v.Do {

@@ -60,6 +60,22 @@ func BenchmarkDecodeFingerprint(b *testing.B) {
 	}
 }
 
+func BenchmarkHashes(b *testing.B) {
+	for _, size := range []int{256, 64 << 10} {
+		q := minimalRequest()
+		input := []byte(inputOf(size, false))
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(input)))
+			for b.Loop() {
+				if _, _, err := Hashes(q, input); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkDecode(b *testing.B) {
 	body := fmt.Appendf(nil, sampleFormat, inputOf(256, false))
 	b.ReportAllocs()

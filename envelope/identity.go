@@ -5,8 +5,10 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,15 +16,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
-// Fingerprint returns what must not differ between two requests with one idempotency key:
-// "sha256:" and the hex of SHA-256 over the canonical form of {env, input, scope}. No scope is
-// the same as an empty one.
+// ByArguments begins a fingerprint as it is made now. One as it was before begins with "sha256:".
+const ByArguments = "args1:"
+
+// IsFormer reports whether a fingerprint is of the former kind, see [FormerFingerprint].
+func IsFormer(fingerprint string) bool { return !strings.HasPrefix(fingerprint, ByArguments) }
+
+// Fingerprint returns what must not differ between two requests with one idempotency key: [ByArguments] and
+// the hex of SHA-256 over the [ArgumentsHash], env and the canonical form of scope, each behind its length as
+// 32 bits. No scope is the same as an empty one. So the input, which may be large, is hashed once for both.
 func Fingerprint(r *Request) (string, error) {
-	input, err := ijson.Canonical(r.Input)
-	if err != nil {
-		return "", fmt.Errorf("input: %w", err)
-	}
-	return fingerprintOf(r, input)
+	fingerprint, _, err := Hashes(r, r.Input)
+	return fingerprint, err
 }
 
 // Hashes returns the [Fingerprint] that r has with input, which may lie beside the request, and
@@ -32,39 +37,45 @@ func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, er
 	if input, err = ijson.Canonical(input); err != nil {
 		return "", "", fmt.Errorf("input: %w", err)
 	}
-	if fingerprint, err = fingerprintOf(r, input); err != nil {
-		return "", "", err
-	}
 	sum := sha256.Sum256(input)
-	return fingerprint, hex.EncodeToString(sum[:]), nil
+	arguments = hex.EncodeToString(sum[:])
+	fingerprint, err = fingerprintOf(r, arguments)
+	return fingerprint, arguments, err
 }
 
 // HashesOfPayload is [Hashes] for an input out of the payload store, of which ref says the SHA-256. One that is in
-// canonical form is hashed only once more, and of another one that form is never held in memory.
+// canonical form is not hashed again, and of another one that form is never held in memory.
 func HashesOfPayload(
 	r *Request, ref PayloadRef, input jsontext.Value, canonical bool,
 ) (fingerprint, arguments string, err error) {
-	if canonical {
-		fingerprint, err = fingerprintOf(r, input)
-		return fingerprint, ref.SHA256, err
+	arguments = ref.SHA256
+	if !canonical {
+		sum := sha256.New()
+		if err := ijson.WriteCanonical(sum, input); err != nil {
+			return "", "", fmt.Errorf("input: %w", err)
+		}
+		arguments = hex.EncodeToString(sum.Sum(nil))
 	}
-	sum := sha256.New()
-	fingerprint, err = hashAround(r, func(h io.Writer) error {
-		return ijson.WriteCanonical(io.MultiWriter(h, sum), input)
-	})
-	return fingerprint, hex.EncodeToString(sum.Sum(nil)), err
+	fingerprint, err = fingerprintOf(r, arguments)
+	return fingerprint, arguments, err
 }
 
-// fingerprintOf is the fingerprint of r with an input in canonical form.
-func fingerprintOf(r *Request, input jsontext.Value) (string, error) {
-	return hashAround(r, func(h io.Writer) error {
-		_, err := h.Write(input)
-		return err
-	})
+// fingerprintOf is the fingerprint of r with the input that has this arguments hash.
+func fingerprintOf(r *Request, arguments string) (string, error) {
+	scope, err := canonicalStrings(r.Context.Scope)
+	if err != nil {
+		return "", fmt.Errorf("scope: %w", err)
+	}
+	if !utf8.ValidString(r.Context.Env) {
+		return "", errors.New("env: not valid UTF-8")
+	}
+	sum := hashParts(arguments, r.Context.Env, string(scope))
+	return ByArguments + hex.EncodeToString(sum[:]), nil
 }
 
-// hashAround is the fingerprint of r with what input writes.
-func hashAround(r *Request, input func(io.Writer) error) (string, error) {
+// FormerFingerprint returns the fingerprint that builds of the former form of events give to r with input: "sha256:"
+// and the hex of SHA-256 over the canonical form of {env, input, scope}. Only logs that they have opened have it.
+func FormerFingerprint(r *Request, input jsontext.Value) (string, error) {
 	scope, err := canonicalStrings(r.Context.Scope)
 	if err != nil {
 		return "", fmt.Errorf("scope: %w", err)
@@ -73,17 +84,26 @@ func hashAround(r *Request, input func(io.Writer) error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("env: %w", err)
 	}
-	h := sha256.New()
-	for _, part := range [...][]byte{[]byte(`{"env":`), env, []byte(`,"input":`)} {
-		h.Write(part)
+	if !ijson.Valid(input) {
+		return "", errors.New("input: it is no I-JSON")
 	}
-	if err := input(h); err != nil {
+	h := sha256.New()
+	fmt.Fprintf(h, `{"env":%s,"input":`, env)
+	if err := ijson.WriteCanonical(h, input); err != nil {
 		return "", fmt.Errorf("input: %w", err)
 	}
-	for _, part := range [...][]byte{[]byte(`,"scope":`), scope, []byte(`}`)} {
-		h.Write(part)
-	}
+	fmt.Fprintf(h, `,"scope":%s}`, scope)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// hashParts is SHA-256 over parts, each behind its length, so that none can be taken for a piece of another.
+func hashParts(parts ...string) [sha256.Size]byte {
+	var b []byte
+	for _, part := range parts {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+		b = append(b, part...)
+	}
+	return sha256.Sum256(b)
 }
 
 func canonicalStrings(m map[string]string) (jsontext.Value, error) {
@@ -126,12 +146,7 @@ func CallKeyID(tenant string, r *Request) string {
 	if r.DryRun {
 		dry = "1"
 	}
-	var b []byte
-	for _, part := range [...]string{tenant, string(scope), value, r.ToolID, r.Fn, dry, r.Constraints.IdempotencyKey} {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
-		b = append(b, part...)
-	}
-	sum := sha256.Sum256(b)
+	sum := hashParts(tenant, string(scope), value, r.ToolID, r.Fn, dry, r.Constraints.IdempotencyKey)
 	return lowerHex32.EncodeToString(sum[:20])
 }
 

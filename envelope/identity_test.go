@@ -3,15 +3,16 @@ package envelope
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func TestFingerprint(t *testing.T) {
+func TestFormerFingerprint(t *testing.T) {
 	q := fullRequest()
-	got, err := Fingerprint(q)
+	got, err := FormerFingerprint(q, q.Input)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +27,33 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+func TestFingerprint(t *testing.T) {
+	q := fullRequest()
+	got, err := Fingerprint(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("\x00\x00\x00\x40" + ArgumentsHash(q.Input) + "\x00\x00\x00\x04prod" +
+		"\x00\x00\x00\x21" + `{"case_id":"C-1","tenant":"acme"}`))
+	if want := "args1:" + hex.EncodeToString(sum[:]); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if want := "args1:e8753dde8b171b196e5f6afd34c6d93be0f43193f4d9a832fae1cb572e64faeb"; got != want {
+		t.Errorf("golden: got %s, want %s", got, want)
+	}
+}
+
+// Both kinds say the same of what is the same call.
 func TestFingerprintDependsOn(t *testing.T) {
-	base, err := Fingerprint(minimalRequest())
+	dependsOn(t, Fingerprint)
+	dependsOn(t, former)
+}
+
+func former(q *Request) (string, error) { return FormerFingerprint(q, q.Input) }
+
+func dependsOn(t *testing.T, fingerprint func(*Request) (string, error)) {
+	t.Helper()
+	base, err := fingerprint(minimalRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,10 +68,13 @@ func TestFingerprintDependsOn(t *testing.T) {
 		"input":                 {func(q *Request) { q.Input = jsontext.Value(`{"query":"Tea"}`) }, false},
 		"env":                   {func(q *Request) { q.Context.Env = "dev" }, false},
 		"scope":                 {func(q *Request) { q.Context.Scope = map[string]string{"case_id": "1"} }, false},
+		"where env ends": {func(q *Request) {
+			q.Context.Env += `","scope":{}`
+		}, false},
 	} {
 		q := minimalRequest()
 		c.change(q)
-		got, err := Fingerprint(q)
+		got, err := fingerprint(q)
 		if err != nil || (got == base) != c.same {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
@@ -57,7 +86,7 @@ func TestFingerprintDependsOn(t *testing.T) {
 	} {
 		q := minimalRequest()
 		change(q)
-		if _, err := Fingerprint(q); err == nil {
+		if _, err := fingerprint(q); err == nil {
 			t.Errorf("%s that is no I-JSON has a fingerprint", name)
 		}
 	}
@@ -159,6 +188,45 @@ func TestHashesOfPayload(t *testing.T) {
 		got, gotArgs, err := HashesOfPayload(q, ref, []byte(text), canonical)
 		if err != nil || got != want || gotArgs != args {
 			t.Errorf("%s: %s %s, %v; want %s %s", text, got, gotArgs, err, want, args)
+		}
+	}
+}
+
+// Any two requests have the same fingerprint, of either kind, just where they have the same input, env and scope.
+func TestFingerprintsAgree(t *testing.T) {
+	var all []*Request
+	inputs := []string{`{"a":1,"b":[]}`, `{ "b" : [], "a" : 1.0 }`, `{"a":1,"b":{}}`, `{}`, `null`}
+	for _, input := range inputs {
+		for _, env := range []string{"dev", "prod", ""} {
+			for _, scope := range []map[string]string{nil, {}, {"a": "b"}, {"a": "", "b": ""}} {
+				q := minimalRequest()
+				q.Input, q.Context.Env, q.Context.Scope = jsontext.Value(input), env, scope
+				all = append(all, q)
+			}
+		}
+	}
+	for kind, fingerprint := range map[string]func(*Request) (string, error){"args1": Fingerprint, "sha256": former} {
+		prints := map[string]string{} // by what a request asks for
+		for _, q := range all {
+			got, err := fingerprint(q)
+			if err != nil || IsFormer(got) != (kind == "sha256") {
+				t.Fatalf("%s: %s, %v", kind, got, err)
+			}
+			asks := fmt.Sprintf("%s %q %v", ArgumentsHash(q.Input), q.Context.Env, q.Context.Scope)
+			if known, ok := prints[asks]; ok && known != got {
+				t.Errorf("%s: %s has two fingerprints", kind, asks)
+			}
+			prints[asks] = got
+		}
+		seen := map[string]bool{}
+		for asks, got := range prints {
+			if seen[got] {
+				t.Errorf("%s: %s has the fingerprint of another", kind, asks)
+			}
+			seen[got] = true
+		}
+		if len(seen) != (len(inputs)-1)*3*3 {
+			t.Errorf("%s: %d are told apart", kind, len(seen))
 		}
 	}
 }

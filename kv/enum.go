@@ -60,14 +60,18 @@ func enum[T ~string](c *coder, v *T, table []T) {
 
 // How a hash is written, by its first byte.
 const (
-	bareHash   = '.' // of 64 hex digits
-	namedHash  = ':' // the same behind hashName
 	otherHash  = '=' // as it is
-	hashName   = "sha256:"
 	hashDigits = 64
+	maxName    = len("sha256:") // the longest of hashNames
 )
 
-// hash codes a SHA-256 in hex, as base64. The name of the algorithm may stand before it.
+// hashNames are what may stand before 64 hex digits, and the byte that says so.
+var hashNames = [...]struct {
+	kind byte
+	name string
+}{{'.', ""}, {':', "sha256:"}, {'@', envelope.ByArguments}}
+
+// hash codes a SHA-256 in hex, as base64. One of hashNames may stand before it.
 func hash(c *coder, v *string) {
 	if !c.reading {
 		c.out = appendHash(append(c.out, '|'), *v)
@@ -90,36 +94,39 @@ func hash(c *coder, v *string) {
 // the string.
 func (c *coder) sum(said string, kind byte) string {
 	var sum [hashDigits / 2]byte
-	var text [len(hashName) + hashDigits]byte
-	ok := len(said) == base64.RawStdEncoding.EncodedLen(len(sum)) && (kind == bareHash || kind == namedHash)
-	if ok {
+	var text [maxName + hashDigits]byte
+	named, ok := 0, false
+	for _, known := range hashNames {
+		if known.kind == kind {
+			named, ok = copy(text[:], known.name), true
+		}
+	}
+	if ok = ok && len(said) == base64.RawStdEncoding.EncodedLen(len(sum)); ok {
 		_, err := base64.RawStdEncoding.Strict().Decode(sum[:], []byte(said))
 		ok = err == nil
 	}
 	if c.bad = c.bad || !ok; c.bad {
 		return ""
 	}
-	copy(text[:], hashName)
-	hex.Encode(text[len(hashName):], sum[:])
-	if kind == namedHash {
-		return string(text[:])
-	}
-	return string(text[len(hashName):])
+	hex.Encode(text[named:], sum[:])
+	return string(text[:named+hashDigits])
 }
 
 func appendHash(b []byte, v string) []byte {
 	if v == "" {
 		return b
 	}
-	digits, named := strings.CutPrefix(v, hashName)
+	var kind byte
+	var digits string
+	for _, known := range hashNames {
+		if rest, ok := strings.CutPrefix(v, known.name); ok {
+			kind, digits = known.kind, rest
+		}
+	}
 	var sum [hashDigits / 2]byte
 	_, err := hex.Decode(sum[:], []byte(digits[:min(len(digits), hashDigits)]))
 	if len(digits) != hashDigits || err != nil || strings.ToLower(digits) != digits {
 		return appendEscaped(append(b, otherHash), v)
-	}
-	kind := byte(bareHash)
-	if named {
-		kind = namedHash
 	}
 	return base64.RawStdEncoding.AppendEncode(append(b, kind), sum[:])
 }

@@ -120,6 +120,27 @@ func TestEventForm(t *testing.T) {
 	}
 }
 
+// Events of a log that was opened with the former kind of fingerprint are in the former form for good, and differ in
+// nothing else.
+func TestFormOfEvent(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		e := typicalEvent(kind)
+		former := kv.EncodeEvent(e)
+		e.State.Fingerprint = envelope.ByArguments + strings.TrimPrefix(e.State.Fingerprint, "sha256:")
+		raw := kv.EncodeEvent(e)
+		const hash = "|LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww"
+		want := "3" + strings.Replace(former[1:], "|:"+hash[1:]+"|.", "|@"+hash[1:]+"|.", 1)
+		if !strings.HasPrefix(former, "2;") || raw != want {
+			t.Errorf("%s is written as\n%s\nand\n%s\nwant\n%s", kind, former, raw, want)
+		}
+		got, err := kv.ParseEvent(kv.EventSubject(e), raw)
+		if diff := cmp.Diff(e, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", kind, err, diff)
+		}
+	}
+}
+
 // A newer build's members come back as they were, wherever they are, and whatever this build changes.
 func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
@@ -147,7 +168,7 @@ func TestEventOfAnotherBuild(t *testing.T) {
 	e := typicalEvent(call.Decided)
 	subject, raw := kv.EventSubject(e), kv.EncodeEvent(e)
 	for name, other := range map[string]string{
-		"the next form": "3" + raw[1:], "a far one": "4711;whatever", "0.1": "1|o|1|1448a8c3-f283.1|default|",
+		"the next form": "4" + raw[1:], "a far one": "4711;whatever", "0.1": "1|o|1|1448a8c3-f283.1|default|",
 		"a further class": strings.Replace(raw, "|1|86400", "|9|86400", 1),
 	} {
 		_, err := kv.ParseEvent(subject, other)

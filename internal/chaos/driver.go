@@ -161,13 +161,14 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)
-	if err != nil {
+	former, err2 := envelope.FormerFingerprint(req, req.Input)
+	if err := errors.Join(err, err2); err != nil {
 		panic("unreachable: " + err.Error()) // the input is valid
 	}
 	return check.Ask{
 		Caller: fmt.Sprint("caller-", a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
-		Fingerprint: fingerprint, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
+		Fingerprint: fingerprint, Former: former, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
 	}, req
 }
 

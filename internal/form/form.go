@@ -17,10 +17,17 @@ type Kind struct {
 // first is the oldest form that is read: those of Toolbus 0.1 count as the one before.
 const first = 2
 
+// The forms of events. They differ in nothing but the number, which follows from the kind of fingerprint that the log
+// has (package envelope): a build that does not know the newer kind would take every input for another.
+const (
+	EventFormer = first
+	EventNow    = first + 1 + ahead
+)
+
 // The kinds of things with a form. A form is read one release before it is written: raise the first
 // number in one release, and the second in the next.
 var (
-	Event     = Kind{"event of the call log", first + ahead, first + ahead}  // package kv
+	Event     = Kind{"event of the call log", EventNow, EventNow - behind}   // package kv
 	Beat      = Kind{"heartbeat", first, first}                              // package kv
 	Frame     = Kind{"frame of chunks", first, first}                        // package streaming
 	Question  = Kind{"question to the service", first, first}                // package bus

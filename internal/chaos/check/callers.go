@@ -150,9 +150,9 @@ func inputs(x *index) (found []Violation) {
 			case l == nil && reused:
 				found = append(found, a.broken("its key is said to be reused, and there is no log"))
 			case l == nil || !r.Provenance.Final:
-			case reused && l.last.Fingerprint == a.Fingerprint:
+			case reused && a.same(l):
 				found = append(found, a.broken("it was refused for another input, and its input is the same"))
-			case !reused && r.Provenance.Attempt > 0 && l.last.Fingerprint != a.Fingerprint:
+			case !reused && r.Provenance.Attempt > 0 && !a.same(l):
 				found = append(found, a.broken("it has another input than its key, and was answered with %s", r.Status))
 			case r.Status == envelope.Success && r.Provenance.OutputRef == nil && !a.made(r):
 				found = append(found, a.broken("its input is %d, and the output %s is of another", a.N, r.Output))

@@ -42,7 +42,8 @@ type Ask struct {
 	CallID      string
 	Ref         string // of the log that the request belongs to
 	Fingerprint string
-	N           int64 // of the input
+	Former      string // its fingerprint of the former kind, which a log has that an older build opened
+	N           int64  // of the input
 	// Sent, Due and Done are when the request was made, when its deadline was, and when the
 	// caller had its answer; StalledMS is how late control timers of the same caller were
 	// between Due and Done.
@@ -56,6 +57,11 @@ type Ask struct {
 	// answers of its own: one may be refused and another be accepted.
 	Copies bool
 	Chunks []envelope.Chunk
+}
+
+// same says whether the ask has the input of a log.
+func (a *Ask) same(l *log) bool {
+	return l.last.Fingerprint == a.Fingerprint || l.last.Fingerprint == a.Former
 }
 
 // stalled is StalledMS as a duration.

@@ -126,7 +126,7 @@ func (x *index) harmless() (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
 		for _, r := range a.Answers {
-			other := l == nil || l.last.Class == call.Pure || l.last.Fingerprint != a.Fingerprint
+			other := l == nil || l.last.Class == call.Pure || !a.same(l)
 			if other || !turnedDown(r) || effect(r) != envelope.EffectNone {
 				continue
 			}
