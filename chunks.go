@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -76,7 +77,8 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
 	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
 	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), func(msg *nats.Msg) {
-		if src, err := subjects.ParseChunk(msg.Subject); err == nil {
+		src, err := subjects.ParseChunk(msg.Subject)
+		if err == nil && !stored(msg) {
 			s.live.Store(true)
 			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
 		}
@@ -94,6 +96,10 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	}()
 	return s, nil
 }
+
+// stored reports whether the server has read a message from a stream. No chunk that is sent is; but whoever may read a
+// message of its own there can have the server answer it on the subject of another's chunks.
+func stored(msg *nats.Msg) bool { return msg.Header.Get(jetstream.StreamHeader) != "" }
 
 // patience is how long chunks that must be stored may be missing: short enough that the call ends
 // by saying so, and not with its deadline.

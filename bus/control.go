@@ -143,6 +143,9 @@ func (c *Control) Obey(pool, instance string, runs Runs) (stop func(), err error
 
 func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k about
+	if answered(msg) {
+		return
+	}
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
 		err = Unstamp(form.Control, msg.Data, &k)
@@ -156,11 +159,15 @@ func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data
 	}
 }
 
+// answered reports whether a message is an answer to an executor that has named a subject of dispatchers for it: those
+// that say what somebody has chosen have headers, and what dispatchers tell executors has none.
+func answered(msg *nats.Msg) bool { return len(msg.Header) > 0 }
+
 // sought answers when an attempt is asked for that runs here.
 func sought(instance string, runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
-	if err != nil || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
+	if err != nil || answered(msg) || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
 	since, ok := runs.Seek(s.ID, s.Attempt)

@@ -1,0 +1,342 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Who is there: the victim, and those who attack. All have valid credentials.
+const (
+	alice    = "agent://alice"   // the victim, an agent of the tenant acme
+	bob      = "agent://bob"     // another agent of that tenant
+	mallory  = "agent://mallory" // an agent of the tenant evil
+	door     = "door://front"    // of acme
+	auditor  = "auditor://a"     // of acme
+	reader   = "auditor://all"   // of evil, who may read the record of all tenants
+	operator = "operator://o"    // of evil
+	insider  = "executor://in"   // a second executor of the pool of the victim's call
+	outsider = "executor://out"  // an executor of another pool
+)
+
+// parties says of each what its token says.
+func parties() map[string]identity.Principal {
+	return map[string]identity.Principal{
+		alice:    {Tenant: "acme", Role: identity.Agent, Scopes: []string{"read"}},
+		bob:      {Tenant: "acme", Role: identity.Agent, Scopes: []string{"read"}},
+		mallory:  {Tenant: "evil", Role: identity.Agent, Scopes: []string{identity.ScopeAll}},
+		door:     {Tenant: "acme", Role: identity.Door},
+		auditor:  {Tenant: "acme", Role: identity.Auditor},
+		reader:   {Tenant: "evil", Role: identity.Auditor, Scopes: []string{identity.ScopeAudit}},
+		operator: {Tenant: "evil", Role: identity.Operator, Scopes: []string{identity.ScopeAll}},
+		insider:  {Tenant: "acme", Role: identity.Executor, Pool: "default"},
+		outsider: {Tenant: "evil", Role: identity.Executor, Pool: "other"},
+	}
+}
+
+// deployment is a server with the configuration that deployments have, a dispatcher and two executors, as processes
+// are, and the call of a victim that is running all the time.
+type deployment struct {
+	*testing.T
+	url    string
+	keys   *accounts.Keys
+	signer *identity.Signer
+	store  *authority.Store
+	admin  *nats.Conn // may see all that happens
+	js     jetstream.JetStream
+	real   string // the instance that runs the victim's call
+
+	crowd map[string]*party
+	tap   tap
+
+	release chan struct{} // closed to let the victim's call end
+	runs    atomic.Int64  // of the victim's tool
+	victim  held
+}
+
+// held is the victim's call.
+type held struct {
+	client *toolbus.Client
+	Accepted
+	chunks  []string
+	outcome *toolbus.Response
+	done    chan error
+}
+
+// Accepted is what the victim knows of its call.
+type Accepted = toolbus.Accepted
+
+func deploy(t *testing.T) *deployment {
+	t.Helper()
+	d := &deployment{T: t, crowd: map[string]*party{}, release: make(chan struct{})}
+	dir := t.TempDir() + "/keys"
+	keys, err := accounts.Create(dir, "target")
+	d.ok(err)
+	d.keys = keys
+	d.signer, err = keys.Signer()
+	d.ok(err)
+	public, err := keys.Public()
+	d.ok(err)
+	text, err := accounts.Config("target", public, accounts.Shape{
+		Server: "target", Listen: "127.0.0.1:-1", Store: t.TempDir(), MaxStore: 1 << 40,
+	})
+	d.ok(err)
+	srv, err := natsserver.Start(natsserver.Options{Config: text})
+	d.ok(err)
+	t.Cleanup(srv.Stop)
+	d.url = srv.URL()
+	d.dispatcher(dir)
+	d.administer(public)
+	d.real = d.executor(identity.Principal{Tenant: "acme", Actor: "executor://real", Pool: "default"})
+	d.executor(identity.Principal{Tenant: "evil", Actor: "executor://vault", Pool: "other"})
+	for name := range parties() {
+		d.crowd[name] = d.join(name)
+	}
+	d.tap.listen(d)
+	d.hold()
+	return d
+}
+
+func (d *deployment) ok(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// tools are those of the deployment: echo and hold of the pool default, vault of the pool other.
+func (d *deployment) tools() *toolbus.Tools {
+	tools := toolbus.NewTools()
+	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "echo", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return in, nil }))
+	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "vault", Class: toolbus.Pure, Pool: "other"},
+		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "gold for " + in, nil }))
+	d.ok(toolbus.Add(tools, toolbus.Tool{
+		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
+	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {
+		d.runs.Add(1)
+		d.ok(run.Emit("first"))
+		select {
+		case <-d.release:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		return "true", run.Emit("last")
+	}))
+	return tools
+}
+
+// quiet loses what processes log, but for what the test itself looks at.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// part runs a part of the bus until the test ends.
+func (d *deployment) part(conn *toolbus.Conn, err error, run func(context.Context, func(string)) error) (name string) {
+	d.Helper()
+	d.ok(err)
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() { ended <- run(context.WithoutCancel(d.Context()), func(name string) { ready <- name }) }()
+	d.Cleanup(func() {
+		conn.Close()
+		if err := <-ended; err != nil {
+			d.Error(err)
+		}
+	})
+	select {
+	case name = <-ready:
+	case err := <-ended:
+		d.Fatal("a part of the bus did not start: ", err)
+	}
+	return name
+}
+
+func (d *deployment) dispatcher(keys string) {
+	conn, err := toolbus.Connect(d.Context(), d.url, toolbus.Options{Keys: keys, Logger: quiet()})
+	d.part(conn, err, func(ctx context.Context, ready func(string)) error {
+		p, err := conn.Dispatcher(d.tools(), toolbus.DispatcherOptions{Ready: ready})
+		d.ok(err)
+		return p.Run(ctx)
+	})
+}
+
+func (d *deployment) executor(p identity.Principal) (instance string) {
+	p.Role = identity.Executor
+	token, p := d.token(p)
+	o := toolbus.Options{Instance: accounts.NewInstance(p), NATS: []nats.Option{nats.Token(token)}, Logger: quiet()}
+	o.Name = accounts.ConnectionName(o.Instance)
+	conn, err := toolbus.Connect(d.Context(), d.url, o)
+	return d.part(conn, err, func(ctx context.Context, ready func(string)) error {
+		e, err := conn.Executor(d.tools(), toolbus.ExecutorOptions{Pool: p.Pool, Drain: time.Millisecond, Ready: ready})
+		d.ok(err)
+		return e.Run(ctx)
+	})
+}
+
+// administer connects with the key that is in the server's file.
+func (d *deployment) administer(public accounts.Public) {
+	var err error
+	d.admin, err = nats.Connect(d.url, nats.Nkey(public.Dispatcher, d.keys.Dispatcher.Sign))
+	d.ok(err)
+	d.Cleanup(d.admin.Close)
+	d.js, err = jetstream.New(d.admin)
+	d.ok(err)
+	d.store, err = authority.Open(d.Context(), d.js, d.keys, authority.Options{Now: time.Now})
+	d.ok(err)
+	var done sync.WaitGroup
+	ctx, stop := context.WithCancel(context.WithoutCancel(d.Context()))
+	done.Go(func() { d.store.Run(ctx) })
+	d.Cleanup(func() { stop(); done.Wait() })
+	<-d.store.Ready()
+}
+
+// token mints a token for a principal, which is completed.
+func (d *deployment) token(p identity.Principal) (string, identity.Principal) {
+	d.Helper()
+	p.ID = identity.NewID()
+	if p.Family == "" {
+		p.Family = identity.NewID()
+	}
+	if p.Issued.IsZero() {
+		p.Issued = time.Now().Add(-time.Minute)
+	}
+	if p.Expires.IsZero() {
+		p.Expires = time.Now().Add(time.Hour)
+	}
+	text, err := d.signer.Mint(p)
+	d.ok(err)
+	return text, p
+}
+
+// party is somebody with a connection.
+type party struct {
+	identity.Principal
+	token, instance string
+	nc              *nats.Conn
+	answers         chan *nats.Msg // what came on the subjects where it is answered
+	heard           ears
+}
+
+// dial connects with a token, under the name that its holder would have.
+func (d *deployment) dial(token, name string, more ...nats.Option) (*nats.Conn, error) {
+	options := append([]nats.Option{
+		nats.Token(token), nats.Name(name), nats.NoReconnect(), nats.Timeout(10 * time.Second),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}, more...)
+	return nats.Connect(d.url, options...)
+}
+
+func (d *deployment) join(actor string) *party {
+	d.Helper()
+	p := &party{Principal: parties()[actor], answers: make(chan *nats.Msg, 1024)}
+	p.Actor = actor
+	p.token, p.Principal = d.token(p.Principal)
+	inbox, name := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox(), actor
+	if p.Role == identity.Executor {
+		p.instance = accounts.NewInstance(p.Principal)
+		inbox, name = subjects.InboxOf(p.instance), accounts.ConnectionName(p.instance)
+	}
+	var err error
+	p.nc, err = d.dial(p.token, name, nats.CustomInboxPrefix(inbox))
+	d.ok(err)
+	d.Cleanup(p.nc.Close)
+	ans := subjects.Answers(p.Tenant, p.Actor) + ">"
+	_, err = p.nc.ChanSubscribe(ans, p.answers)
+	d.ok(err)
+	hears := []string{ans, inbox + ".>"}
+	if p.Role == identity.Agent {
+		hears = append(hears, "tb.chunk."+subjects.Token(p.Tenant)+"."+subjects.Token(p.Actor)+".>")
+	}
+	for _, s := range hears {
+		_, err = p.nc.Subscribe(s, p.heard.hear)
+		d.ok(err)
+	}
+	d.ok(p.nc.Flush())
+	return p
+}
+
+// client is what the library makes of the connection of a party.
+func (d *deployment) client(p *party) *toolbus.Client {
+	d.Helper()
+	js, err := jetstream.New(p.nc)
+	d.ok(err)
+	c, err := toolbus.NewClient(p.nc, toolbus.ClientOptions{
+		Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return p.token }, Payloads: app.OpenPayloads(js),
+	})
+	d.ok(err)
+	d.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// heldKey is the key of the victim's call, as others may guess it.
+const heldKey = "a key that is easy to guess"
+
+// hold starts the victim's call, which runs until it is released.
+func (d *deployment) hold() {
+	v := &d.victim
+	v.client, v.done = d.client(d.crowd[alice]), make(chan error, 1)
+	accepted := make(chan Accepted, 1)
+	started := make(chan struct{}, 1)
+	go func() {
+		var err error
+		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
+			Tool: "hold", Input: []byte(`"secret"`), Key: heldKey, Timeout: 2 * time.Minute,
+			Accepted: func(a Accepted) { accepted <- a },
+			Chunk: func(c toolbus.Chunk) error {
+				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) == 1 {
+					started <- struct{}{}
+				}
+				return nil
+			},
+		})
+		v.done <- err
+	}()
+	v.Accepted = <-accepted
+	<-started
+}
+
+// finish lets the victim's call end: it has run once, and ends as it would have. Then somebody else's call works.
+func (d *deployment) finish() {
+	d.Helper()
+	d.bystander()
+	close(d.release)
+	v := &d.victim
+	d.ok(<-v.done)
+	if o := v.outcome; o.Status != toolbus.Success || string(o.Output) != `"true"` {
+		d.Errorf("the victim's call ended with %+v", o)
+	}
+	if want := []string{`"first"`, `"last"`}; !slices.Equal(v.chunks, want) {
+		d.Errorf("the victim got the chunks %q", v.chunks)
+	}
+	if n := d.runs.Load(); n != 1 {
+		d.Errorf("the victim's call ran %d times", n)
+	}
+}
+
+// bystander makes a call that has to do with nobody.
+func (d *deployment) bystander() {
+	d.Helper()
+	in := fmt.Sprintf(`"%d"`, time.Now().UnixNano())
+	for _, tool := range []string{"echo", "vault"} {
+		r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: tool, Input: []byte(in)})
+		if err != nil || r.Status != toolbus.Success || !bytes.Contains(r.Output, []byte(strings.Trim(in, `"`))) {
+			d.Fatalf("a bystander's call of %s: %+v, %v", tool, r, err)
+		}
+	}
+}
