@@ -3,6 +3,7 @@ package attack
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -229,7 +230,6 @@ type party struct {
 	identity.Principal
 	token, instance string
 	nc              *nats.Conn
-	answers         chan *nats.Msg // what came on the subjects where it is answered
 	heard           ears
 }
 
@@ -244,7 +244,7 @@ func (d *deployment) dial(token, name string, more ...nats.Option) (*nats.Conn, 
 
 func (d *deployment) join(actor string) *party {
 	d.Helper()
-	p := &party{Principal: parties()[actor], answers: make(chan *nats.Msg, 1024)}
+	p := &party{Principal: parties()[actor]}
 	p.Actor = actor
 	p.token, p.Principal = d.token(p.Principal)
 	inbox, name := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox(), actor
@@ -256,10 +256,7 @@ func (d *deployment) join(actor string) *party {
 	p.nc, err = d.dial(p.token, name, nats.CustomInboxPrefix(inbox))
 	d.ok(err)
 	d.Cleanup(p.nc.Close)
-	ans := subjects.Answers(p.Tenant, p.Actor) + ">"
-	_, err = p.nc.ChanSubscribe(ans, p.answers)
-	d.ok(err)
-	hears := []string{ans, inbox + ".>"}
+	hears := []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
 	if p.Role == identity.Agent {
 		hears = append(hears, "tb.chunk."+subjects.Token(p.Tenant)+"."+subjects.Token(p.Actor)+".>")
 	}
@@ -339,4 +336,12 @@ func (d *deployment) bystander() {
 			d.Fatalf("a bystander's call of %s: %+v, %v", tool, r, err)
 		}
 	}
+}
+
+// keyOf is the public half of the key that tokens are signed with.
+func (d *deployment) keyOf() ed25519.PublicKey {
+	d.Helper()
+	key, err := d.keys.Signing()
+	d.ok(err)
+	return key.Public().(ed25519.PublicKey)
 }
