@@ -32,6 +32,7 @@ type asked struct {
 	context map[string]any    // what is changed in the context of the request
 	limits  map[string]any    // what is changed in its constraints
 	tool    string            // of the request; default echo
+	input   string            // of the request, as JSON
 	want    envelope.Code
 }
 
@@ -110,6 +111,9 @@ func (d *deployment) request(a asked, tenant, actor string) (subject string, bod
 	d.ok(json.Unmarshal([]byte(d.tap.on(subjects.Call("acme", alice, tool))), &r))
 	of, limits := r["context"].(map[string]any), r["constraints"].(map[string]any)
 	of["actor_id"], r["call_id"], limits["idempotency_key"] = actor, uuid.NewString(), identity.NewID()
+	if a.input != "" {
+		r["input"] = jsontext.Value(a.input)
+	}
 	maps.Copy(of, a.context)
 	maps.Copy(limits, a.limits)
 	body, err := json.Marshal(r)

@@ -306,6 +306,13 @@ func (d *deployment) hold() {
 	}()
 	v.Accepted = <-accepted
 	<-started
+	stream, err := d.js.Stream(d.Context(), subjects.ChunksStream)
+	d.ok(err)
+	for stored := false; !stored && !d.Failed(); { // it may be heard before
+		info, err := stream.Info(d.Context())
+		d.ok(err)
+		stored = info.State.Msgs > 0
+	}
 }
 
 // finish lets the victim's call end: it has run once, and ends as it would have. Then somebody else's call works.

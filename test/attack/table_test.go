@@ -40,8 +40,16 @@ const (
 // ears keeps what somebody has heard: on which subjects a body came. What the server says of its own, or has read from
 // a stream and marks so, is left out, and so are the subjects by which it brings answers from one account to another.
 type ears struct {
-	mu  sync.Mutex
-	all map[string][]string
+	mu   sync.Mutex
+	all  map[string][]string
+	said map[string]nats.Header // by subject, of the newest message
+}
+
+// header returns what a header of the newest message on a subject says.
+func (e *ears) header(subject, name string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.said[subject].Get(name)
 }
 
 func (e *ears) hear(msg *nats.Msg) {
@@ -52,8 +60,9 @@ func (e *ears) hear(msg *nats.Msg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.all == nil {
-		e.all = map[string][]string{}
+		e.all, e.said = map[string][]string{}, map[string]nats.Header{}
 	}
+	e.said[msg.Subject] = msg.Header
 	e.all[string(msg.Data)] = append(e.all[string(msg.Data)], msg.Subject)
 }
 

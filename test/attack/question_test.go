@@ -1,0 +1,153 @@
+package attack
+
+import (
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// vouch gives each row the token of its connection.
+func (d *deployment) vouch(table []asked) []asked {
+	for i := range table {
+		table[i].token = d.crowd[table[i].as].token
+	}
+	return table
+}
+
+// Nobody learns of a call of others by a question, however well it is guessed which one, and nobody asks what is not
+// for their role.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	v, done := d.victim, make(chan Accepted, 1)
+	_, err := v.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"ended"`),
+		Accepted: func(a Accepted) { done <- a }})
+	d.ok(err)
+	ended := <-done
+	var table []asked
+	for _, of := range []Accepted{v.Accepted, ended} {
+		for _, as := range []string{bob, mallory, operator} {
+			refs := []question.Call{{Ref: of.Ref}, {Ref: of.Ref, CallID: "0"}}
+			if as != bob { // of that tenant, whoever knows the call id is told: it is for joiners
+				refs = append(refs, question.Call{Ref: of.Ref, CallID: of.CallID})
+			}
+			for _, q := range refs {
+				for _, op := range []string{subjects.OpResult, subjects.OpCancel, subjects.OpWhy} {
+					table = append(table, asked{name: op, as: as, op: op, q: q, want: envelope.CodeNotFound})
+				}
+				table = append(table, asked{name: "chunks", as: as, op: subjects.OpChunks,
+					q:    question.Chunks{Ref: q.Ref, CallID: q.CallID, Attempt: 1, MaxBytes: 1000},
+					want: envelope.CodeNotFound})
+			}
+			table = append(table, asked{name: "output", as: as, op: subjects.OpPayload,
+				q: question.Payload{Ref: of.Ref, SHA256: "00"}, want: envelope.CodeNotFound})
+		}
+	}
+	key, err := subjects.ParseRef(ended.Ref)
+	d.ok(err)
+	ref, id := key.Tool, key.ID
+	for _, wild := range []string{
+		ref + ".*", ref + ".>", "*." + id, "*.*", ">", "." + id, ref + ".", "$KV.calls." + ended.Ref,
+	} {
+		for _, as := range []string{alice, mallory} {
+			if got := d.say(asked{name: wild, as: as, token: d.crowd[as].token, op: subjects.OpResult,
+				q: question.Call{Ref: wild}}); got != envelope.CodeNotFound && got != envelope.CodeMalformed {
+				t.Errorf("the reference %q: %q", wild, got)
+			}
+		}
+	}
+	d.put(d.vouch(table))
+	d.put(d.vouch(d.notForRoles()))
+	d.finish()
+}
+
+// notForRoles are questions of those who may not ask them.
+func (d *deployment) notForRoles() (table []asked) {
+	const no = envelope.CodeForbidden
+	for _, as := range []string{alice, bob, mallory, auditor, reader, door} {
+		for _, op := range []string{
+			subjects.OpHealth, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList, subjects.OpKeyRotate,
+			subjects.OpInventory,
+		} {
+			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})
+		}
+	}
+	for _, as := range []string{auditor, reader, door} {
+		for _, op := range []string{
+			subjects.OpResult, subjects.OpCancel, subjects.OpWhy, subjects.OpChunks, subjects.OpPayload,
+		} {
+			table = append(table, asked{name: op, as: as, op: op, q: question.Call{Ref: d.victim.Ref, CallID: d.victim.CallID},
+				want: no})
+		}
+	}
+	for _, as := range []string{alice, mallory, door} {
+		table = append(table, asked{name: "the record", as: as, op: subjects.OpStored,
+			q: question.Stored{Stream: subjects.AuditStream}, want: no})
+	}
+	table = append(table,
+		asked{name: "the record of another tenant", as: auditor, op: subjects.OpStored,
+			q: question.Stored{Stream: subjects.AuditStream, Tenant: "evil"}, want: no},
+		asked{name: "refusals of another tenant", as: auditor, op: subjects.OpStored,
+			q: question.Stored{Stream: subjects.DeniedStream, Tenant: "evil"}, want: no},
+		asked{name: "dead letters", as: auditor, op: subjects.OpStored, q: question.Stored{Stream: subjects.DeadStream},
+			want: no},
+		asked{name: "more scopes than it has", as: bob, op: subjects.OpTokenNarrow,
+			q: question.Narrow{Scopes: []string{"admin"}}, want: no},
+		asked{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow,
+			q: question.Narrow{Actor: alice}, want: no},
+	)
+	for _, s := range []string{"KV_calls", "KV_control", "PAYLOADS", "CHUNKS", "KV_pools"} {
+		for _, as := range []string{auditor, reader, operator} {
+			table = append(table, asked{name: "messages of " + s, as: as, op: subjects.OpStored,
+				q: question.Stored{Stream: s}, want: envelope.CodeUnavailable})
+		}
+	}
+	return table
+}
+
+// Nobody has the outcome of another's call by guessing its key, or its input by guessing its hash.
+func TestGuesses(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	large := append(append([]byte(`"`), make([]byte, envelope.MaxInline)...), '"')
+	for i := range large[1 : len(large)-1] {
+		large[1+i] = 'x'
+	}
+	for _, as := range []string{alice, bob, mallory} {
+		c := d.victim.client
+		if as != alice {
+			c = d.client(d.crowd[as])
+		}
+		r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"mine"`), Key: heldKey})
+		d.ok(err)
+		if r.Status != toolbus.Success || r.Provenance.Replayed {
+			t.Errorf("with the same key %s has %+v", as, r)
+		}
+		if as == bob { // of that tenant: a key that is shared by all of it is meant to be
+			continue
+		}
+		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"shared"`), Key: heldKey,
+			KeyScope: envelope.ScopeGlobal})
+		d.ok(err)
+		if r.Status != toolbus.Success || r.Provenance.Replayed {
+			t.Errorf("with the same key for all of a tenant %s has %+v", as, r)
+		}
+	}
+	r, err := d.victim.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: large})
+	d.ok(err)
+	if r.Status != toolbus.Success {
+		t.Fatal(r)
+	}
+	ref := d.tap.header(subjects.Call("acme", alice, "echo"), subjects.HeaderInputRef)
+	for _, as := range []string{bob, mallory} {
+		got := d.say(asked{name: "another's input", as: as, token: d.crowd[as].token, input: "null",
+			header: map[string]string{subjects.HeaderInputRef: ref}})
+		if got != envelope.CodePayloadMissing {
+			t.Errorf("with the input of another %s has %q", as, got)
+		}
+	}
+	d.finish()
+}
