@@ -26,6 +26,7 @@ type Keys struct {
 	Dispatcher nkeys.KeyPair // user of the account TB
 	Callout    nkeys.KeyPair // user of the account AUTH
 	System     nkeys.KeyPair // user of the account SYS
+	Profile    string        // that the deployment was made with, see [Profiles]; "" where it is not known
 }
 
 // secret is a key of [Keys], and the file that holds its seed.
@@ -48,6 +49,9 @@ func (k *Keys) secrets() []secret {
 
 // fileDeployment holds the name of the deployment. It is written last, so that a folder that has it has everything.
 const fileDeployment = "deployment"
+
+// fileProfile holds the name of the profile, beside the secrets.
+const fileProfile = "profile"
 
 // NewKeys makes the secrets of a new deployment.
 func NewKeys(deployment string) (*Keys, error) {
@@ -151,6 +155,9 @@ func Load(dir string) (*Keys, error) {
 		if err != nil {
 			return nil, fmt.Errorf("keys: %s: %w", file, err)
 		}
+	}
+	if k.Profile, err = read(filepath.Join(dir, fileProfile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	return k, nil
 }

@@ -60,11 +60,12 @@ func (p Plan) Servers(keys Public) (files []File, err error) {
 	return files, nil
 }
 
-func (p Plan) profile() (Profile, error) {
+// ProfileNamed returns the profile of that name.
+func ProfileNamed(name string) (Profile, error) {
 	all := Profiles()
-	at := slices.IndexFunc(all, func(one Profile) bool { return one.Name == p.Profile })
+	at := slices.IndexFunc(all, func(one Profile) bool { return one.Name == name })
 	if at < 0 {
-		return Profile{}, fmt.Errorf("there is no profile %q: single, standard or durable", p.Profile)
+		return Profile{}, fmt.Errorf("there is no profile %q: single, standard or durable", name)
 	}
 	return all[at], nil
 }
@@ -118,7 +119,7 @@ func (p Plan) in(name string) string { return filepath.Join(p.Etc, "tls", name) 
 
 // hosts returns where each server of the profile listens.
 func (p Plan) hosts() (profile Profile, hosts []string, err error) {
-	if profile, err = p.profile(); err != nil {
+	if profile, err = ProfileNamed(p.Profile); err != nil {
 		return profile, nil, err
 	}
 	if len(p.Hosts) == 0 {
@@ -159,9 +160,13 @@ func (p Plan) Write(dir string) (files []File, err error) {
 	if err != nil {
 		return nil, err // before anything is written
 	}
-	keys, err := Create(filepath.Join(dir, "keys"), p.Deployment)
+	in := filepath.Join(dir, "keys")
+	keys, err := Create(in, p.Deployment)
 	if err != nil {
 		return nil, err
+	}
+	if err := write(filepath.Join(in, fileProfile), []byte(p.Profile)); err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
 	}
 	public, err := keys.Public()
 	if err != nil {

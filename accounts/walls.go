@@ -105,3 +105,21 @@ func guests() []guest {
 	}
 	return all
 }
+
+// Imports returns what each account has of the others, one line each: "service SUBJECT from ACCOUNT", or "stream" for
+// service. What the server itself adds is not among it.
+func Imports() map[string][]string {
+	all := map[string][]string{TB: nil}
+	for _, g := range guests() {
+		for _, s := range g.Services {
+			all[g.Name] = append(all[g.Name], ImportLine("service", s.Subject, TB))
+		}
+		for _, s := range g.Streams {
+			all[g.Name] = append(all[g.Name], ImportLine("stream", s.Subject, s.From))
+		}
+	}
+	return all
+}
+
+// ImportLine is a line of [Imports].
+func ImportLine(kind, subject, from string) string { return kind + " " + subject + " from " + from }

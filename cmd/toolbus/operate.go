@@ -2,39 +2,86 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
-	"github.com/spf13/cobra"
 )
 
 func doctorCmd(g *global) *cobra.Command {
-	return &cobra.Command{
+	var keys, profile string
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: cli.NoArgs,
-		Long: "Looks at the server, the streams, executors, dispatchers and clocks. The exit code is 1 when a check " +
-			"fails.",
-		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json",
+		Long: `Looks at the server, the streams, executors, dispatchers and clocks, and at the rights of the connection. The
+exit code is 1 when a check fails.
+
+Of a deployment with tokens it compares servers, accounts and streams with the profile that its keys were made
+with. With the token of an operator it asks a dispatcher about them; with --keys it looks for itself, and at
+dispatchers with a token for an operator that it makes for a minute.`,
+		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
+			"  toolbus doctor --server nats://bus:4222 --keys ./deployment/keys",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := g.access()
+			if g.given("keys") && keys == "" || g.given("profile") && keys == "" {
+				return usagef("--keys names the folder of the deployment's secrets, and --profile goes with it")
+			}
+			checks, err := g.diagnose(cmd.Context(), keys, profile)
 			if err != nil {
 				return err
 			}
-			var o toolbus.Options
-			if err := a.Into(&o); err != nil {
-				return err
-			}
-			checks := doctor.Diagnose(cmd.Context(), a.Server,
-				toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}, o.NATS...)
 			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
 			err = g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
+	cmd.Flags().StringVar(&keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cmd.Flags().StringVar(&profile, "profile", "",
+		"with --keys: the profile that it should be of, by default the one that it was made with")
+	return cmd
+}
+
+func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.Check, error) {
+	a, err := g.access()
+	if err != nil {
+		return nil, err
+	}
+	if keys == "" {
+		return g.diagnoseAsCaller(ctx, a)
+	}
+	if profile != "" {
+		if _, err := accounts.ProfileNamed(profile); err != nil {
+			return nil, usagef("%v", err)
+		}
+	}
+	a.Credentials = "" // keys say who it is
+	var o toolbus.Options
+	if err := a.Into(&o); err != nil {
+		return nil, err
+	}
+	k, err := accounts.Load(keys)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.WithKeys(ctx, a.Server, k, profile, o.NATS...), nil
+}
+
+func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.Check, error) {
+	var o toolbus.Options
+	if err := a.Into(&o); err != nil {
+		return nil, err
+	}
+	of := toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}
+	if err := a.Vouch(&of); err != nil {
+		return nil, err
+	}
+	return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
 }
 
 func printChecks(w io.Writer, checks []doctor.Check) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
@@ -52,7 +54,8 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			for _, m := range o.Registry.List() {
 				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 			}
-			return question.Health{Checks: health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())}, nil
+			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
+			return question.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
 		}),
 		bus.Answering(subjects.OpPayload, func(ctx context.Context, from question.Sender,
 			q question.Payload) (question.PayloadAnswer, *envelope.Error) {
@@ -66,6 +69,24 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}
 	}
 	return all
+}
+
+// deployed compares a deployment that has keys with its profile.
+func deployed(ctx context.Context, c *Conn) []question.Check {
+	if c.Keys == nil {
+		return nil
+	}
+	want := health.Want{Profile: c.Keys.Profile, Fsync: c.Fsync}
+	user, err := byKey(c.Keys.System)
+	if err != nil {
+		return []question.Check{question.Failed("servers", err.Error(), "")}
+	}
+	sys, err := bus.Dial(c.URL, "toolbus-health", append(append([]nats.Option{}, c.Connect...), user)...)
+	if err != nil {
+		return []question.Check{question.Failed("servers", err.Error(), bus.ConnectFix(err))}
+	}
+	defer sys.Close()
+	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
 }
 
 // guarded answers only those who may ask, and tells the endpoint by the context who that is.

@@ -31,6 +31,30 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	return err
 }
 
+// Vouch makes a caller the one whose token a has, if it has one.
+func (a Access) Vouch(o *toolbus.ClientOptions) error {
+	if a.Credentials == "" {
+		return nil
+	}
+	file := bus.Files{Token: a.Credentials}
+	token, err := file.ReadToken()
+	if err != nil {
+		return err
+	}
+	p, err := identity.Inspect(token)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.Credentials, err)
+	}
+	o.Tenant, o.Actor = p.Tenant, p.Actor
+	o.Token = func() string {
+		if now, err := file.ReadToken(); err == nil { // it may have been renewed
+			return now
+		}
+		return token
+	}
+	return nil
+}
+
 // asExecutor names the connection of an executor that has a token, so that it is let in as an instance of its own. The
 // name stays the same when the token is renewed.
 func (a Access) asExecutor(o *toolbus.Options) error {

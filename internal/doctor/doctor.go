@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -32,7 +33,10 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
 	}
-	nc, err := bus.Dial(url, "toolbus-doctor", append(connect, nats.CustomInboxPrefix(of.Inbox()))...)
+	nc, err := bus.Dial(url, "toolbus-doctor", append([]nats.Option{
+		nats.CustomInboxPrefix(of.Inbox()),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding
+	}, connect...)...)
 	if err != nil {
 		return []Check{question.Failed("server", err.Error(), bus.ConnectFix(err))}
 	}
@@ -56,6 +60,12 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if no := inbox.Unheard(); no != nil {
 		return append(checks, question.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
+	inbox.Token = o.Token
+	p, err := whose(o.Token)
+	if err != nil {
+		return append(checks, question.Failed("rights", err.Error(), "name the file with your token by --credentials"))
+	}
+	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)
 	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
 	if err := bus.CheckLevel(ctx, js); bus.Barred(err) {
@@ -68,6 +78,15 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		found = []Check{question.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
 	}
 	return append(append(checks, found...), said...)
+}
+
+// whose returns whom a token is of, as it says itself; nil without one.
+func whose(token func() string) (*identity.Principal, error) {
+	if token == nil || token() == "" {
+		return nil, nil
+	}
+	p, err := identity.Inspect(token())
+	return &p, err
 }
 
 // poolsOf returns the tools of each pool.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -135,10 +136,60 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) question.Che
 	}
 	switch {
 	case err != nil:
-		return question.Failed("executors", err.Error(), "")
+		return question.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")
 	case n == 0:
 		return question.Failed("executors", "no executor beats",
 			"start one with `toolbus executor` or `toolbus dev`")
 	}
 	return question.Well("executors", fmt.Sprintf("%d alive", n))
+}
+
+// Placed compares where streams are, and how they may be read, with what was planned for a deployment with tokens.
+func Placed(ctx context.Context, js jetstream.JetStream, want Want) []question.Check {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return nil // said of the stream already
+	}
+	profile, _ := accounts.ProfileNamed(want.Profile) // of none nothing is expected
+	var few, behind, unread []string
+	for _, of := range bus.Streams(bus.TopologyOptions{Partitions: n, DirectRecord: true}) {
+		stream, err := js.Stream(ctx, of.Name)
+		if err != nil {
+			continue // the same
+		}
+		info := stream.CachedInfo()
+		if info.Config.Replicas < profile.Servers {
+			few = append(few, fmt.Sprintf("%s is on %d", of.Name, info.Config.Replicas))
+		}
+		if of.AllowDirect && !info.Config.AllowDirect {
+			unread = append(unread, of.Name)
+		}
+		if c := info.Cluster; c != nil && slices.ContainsFunc(c.Replicas, lags) {
+			behind = append(behind, of.Name)
+		}
+	}
+	return []question.Check{replicas(profile, few, behind), readable(unread)}
+}
+
+func lags(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline }
+
+func replicas(profile accounts.Profile, few, behind []string) question.Check {
+	switch {
+	case len(few) > 0:
+		return question.Failed("replicas", fmt.Sprintf("profile %s has %d servers, and %s", profile.Name, profile.Servers,
+			some(few)), "start dispatchers with --replicas 3, and alter streams that are there: `nats stream edit NAME "+
+			"--replicas 3`")
+	case len(behind) > 0:
+		return question.Doubtful("replicas", "a server is away, or has not caught up, with "+some(behind),
+			"start it, and wait: until then the loss of another one stops everything")
+	}
+	return question.Well("replicas", "each stream is on as many servers as it should be")
+}
+
+func readable(unread []string) question.Check {
+	if len(unread) > 0 {
+		return question.Failed("direct reads", "auditors and callers cannot read "+some(unread)+": allow_direct is off",
+			"start a dispatcher with --keys, or alter them: `nats stream edit NAME --allow-direct`")
+	}
+	return question.Well("direct reads", "on where tokens lead to streams, and nowhere else")
 }

@@ -68,7 +68,7 @@ var layers = []layer{
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/wait " +
 		"question subjects"},
-	{"internal/health", "bus internal/wait kv question record"},
+	{"internal/health", "accounts bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/crew internal/form internal/wait kv question record settle subjects work"},
 	// What runs tools.
 	{"supervisor", ""},

@@ -1,0 +1,164 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// server is what is of interest of what a server says of itself.
+type server struct {
+	Host      string `json:"host"`
+	TLS       bool   `json:"tls_required"`
+	TLSVerify bool   `json:"tls_verify"`
+	HTTPHost  string `json:"http_host"`
+	HTTPPort  int    `json:"http_port"`
+	HTTPSPort int    `json:"https_port"`
+	Cluster   struct {
+		Addr string `json:"addr"`
+		TLS  bool   `json:"tls_required"`
+	} `json:"cluster"`
+	Leaf      listener `json:"leaf"`
+	Gateway   listener `json:"gateway"`
+	MQTT      listener `json:"mqtt"`
+	Websocket listener `json:"websocket"`
+	JetStream struct {
+		Config *struct {
+			MaxStore   int64 `json:"max_storage"`
+			SyncAlways bool  `json:"sync_always"`
+		} `json:"config"`
+		Stats *struct {
+			Store    int64 `json:"storage"`
+			Reserved int64 `json:"reserved_storage"`
+		} `json:"stats"`
+	} `json:"jetstream"`
+}
+
+// listener is for what is no client.
+type listener struct {
+	Port int `json:"port"`
+}
+
+// Want is what a deployment is to be.
+type Want struct {
+	Profile string // "" where nobody has said
+	Fsync   bool   // a dispatcher believes that servers sync each write
+}
+
+// Servers compares the servers, and the accounts that they know, with what was planned, over a connection to the
+// account SYS. They say there, too, how often they sync, which nobody else can ask them.
+func Servers(ctx context.Context, sys *nats.Conn, want Want) []question.Check {
+	all, err := askServers[server](ctx, sys, 0, "VARZ", "")
+	if err != nil {
+		return []question.Check{question.Failed("servers", err.Error(), "see whether the keys are of this deployment")}
+	}
+	slices.SortFunc(all, func(a, b told[server]) int { return cmp.Compare(a.Server.Name, b.Server.Name) })
+	checks := []question.Check{number(len(all), want), syncing(all, want)}
+	return append(append(checks, listening(all), room(all)), walls(ctx, sys, len(all))...)
+}
+
+// number compares how many servers there are with the profile.
+func number(n int, want Want) question.Check {
+	profile, err := accounts.ProfileNamed(want.Profile)
+	switch {
+	case err != nil:
+		return question.Well("servers", fmt.Sprintf("%d; nobody has said of which profile", n))
+	case n < profile.Servers:
+		return question.Failed("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
+			"start the others: see deploy/nats/README.md")
+	case n > profile.Servers:
+		return question.Doubtful("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
+			"stop those that `toolbus keys init` has not written")
+	}
+	return question.Well("servers", fmt.Sprintf("%d, as profile %s has", n, profile.Name))
+}
+
+// syncing looks whether servers sync each write where somebody counts on it.
+func syncing(all []told[server], want Want) question.Check {
+	lazy := names(all, func(s server) bool { return s.JetStream.Config == nil || !s.JetStream.Config.SyncAlways })
+	profile, _ := accounts.ProfileNamed(want.Profile) // of none nothing is expected
+	const fix = "put sync_interval: always into the jetstream block of their configuration"
+	switch {
+	case lazy == "":
+		return question.Well("sync", "each write is on disk before it is acknowledged")
+	case want.Fsync:
+		return question.Failed("sync", lazy+" acknowledge writes before they are on disk, and dispatchers run with --fsync",
+			"start dispatchers without --fsync, or "+fix)
+	case profile.SyncAlways:
+		return question.Failed("sync", lazy+" acknowledge writes before they are on disk, which profile "+
+			profile.Name+" promises not to", fix)
+	}
+	return question.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
+}
+
+// listening looks for doors in the walls: listeners that take no tokens, or take them in the clear.
+func listening(all []told[server]) question.Check {
+	for _, open := range []struct {
+		says, fix string
+		is        func(s server) bool
+	}{
+		{"take tokens in the clear from other machines", "give them TLS: `toolbus keys init --host`",
+			func(s server) bool { return !own(s.Host) && !s.TLS }},
+		{"let anybody try a token who reaches them", "put verify: true into their tls block",
+			func(s server) bool { return s.TLS && !s.TLSVerify }},
+		{"take servers of the cluster without a certificate, which may do everything", "give the cluster TLS with verify",
+			func(s server) bool { return s.Cluster.Addr != "" && !own(s.Cluster.Addr) && !s.Cluster.TLS }},
+		{"answer monitoring to everybody", "let http listen on loopback, or nowhere",
+			func(s server) bool { return (s.HTTPPort != 0 || s.HTTPSPort != 0) && !own(s.HTTPHost) }},
+		{"listen for leaf nodes, gateways, MQTT or WebSocket", "take these blocks out of their configuration",
+			func(s server) bool { return s.Leaf.Port|s.Gateway.Port|s.MQTT.Port|s.Websocket.Port != 0 }},
+	} {
+		if who := names(all, open.is); who != "" {
+			return question.Failed("listeners", who+" "+open.says, open.fix)
+		}
+	}
+	return question.Well("listeners", "for clients"+map[bool]string{true: ", and servers of the cluster"}[len(all) > 1]+
+		", with TLS beyond loopback, and nothing else")
+}
+
+// room looks whether the streams fit.
+func room(all []told[server]) question.Check {
+	full := names(all, func(s server) bool {
+		c, used := s.JetStream.Config, s.JetStream.Stats
+		return c != nil && used != nil && used.Store > c.MaxStore/100*85
+	})
+	if full != "" {
+		return question.Doubtful("room", full+" have over 85 % of max_file_store in use",
+			"make room on the disk and raise max_file_store, or shorten what is kept")
+	}
+	var least int64 = -1
+	for _, s := range all {
+		if c := s.Data.JetStream.Config; c != nil && (least < 0 || c.MaxStore < least) {
+			least = c.MaxStore
+		}
+	}
+	return question.Well("room", fmt.Sprintf("streams may take %d MiB of each server", least>>20))
+}
+
+// names lists the servers of which something is so.
+func names(all []told[server], is func(server) bool) string {
+	var found []string
+	for _, s := range all {
+		if is(s.Data) {
+			found = append(found, s.Server.Name)
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// own reports whether nobody else reaches a host, or one with a port.
+func own(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

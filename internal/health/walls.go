@@ -1,0 +1,129 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// account is what a server says of one.
+type account struct {
+	Detail *struct {
+		JetStream bool `json:"jetstream_enabled"`
+		Imports   []struct {
+			Subject string `json:"subject"`
+			Local   string `json:"local_subject"`
+			From    string `json:"account"`
+			Type    string `json:"type"`
+		} `json:"imports"`
+	} `json:"account_detail"`
+}
+
+// system is the account of the server itself, which lets all others ask it some things.
+const system = "SYS"
+
+// walls compares what accounts reach of each other with what `toolbus keys init` writes, and looks for connections
+// that no token has opened.
+func walls(ctx context.Context, sys *nats.Conn, known int) []question.Check {
+	want := accounts.Imports()
+	var missing, extra []string
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		servers, err := askServers[account](ctx, sys, known, "ACCOUNTZ", fmt.Sprintf(`{"account":%q}`, name))
+		if err != nil {
+			return []question.Check{question.Failed("accounts", err.Error(), "run doctor again: servers came or went")}
+		}
+		for _, s := range servers {
+			lacks, has := s.Data.differs(name, want[name])
+			missing, extra = append(missing, prefixed(name+" of "+s.Server.Name+" lacks ", lacks)...),
+				append(extra, prefixed(name+" of "+s.Server.Name+" has ", has)...)
+		}
+	}
+	checks := []question.Check{}
+	const fix = "write the configuration of the servers anew, from the deployment's keys: `toolbus keys init` says how"
+	if len(missing) > 0 {
+		checks = append(checks, question.Failed("rights missing", some(missing), fix))
+	}
+	if len(extra) > 0 {
+		checks = append(checks, question.Failed("rights too many", some(extra), fix))
+	}
+	if len(checks) == 0 {
+		checks = append(checks, question.Well("accounts", "each reaches what it should of the others, and no more"))
+	}
+	return append(checks, strangers(ctx, sys, known))
+}
+
+// differs returns what an account should reach and does not, and the other way round.
+func (a account) differs(name string, want []string) (missing, extra []string) {
+	if a.Detail == nil {
+		return []string{"everything: there is no such account"}, nil
+	}
+	have := map[string]bool{}
+	for _, i := range a.Detail.Imports {
+		if i.From != system {
+			have[accounts.ImportLine(i.Type, i.Subject, i.From)] = true
+		}
+	}
+	if a.Detail.JetStream && name != accounts.TB {
+		extra = append(extra, "streams of its own")
+	}
+	for _, line := range want {
+		if !have[line] {
+			missing = append(missing, line)
+		}
+		delete(have, line)
+	}
+	return missing, append(extra, slices.Sorted(maps.Keys(have))...)
+}
+
+// strangers looks for connections whose user the dispatchers have not named, in the accounts that tokens lead to.
+func strangers(ctx context.Context, sys *nats.Conn, known int) question.Check {
+	type connections struct {
+		Connections []struct {
+			Name    string `json:"name"`
+			Account string `json:"account"`
+			User    string `json:"authorized_user"`
+		} `json:"connections"`
+	}
+	servers, err := askServers[connections](ctx, sys, known, "CONNZ", `{"auth":true}`)
+	if err != nil {
+		return question.Failed("connections", err.Error(), "run doctor again: servers came or went")
+	}
+	var unknown []string
+	for _, s := range servers {
+		for _, c := range s.Data.Connections {
+			_, token := accounts.ParseUser(c.User)
+			if guest := c.Account != accounts.TB && c.Account != "AUTH" && c.Account != system; guest && !token {
+				unknown = append(unknown, fmt.Sprintf("%.60q in %s as %.60q", c.Name, c.Account, c.User))
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		return question.Failed("connections", "no token has opened "+some(unknown),
+			"take their users out of the servers' configuration, and out of auth_users: tokens alone lead to these accounts")
+	}
+	return question.Well("connections", "all were opened by a key of the deployment or a token")
+}
+
+func prefixed(with string, all []string) (out []string) {
+	for _, s := range all {
+		out = append(out, with+s)
+	}
+	return out
+}
+
+// maxNamed is how many of many are named.
+const maxNamed = 6
+
+func some(all []string) string {
+	if more := len(all) - maxNamed; more > 0 {
+		return strings.Join(all[:maxNamed], "; ") + fmt.Sprintf("; and %d more", more)
+	}
+	return strings.Join(all, "; ")
+}
