@@ -1,4 +1,3 @@
-// Package recent remembers names that were met lately, and what was found out under them, within bounds.
 package recent
 
 import (
