@@ -1,0 +1,215 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Each profile comes up by what is written for it, passes doctor, and loses nothing when its servers are killed, one
+// or all of them, while calls are under way. That a power cut loses more is no process's to show.
+func TestProfiles(t *testing.T) {
+	of := build(t)
+	for profile, servers := range map[string]int{"single": 1, "standard": 3} {
+		t.Run(profile, func(t *testing.T) { survive(t, prepare(t, of, profile, servers)) })
+	}
+}
+
+func survive(t *testing.T, d *deployment) {
+	var all []int
+	for i := range d.servers {
+		all = append(all, i)
+	}
+	d.serve(all...)
+	keys := filepath.Join(d.dir, "keys")
+	replicas := fmt.Sprint(len(all))
+	start(t, "is serving", d.of.toolbus(), "dispatcher", "--server", d.url, "--tools", d.of.tools, "--keys", keys,
+		"--replicas", replicas)
+	worker, _ := d.credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	start(t, "works for pool", d.of.toolbus(), "executor", "--server", d.url, "--tools", d.of.tools, "--credentials", worker)
+	operator, _ := d.credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
+	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--keys", keys)
+	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--credentials", operator)
+
+	c := d.caller()
+	w := &work{t: t, c: c, begun: make(chan struct{}), accepted: map[string]envelope.Accepted{}, told: map[string]*envelope.Response{}}
+	w.until(8, func() {})
+	first := d.leader()
+	w.until(8, func() { // with one server nothing goes on until it is back
+		w.under(10)
+		d.servers[first].kill()
+		if len(all) == 1 {
+			d.serve(first)
+		}
+	})
+	if len(all) > 1 {
+		d.serve(first)
+	}
+	w.until(8, func() {
+		w.under(10)
+		for _, s := range d.servers {
+			s.kill()
+		}
+		d.serve(all...)
+	})
+	w.kept()
+}
+
+// leader is the server that leads the call log, or the only one.
+func (d *deployment) leader() int {
+	d.t.Helper()
+	public, err := d.keys.Dispatcher.PublicKey()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	nc, err := nats.Connect(d.url, nats.Nkey(public, d.keys.Dispatcher.Sign))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	stream, err := js.Stream(d.t.Context(), subjects.Part(0).Stream())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for i := range d.servers {
+		if c := stream.CachedInfo().Cluster; c != nil && c.Leader == fmt.Sprint("nats-", i+1) {
+			return i
+		}
+	}
+	return 0
+}
+
+// caller is an agent.
+func (d *deployment) caller() *toolbus.Client {
+	d.t.Helper()
+	const actor = "agent://a"
+	_, token := d.credential(identity.Principal{Actor: actor, Role: identity.Agent})
+	conn, err := toolbus.Connect(d.t.Context(), d.url, toolbus.Options{Actor: actor, NATS: []nats.Option{nats.Token(token)},
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(conn.Close)
+	c, err := conn.Client(toolbus.ClientOptions{Actor: actor, Token: func() string { return token }})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// work is what callers were told.
+type work struct {
+	t *testing.T
+	c *toolbus.Client
+
+	begun chan struct{} // is told of each call that begins while somebody listens
+
+	mu       sync.Mutex
+	calls    int
+	accepted map[string]envelope.Accepted  // by reference
+	told     map[string]*envelope.Response // final, by call id
+}
+
+// callers at once.
+const callers = 3
+
+// until lets callers call while f goes on, and each until n calls more have succeeded after it.
+func (w *work) until(n int, f func()) {
+	w.t.Helper()
+	over := make(chan struct{})
+	var callersDone sync.WaitGroup
+	for range callers {
+		callersDone.Go(func() {
+			for left := n; left > 0 && w.t.Context().Err() == nil; {
+				if ok := w.call(); !ok {
+					continue
+				}
+				select {
+				case <-over:
+					left--
+				default:
+				}
+			}
+		})
+	}
+	f()
+	close(over)
+	callersDone.Wait()
+}
+
+// under waits until n calls more have begun: some of them are under way.
+func (w *work) under(n int) {
+	for range n {
+		<-w.begun
+	}
+}
+
+// callTime is longer than servers take to elect a leader.
+const callTime = 30 * time.Second
+
+// call makes one, and reports whether it succeeded.
+func (w *work) call() bool {
+	select {
+	case w.begun <- struct{}{}:
+	default:
+	}
+	w.mu.Lock()
+	w.calls++
+	input := fmt.Sprintf(`{"pattern":"needle %d"}`, w.calls)
+	w.mu.Unlock()
+	r, err := w.c.Call(w.t.Context(), toolbus.Call{Tool: "text.search", Input: []byte(input), Timeout: callTime,
+		Accepted: func(a envelope.Accepted) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.accepted[a.CallID] = a
+		}})
+	if err != nil {
+		w.t.Error(err)
+		return true // it would not end otherwise
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.Provenance.Final {
+		w.told[r.CallID] = r
+	}
+	return r.Status == envelope.Success
+}
+
+// kept asks for the outcome of each call that was accepted: there has to be one, and the one that its caller was told.
+func (w *work) kept() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), callTime)
+	defer cancel()
+	for id, a := range w.accepted {
+		var r *envelope.Response
+		for r == nil {
+			answer, err := w.c.Result(ctx, question.Call{Ref: a.Ref, CallID: a.CallID})
+			if err != nil {
+				w.t.Fatalf("%s was accepted and is lost: %v", id, err)
+			}
+			r = answer.Response
+		}
+		if told := w.told[id]; told != nil && (told.Status != r.Status || string(told.Output) != string(r.Output)) {
+			w.t.Errorf("%s was told %s %s and is %s %s", id, told.Status, told.Output, r.Status, r.Output)
+		}
+	}
+	w.t.Logf("%d calls, %d accepted, %d told", w.calls, len(w.accepted), len(w.told))
+}
