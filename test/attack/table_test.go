@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -83,6 +84,18 @@ func (e *ears) with(text string) (bodies []string) {
 		}
 	}
 	return bodies
+}
+
+// answers returns the subjects on which an outcome was heard.
+func (e *ears) answers() (on []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for subject, header := range e.said {
+		if header.Get(subjects.HeaderKind) == question.KindOutcome {
+			on = append(on, subject)
+		}
+	}
+	return on
 }
 
 // tap hears everything that is published in the account of dispatchers.

@@ -1,0 +1,150 @@
+package attack
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Executors write events of their tools themselves, and with them whatever they like. Where a call is to be answered
+// is one of these things, and dispatchers publish there with their own rights: only where answers are.
+func TestForgedEvents(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	replies := append(d.hostile(), "x%0d%0aPUB $JS.API.STREAM.DELETE.CHUNKS 0%0d%0a%0d%0a", ">", "*")
+	before, word := d.look(), subjects.Answers("acme", alice)+"WORD"
+	for as, tool := range map[string]string{insider: "echo", outsider: "vault"} {
+		p := d.crowd[as]
+		for _, reply := range replies {
+			id := identity.NewID()
+			key := subjects.Key{Tool: tool, ID: id}
+			v := call.Admit(call.State{}, call.Ask{
+				Owner:       call.Owner{CallID: id, Actor: alice, Reply: word, ContentType: envelope.ContentJSON},
+				Fingerprint: "f", Priority: envelope.PriorityNormal, Nonce: "n" + id,
+				Facts: call.Facts{
+					Tenant: "acme", Tool: tool, ID: id, Version: "0.1.0", Class: call.Pure, Pool: p.Pool, Fingerprint: "f",
+				},
+				Deadline: call.At(time.Now().Add(300 * time.Millisecond)), Now: call.At(time.Now()),
+			})
+			e := v.Event
+			e.Kind, e.Nonce = call.Claimed, p.instance+".1"
+			e.State.Attempts[0].Admitted = 1
+			e.State.Attempts[0].Claim = &call.Claim{By: kv.Instance(p.Pool, p.instance), Nonce: e.Nonce, Fence: 1, Count: 1}
+			d.ok(p.nc.PublishMsg(&nats.Msg{Subject: key.Claim(1, p.instance), Data: []byte(`{"request":{}}`),
+				Header: nats.Header{subjects.HeaderEvent: {strings.ReplaceAll(kv.EncodeEvent(e), "WORD", reply)}}}))
+		}
+		d.ok(p.nc.Flush())
+	}
+	decided := 2 * 2 * len(replies) // claimed, and then timed out
+	log, err := d.js.Stream(t.Context(), subjects.Part(0).Stream())
+	d.ok(err)
+	for end := time.Now().Add(20 * time.Second); ; { // dispatchers decide each of them when it is due
+		info, err := log.Info(t.Context())
+		d.ok(err)
+		if info.State.LastSeq >= before.streams[subjects.Part(0).Stream()].State.LastSeq+uint64(decided) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("not all are decided")
+		}
+	}
+	d.bystander()
+	for _, on := range d.tap.answers() {
+		if !strings.HasPrefix(on, "tb.ans.") {
+			t.Errorf("a dispatcher has answered on %s", on)
+		}
+	}
+	after := d.look()
+	for name, was := range before.streams {
+		if is, ok := after.streams[name]; !ok || !is.Created.Equal(was.Created) || is.State.FirstSeq > max(1,
+			was.State.FirstSeq) && name != subjects.PoolsStream {
+			t.Errorf("the stream %s is not what it was", name)
+		}
+	}
+	d.finish()
+}
+
+// desk are the questions of an executor, and what it is told.
+type deskRow struct {
+	name    string
+	as      string
+	op      string
+	body    string
+	refused envelope.Code // "" is an answer without anything of others
+}
+
+// An executor is told of the calls of its pool, and nothing of others, and puts on record nothing of theirs.
+func TestDesk(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	key, err := subjects.ParseRef(d.victim.Ref)
+	d.ok(err)
+	about := `"tool":"hold","id":"` + key.ID + `"`
+	const no, none = envelope.CodeForbidden, envelope.CodeMalformed
+	table := []deskRow{
+		{"the log of a call of another pool", outsider, subjects.OpLog, about, no},
+		{"its events, by position", outsider, subjects.OpLog, `"seq":1`, no},
+		{"its claim, by position", outsider, subjects.OpLog, `"seq":2`, no},
+		{"all logs of a tool", outsider, subjects.OpLog, `"tool":"hold","id":"*"`, ""},
+		{"all logs", outsider, subjects.OpLog, `"tool":"*","id":">"`, ""},
+		{"a log beside the tool", outsider, subjects.OpLog, `"tool":"hold.x","id":"` + key.ID + `"`, ""},
+		{"a log in the place of an id", outsider, subjects.OpLog, `"tool":"vault","id":"x.1.q.>"`, ""},
+		{"a partition that is none", outsider, subjects.OpLog, `"part":7,"seq":1`, envelope.CodeUnavailable},
+		{"a partition before the first", outsider, subjects.OpLog, `"part":-1,"seq":1`, envelope.CodeUnavailable},
+		{"a late result", outsider, subjects.OpLate, about + `,"record":"x","attempt":1,"fence":1`, no},
+		{"a dead letter", outsider, subjects.OpDead, `"state":{"tool":"hold","id":"` + key.ID +
+			`"},"attempt":1,"cause":{"code":"L-LOST-EXECUTOR"}`, ""},
+		{"the record of a partition that is none", outsider, subjects.OpCovered, `"part":9,"seq":1`, none},
+		{"what is no question", outsider, subjects.OpLog, `"seq":"x"`, none},
+	}
+	now := d.look()
+	for _, r := range table {
+		p := d.crowd[r.as]
+		body, err := bus.Stamp(form.Desk, jsontext.Value("{"+r.body+"}"))
+		d.ok(err)
+		msg, err := p.nc.Request(subjects.Desk(r.op, p.Pool, p.instance), body, 5*time.Second)
+		d.ok(err)
+		kind := msg.Header.Get(subjects.HeaderKind)
+		if r.refused != "" && d.refusal(msg) != r.refused || r.refused == "" && kind == "" && (len(msg.Data) > 0 ||
+			msg.Header.Get(subjects.HeaderEvent) != "") {
+			t.Errorf("%s, as %s: %v: %s", r.name, r.as, msg.Header, msg.Data)
+		}
+		now = d.unharmed(r.name, now, sent{own: []string{subjects.Desk(r.op, p.Pool, p.instance)}})
+	}
+	var asked []row
+	for _, op := range []string{subjects.OpHello, subjects.OpLog, subjects.OpDead, subjects.OpLate, subjects.OpBeat} {
+		asked = append(asked,
+			row{name: "ask " + op + " as another", as: everybody(), publish: subjects.Desk(op, "default", d.real)},
+			row{name: "ask " + op + " in another pool", as: append(callers(), outsider),
+				publish: subjects.Desk(op, "default", d.crowd[outsider].instance)})
+	}
+	asked = append(asked,
+		row{name: "answer a kill as another", as: everybody(), publish: subjects.Heard("default", d.real, "x")},
+		row{name: "kill", as: everybody(), publish: subjects.Kill(key.ID)},
+		row{name: "seek", as: everybody(), publish: subjects.Seek(key.ID)},
+		row{name: "leave", as: everybody(), publish: subjects.Left},
+		row{name: "answer a call", as: callers(), publish: subjects.Answers("acme", alice) + "guess.guess"},
+		row{name: "call as the victim", as: []string{bob, mallory, auditor, reader, operator, insider, outsider},
+			publish: subjects.Call("acme", alice, "echo")},
+		row{name: "ask as the victim", as: []string{bob, mallory, auditor, reader, operator, insider, outsider},
+			publish: subjects.Service(subjects.OpResult, "acme", alice)},
+		row{name: "call for another tenant", as: []string{door}, publish: subjects.Call("evil", mallory, "echo")},
+		row{name: "ask for another tenant", as: []string{door}, publish: subjects.Service(subjects.OpResult, "evil", mallory)},
+	)
+	for i := range asked {
+		asked[i].refused = byServer
+	}
+	d.try(asked)
+	d.finish()
+}
