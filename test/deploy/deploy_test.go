@@ -101,8 +101,9 @@ func (d *deployment) caller() *toolbus.Client {
 	d.t.Helper()
 	const actor = "agent://a"
 	_, token := d.credential(identity.Principal{Actor: actor, Role: identity.Agent})
-	conn, err := toolbus.Connect(d.t.Context(), d.url, toolbus.Options{Actor: actor, NATS: []nats.Option{nats.Token(token)},
-		Logger: slog.New(slog.DiscardHandler)})
+	conn, err := toolbus.Connect(d.t.Context(), d.url, toolbus.Options{
+		Actor: actor, NATS: []nats.Option{nats.Token(token)}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		d.t.Fatal(err)
 	}

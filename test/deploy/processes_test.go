@@ -186,8 +186,9 @@ func (d *deployment) anyDisk(i int) {
 	d.t.Helper()
 	text, err := os.ReadFile(d.conf(i))
 	if err == nil {
-		err = os.WriteFile(d.conf(i), []byte(strings.Replace(string(text), "jetstream {", "jetstream {\n  max_file_store: 1TB",
-			1)), 0o644)
+		const block = "jetstream {"
+		changed := strings.Replace(string(text), block, block+"\n  max_file_store: 1TB", 1)
+		err = os.WriteFile(d.conf(i), []byte(changed), 0o644)
 	}
 	if err != nil {
 		d.t.Fatal(err)
