@@ -117,6 +117,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		case full && !underway, errors.Is(err, call.ErrTooLarge):
 			return call.State{}, err
 		}
+		failed := err
 		underway = underway || !full
 		state, settled, err := l.resolve(ctx, e)
 		if settled {
@@ -124,6 +125,9 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		}
 		if form.Unreadable(err) { // whoever reads it goes on; it does not get any better here
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
+		}
+		if errors.Is(failed, errDuplicate) {
+			out.values[1] = "" // it was somebody else's; the compare-and-set is what counts
 		}
 		silence.looked(err)
 		if !wait.For(ctx, tries.Next()) {
@@ -179,9 +183,15 @@ func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg) (uint64, erro
 	return in.group.publish(ctx, msg)
 }
 
+// errDuplicate means that the server has dropped a message, since it has had one of that id: from a former try, or from
+// somebody who keeps this one out with it.
+var errDuplicate = errors.New("the server has had a message of that id")
+
 func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer time.Duration) (uint64, error) {
 	ack, err := ack.Publish(ctx, js, msg, answer)
 	switch {
+	case err == nil && ack.Duplicate:
+		return 0, errDuplicate
 	case err == nil:
 		return ack.Sequence, nil
 	case errors.Is(err, nats.ErrMaxPayload):

@@ -328,6 +328,14 @@ func (d *deployment) finish() {
 	if want := []string{`"first"`, `"last"`}; !slices.Equal(v.chunks, want) {
 		d.Errorf("the victim got the chunks %q", v.chunks)
 	}
+	key, err := subjects.ParseRef(v.Ref)
+	d.ok(err)
+	log, err := d.js.Stream(d.Context(), subjects.Part(0).Stream())
+	d.ok(err)
+	if last, err := log.GetLastMsgForSubject(d.Context(), key.Filter()); err != nil || last.Subject != key.Outcome(1,
+		d.real) {
+		d.Errorf("the log of the victim's call ends with %v, %v", last, err)
+	}
 	if n := d.runs.Load(); n != 1 {
 		d.Errorf("the victim's call ran %d times", n)
 	}

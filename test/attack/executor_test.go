@@ -1,12 +1,14 @@
 package attack
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
@@ -147,5 +149,24 @@ func TestDesk(t *testing.T) {
 		asked[i].refused = byServer
 	}
 	d.try(asked)
+	d.finish()
+}
+
+// The server drops a message with an id that it has had. Nobody keeps the outcome of another's call out of the log by
+// sending messages with the ids that it will have.
+func TestTakenIDs(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	key, err := subjects.ParseRef(d.victim.Ref)
+	d.ok(err)
+	for as, tool := range map[string]string{insider: "echo", outsider: "vault"} {
+		p := d.crowd[as]
+		for n := range int64(100) {
+			id := key.ID + "." + d.real + "." + strconv.FormatInt(n, 36)
+			d.ok(p.nc.PublishMsg(&nats.Msg{Subject: subjects.Key{Tool: tool, ID: "x"}.Claim(1, p.instance), Data: []byte("x"),
+				Header: nats.Header{jetstream.MsgIDHeader: {id}}}))
+		}
+		d.ok(p.nc.Flush())
+	}
 	d.finish()
 }
