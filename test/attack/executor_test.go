@@ -78,7 +78,7 @@ func TestForgedEvents(t *testing.T) {
 	d.finish()
 }
 
-// desk are the questions of an executor, and what it is told.
+// deskRow is a question of an executor, and what it is told.
 type deskRow struct {
 	name    string
 	as      string

@@ -2,6 +2,7 @@ package attack
 
 import (
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -21,5 +22,50 @@ func TestWildcards(t *testing.T) {
 	d.listen(own, []string{"tb.ans." + acme + ".>", "tb.chunk." + acme + ".>", "_INBOX." + acme + ".>"})
 	d.listen([]string{door}, []string{"tb.ans.evil.>", "tb.chunk.evil.>", "_INBOX." + acme + ".>"})
 	d.listen(executors(), []string{subjects.InboxOf(d.real) + ".>"})
+	d.finish()
+}
+
+// Nobody reads the payloads and the chunks of others: not by their subjects, and not by their places in a question
+// about what is their own.
+func TestReads(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	key, err := subjects.ParseRef(d.victim.Ref)
+	d.ok(err)
+	secret := subjects.Owner{Tenant: "acme", Actor: alice}.Payload("00", 0)
+	_, err = d.crowd[alice].nc.Request(secret, []byte("secret"), 5*time.Second)
+	d.ok(err)
+	const get = "$JS.API.DIRECT.GET."
+	others := []string{bob, mallory, auditor, reader, operator}
+	var table []row
+	for what, subject := range map[string]string{
+		"a payload": "PAYLOADS." + secret, "payloads": "PAYLOADS.tb.payload.acme.>", "all payloads": "PAYLOADS.tb.payload.>",
+		"a payload by half a name": "PAYLOADS.tb.payload.*.*.00.0",
+	} {
+		table = append(table, row{name: "read " + what, as: others, publish: get + subject, refused: byServer})
+	}
+	chunk := subjects.Chunk("acme", alice, key.ID, 1, 1)
+	table = append(table,
+		row{name: "read chunks", as: callers(), publish: get + "CHUNKS." + chunk, refused: byServer},
+		row{name: "read all chunks", as: callers(), publish: get + "CHUNKS.tb.chunk.>", refused: byServer},
+		row{name: "read the log", as: everybody(), publish: get + "KV_calls." + key.Claim(1, d.real), refused: byServer},
+		row{name: "read a key", as: everybody(), publish: get + "KV_control." + subjects.SigningKey("00"), refused: byServer},
+		row{name: "read of another tenant", as: []string{door}, publish: get + "PAYLOADS." +
+			subjects.Owner{Tenant: "evil", Actor: mallory}.Payload("00", 0), refused: byServer})
+	d.try(table)
+	for _, as := range []string{bob, mallory, door} {
+		p := d.crowd[as]
+		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.Payload("00", 0)
+		for _, body := range []string{
+			`{"seq":1}`, `{"last_by_subj":"` + secret + `"}`, `{"next_by_subj":">","seq":1}`, `{"seq":1,"batch":10}`,
+			`{"multi_last":[">"]}`, `{"multi_last":["` + secret + `"],"batch":10}`,
+		} {
+			msg, err := p.nc.Request(get+"PAYLOADS."+own, []byte(body), 5*time.Second)
+			d.ok(err)
+			if len(msg.Data) > 0 {
+				t.Errorf("%s has read %q by %s", as, msg.Data, body)
+			}
+		}
+	}
 	d.finish()
 }
