@@ -36,16 +36,21 @@ func survive(t *testing.T, d *deployment) {
 	d.serve(all...)
 	keys := filepath.Join(d.dir, "keys")
 	replicas := fmt.Sprint(len(all))
-	start(t, "is serving", d.of.toolbus(), "dispatcher", "--server", d.url, "--tools", d.of.tools, "--keys", keys,
-		"--replicas", replicas)
+	part := func(ready string, args ...string) {
+		start(t, ready, d.of.toolbus(), append(args, "--server", d.url, "--tools", d.of.tools)...)
+	}
+	part("is serving", "dispatcher", "--keys", keys, "--replicas", replicas)
 	worker, _ := d.credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
-	start(t, "works for pool", d.of.toolbus(), "executor", "--server", d.url, "--tools", d.of.tools, "--credentials", worker)
+	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
 	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--keys", keys)
 	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--credentials", operator)
 
 	c := d.caller()
-	w := &work{t: t, c: c, begun: make(chan struct{}), accepted: map[string]envelope.Accepted{}, told: map[string]*envelope.Response{}}
+	w := &work{
+		t: t, c: c, begun: make(chan struct{}), accepted: map[string]envelope.Accepted{},
+		told: map[string]*envelope.Response{},
+	}
 	w.until(8, func() {})
 	first := d.leader()
 	w.until(8, func() { // with one server nothing goes on until it is back
