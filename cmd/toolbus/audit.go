@@ -130,7 +130,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
 		return err
 	}
-	_, from, done, err := g.archive(ctx)
+	from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}

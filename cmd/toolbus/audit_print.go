@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,9 +66,13 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *archive.Line) 
 	if r.Count != nil {
 		dry = r.Count.String()
 	}
+	attempt := ""
+	if r.Attempt > 0 {
+		attempt = strconv.Itoa(r.Attempt)
+	}
 	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
 	return printRow(to, r.Timestamp.In(zone).Format("2006-01-02 15:04:05.000"), r.Event, r.ToolName,
-		r.Attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
+		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
 }
 
 // printStored prints a record as it is stored, on one line; builds before segments might have written it on several.

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -22,11 +21,7 @@ import (
 // The record is told in the order of time, whatever order it was written in.
 func TestAuditInTimeOrder(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	ids := []string{
 		"11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000",
 		"33333333-0000-4000-8000-000000000000",
@@ -79,11 +74,7 @@ func TestAuditWithoutRecords(t *testing.T) {
 // On a terminal times are the local ones, and the header says so; programs read UTC, and JSON as it is stored.
 func TestAuditTimes(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	lines, err := audit.Cut([]audit.Record{{
 		Event: audit.ToolDenied, Timestamp: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Tenant: "default",
 	}}, audit.MaxSegment)
@@ -105,7 +96,7 @@ func TestAuditTimes(t *testing.T) {
 	} {
 		for terminal, want := range map[bool]string{true: want.terminal, false: want.elsewhere} {
 			var out strings.Builder
-			env := environment{url: s.url, stdout: &out, stderr: io.Discard, terminal: terminal, zone: zone}
+			env := environment{url: s.url, home: s.home, stdout: &out, stderr: io.Discard, terminal: terminal, zone: zone}
 			code := run(t.Context(), env, strings.Fields(line))
 			if code != 0 || !strings.HasPrefix(out.String(), want) {
 				t.Errorf("%s, terminal %t: exit %d: %s", line, terminal, code, out.String())
@@ -171,7 +162,7 @@ func TestAuditBehind(t *testing.T) {
 	if _, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := shell{t, srv.URL}.do("audit", "replay")
+	code, _, stderr := shell{t: t, url: srv.URL}.do("audit", "replay")
 	if code != 1 || !strings.Contains(stderr, "behind the calls") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}

@@ -16,53 +16,86 @@ import (
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// connect connects to the bus, or says what to do.
-func (g *global) connect(ctx context.Context) (*toolbus.Conn, error) {
+// self is the caller whom the flags name, in a role.
+func (g *global) self(r identity.Role) identity.Principal {
+	p := identity.Principal{Tenant: g.tenant, Actor: g.actor, Role: r}
+	if r == identity.Agent {
+		p.Scopes = []string{identity.ScopeAll}
+	}
+	return p
+}
+
+// connect connects to the bus in a role, or says what to do.
+func (g *global) connect(ctx context.Context, r identity.Role) (*guest, error) {
 	a, err := g.access()
 	if err != nil {
 		return nil, err
 	}
-	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: g.tenant, Actor: g.actor}
+	return g.connectAs(ctx, a, g.self(r))
+}
+
+// connectAs connects to a bus as somebody.
+func (g *global) connectAs(ctx context.Context, a cli.Access, as identity.Principal) (*guest, error) {
+	a, err := a.As(ctx, as)
+	if err != nil {
+		return nil, err
+	}
+	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor}
+	if err := a.Vouch(&of); err != nil {
+		return nil, err
+	}
+	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: of.Tenant, Actor: of.Actor}
 	if err := a.Into(&o); err != nil {
 		return nil, err
 	}
-	return toolbus.Connect(ctx, a.Server, o)
+	conn, err := toolbus.Connect(ctx, a.Server, o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := conn.Client(of)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &guest{conn, c}, nil
+}
+
+// guest is a caller, and its connection.
+type guest struct {
+	conn   *toolbus.Conn
+	client *toolbus.Client
+}
+
+func (g *guest) close() {
+	_ = g.client.Close() // the connection ends next
+	g.conn.Close()
 }
 
 // client connects to the bus as a caller; done ends the connection.
 func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
-	_, c, done, err = g.guest(ctx)
-	return c, done, err
-}
-
-// guest is client, with its connection.
-func (g *global) guest(ctx context.Context) (conn *toolbus.Conn, c *toolbus.Client, done func(), err error) {
-	if conn, err = g.connect(ctx); err != nil {
-		return nil, nil, nil, err
-	}
-	c, err = conn.Client(toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor})
+	guest, err := g.connect(ctx, identity.Agent)
 	if err != nil {
-		conn.Close()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return conn, c, func() { _ = c.Close(); conn.Close() }, nil
+	return guest.client, guest.close, nil
 }
 
 // archive connects to where the record and the dead letters are read.
-func (g *global) archive(ctx context.Context) (conn *toolbus.Conn, from archive.Archive, done func(), err error) {
-	conn, c, done, err := g.guest(ctx)
+func (g *global) archive(ctx context.Context) (from archive.Archive, done func(), err error) {
+	guest, err := g.connect(ctx, identity.Operator)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	if from, err = c.Archive(ctx); err != nil {
-		done()
+	if from, err = guest.client.Archive(ctx); err != nil {
+		guest.close()
 	}
-	return conn, from, done, err
+	return from, guest.close, err
 }
 
 type callFlags struct {
@@ -160,7 +193,8 @@ func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client,
 		}
 		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
-		if !bus.Unreachable(err) || time.Until(until) <= dialPause {
+		comes := bus.Unreachable(err) || bus.Unauthorized(err) && g.reach.Env.Announced(a.Server)
+		if !comes || time.Until(until) <= dialPause {
 			return c, done, err
 		}
 		if !told {
@@ -223,7 +257,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	resp, err := c.Call(ctx, call)
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			about := plain(ref + identity(c))
+			about := plain(ref + asCaller(c))
 			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
 				about, about)
 		}
@@ -287,8 +321,8 @@ func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (strin
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }
 
-// identity is the flags by which a later command is the same caller; a call is not known to others.
-func identity(c *toolbus.Client) (flags string) {
+// asCaller is the flags by which a later command is the same caller; a call is not known to others.
+func asCaller(c *toolbus.Client) (flags string) {
 	if c.Tenant != toolbus.DefaultTenant {
 		flags += " --tenant " + quoted(c.Tenant)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -33,7 +34,7 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(_ *toolbus.Conn, from archive.Archive, d record.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(from archive.Archive, d record.DeadLetter) error {
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
@@ -43,8 +44,8 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 actor who asked, in that tenant; --actor and --tenant name others.`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(guest *toolbus.Conn, _ archive.Archive, d record.DeadLetter) error {
-				return replayDead(cmd.Context(), g, guest, d)
+			return withDead(cmd.Context(), g, args[0], func(_ archive.Archive, d record.DeadLetter) error {
+				return replayDead(cmd.Context(), g, d)
 			})
 		},
 	})
@@ -52,7 +53,7 @@ actor who asked, in that tenant; --actor and --tenant name others.`,
 }
 
 func listDead(ctx context.Context, g *global) error {
-	_, from, done, err := g.archive(ctx)
+	from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,13 +92,12 @@ func showDead(ctx context.Context, g *global, from archive.Archive, d record.Dea
 	return g.print(all[0], all[0].write)
 }
 
-func withDead(ctx context.Context, g *global, n string,
-	do func(*toolbus.Conn, archive.Archive, record.DeadLetter) error) error {
+func withDead(ctx context.Context, g *global, n string, do func(archive.Archive, record.DeadLetter) error) error {
 	seq, err := strconv.ParseUint(n, 10, 64)
 	if err != nil || seq == 0 {
 		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
 	}
-	guest, from, done, err := g.archive(ctx)
+	from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,36 +106,40 @@ func withDead(ctx context.Context, g *global, n string,
 	if err != nil {
 		return err
 	}
-	return do(guest, from, d)
+	return do(from, d)
 }
 
-func replayDead(ctx context.Context, g *global, guest *toolbus.Conn, d record.DeadLetter) error {
-	req, err := buried(ctx, guest, d)
-	if err != nil {
-		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
-	}
-	tenant, actor := d.State.Tenant, req.Context.ActorID
-	if g.given("tenant") {
-		tenant = g.tenant
-	}
-	if g.given("actor") {
-		actor = g.actor
-	}
-	c, err := guest.Client(toolbus.ClientOptions{Tenant: tenant, Actor: actor})
+func replayDead(ctx context.Context, g *global, d record.DeadLetter) error {
+	bus, err := g.access()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // the connection ends next
-	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(actor), plain(tenant))
+	req, err := buried(ctx, g, bus, d)
+	if err != nil {
+		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
+	}
+	by := g.self(identity.Agent)
+	if !g.given("tenant") {
+		by.Tenant = d.State.Tenant
+	}
+	if !g.given("actor") {
+		by.Actor = req.Context.ActorID
+	}
+	guest, err := g.connectAs(ctx, bus, by)
+	if err != nil {
+		return err
+	}
+	defer guest.close()
+	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(by.Actor), plain(by.Tenant))
 	g.lines = req.Constraints.PreferStreaming
-	return perform(ctx, g, c, anew(req), g.lines)
+	return perform(ctx, g, guest.client, anew(req), g.lines)
 }
 
 // fetchTime bounds the wait for a large input.
 const fetchTime = 30 * time.Second
 
 // buried returns the request of a dead letter, with its input, wherever that lies.
-func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*envelope.Request, error) {
+func buried(ctx context.Context, g *global, bus cli.Access, d record.DeadLetter) (*envelope.Request, error) {
 	body, req, err := asked(d)
 	if err != nil {
 		return nil, err
@@ -149,7 +153,15 @@ func buried(ctx context.Context, guest *toolbus.Conn, d record.DeadLetter) (*env
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	if req.Input, err = app.OpenPayloads(guest.JS).Get(ctx, ownerOf(d), *ref); err != nil {
+	of := ownerOf(d)
+	guest, err := g.connectAs(ctx, bus, identity.Principal{
+		Tenant: of.Tenant, Actor: of.Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer guest.close()
+	if req.Input, err = app.OpenPayloads(guest.conn.JS).Get(ctx, of, *ref); err != nil {
 		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`",
 			err, req.ToolID)
 	}

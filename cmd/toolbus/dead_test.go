@@ -87,11 +87,7 @@ func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
 // A dead letter is asked for again as it was, in its tenant and as its actor unless others are named.
 func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 
 	code, stdout, stderr := s.do("dead", "replay", "1")
@@ -128,11 +124,7 @@ func TestDeadReplay(t *testing.T) {
 // A large input is fetched from where it lies.
 func TestDeadReplayLargeInput(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
 	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
 		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}, []byte(input))
@@ -156,11 +148,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 // Operators see the dead letters of all tenants, or those of the one that they name.
 func TestDeadOfTenants(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	bury(t, guest, deadRequest(`{}`), "")
 	for _, c := range []struct {
 		args string
@@ -190,11 +178,7 @@ func TestDeadOfTenants(t *testing.T) {
 // A dead letter that was asked for again says so, and others do not.
 func TestDeadAskedAgain(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	guest, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
+	guest := s.insider()
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	other := deadRequest(`{"say":"never"}`)
 	other.Context.SessionID = "s2" // whose key it is

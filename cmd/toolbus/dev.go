@@ -9,36 +9,57 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/devbus"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
+// development is a bus in one process.
+type development struct {
+	*global
+	node      cli.Node
+	pool      cli.Pool
+	admission cli.Admission
+	state     string // folder
+	port      int
+	open      bool // no tokens are asked for
+
+	bus *devbus.Bus // nil where it is open
+}
+
 func devCmd(g *global) *cobra.Command {
-	n, p, a := &cli.Node{}, &cli.Pool{}, &cli.Admission{}
-	var state string
-	var port int
+	d := &development{global: g}
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a whole bus in this process: NATS, a dispatcher, an executor, your tools", GroupID: "run",
 		Args: cli.NoArgs,
 		Long: `Runs an embedded NATS server with file storage (synced before every acknowledgement), one dispatcher
 and one executor. All state lives under --state and survives a restart. Stop it with Ctrl-C: calls in
-hand have ten seconds to end, and it says so; a second one ends it at once.`,
+hand have ten seconds to end, and it says so; a second one ends it at once.
+
+Its server lets in nobody without a token. The commands of this user on this machine find it, and get the tokens
+that they need by themselves, for any --actor and --tenant; a program of yours shows what is in
+credentials/agent below --state, which is kept good as long as the bus runs. With --open it asks for none, and
+whoever reaches the port may do everything.`,
 		Example: `  toolbus dev
   toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(g.isServer(cmd), n.Check(), p.Check(), a.Check(n), checkState(state)); err != nil {
+			if err := cmp.Or(g.isServer(cmd), d.node.Check(), d.pool.Check(), d.admission.Check(&d.node),
+				checkState(d.state)); err != nil {
 				return err
 			}
-			return cli.Stopped(cmd.Context(), dev(cmd.Context(), g, n, p, a, state, port))
+			return cli.Stopped(cmd.Context(), d.run(cmd.Context()))
 		},
 	}
 	home := filepath.Join(cmp.Or(g.env.state, filepath.Join(g.env.home, ".local", "state")), "toolbus")
-	cmd.Flags().StringVar(&state, "state", home, "directory for everything that is kept")
-	cmd.Flags().IntVar(&port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	n.Flags(cmd)
-	n.RecordFlags(cmd)
-	p.Flags(cmd)
-	a.Flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&d.state, "state", home, "directory for everything that is kept")
+	f.IntVar(&d.port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
+	f.BoolVar(&d.open, "open", false, "ask for no tokens: whoever reaches the port may do everything, in any name")
+	d.node.Flags(cmd)
+	d.node.RecordFlags(cmd)
+	d.pool.Flags(cmd)
+	d.admission.Flags(cmd)
 	return cmd
 }
 
@@ -49,65 +70,109 @@ func checkState(dir string) error {
 	return nil
 }
 
-func dev(ctx context.Context, g *global, n *cli.Node, p *cli.Pool, a *cli.Admission, state string, port int) error {
+func (d *development) run(ctx context.Context) (err error) {
 	tools := toolbus.NewTools()
-	if err := tools.AddFolder(n.Tools); err != nil {
+	if err := tools.AddFolder(d.node.Tools); err != nil {
 		return err
 	}
-	srv, stop, err := startServer(natsserver.Options{
-		StoreDir: filepath.Join(state, "nats"), Port: port, SyncAlways: true, Log: cli.Logger(g.env.stderr, n.Verbose),
-	})
+	if d.state, err = filepath.Abs(d.state); err != nil {
+		return err
+	}
+	srv, stop, err := d.startServer()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := n.Unready(); err != nil {
+	if err := d.node.Unready(); err != nil {
 		return err
 	}
-	n.Fsync = true
-	o, end, err := n.Options(ctx, "toolbus-dev", g.env.stderr)
+	d.node.Fsync = true
+	o, end, err := d.node.Options(ctx, "toolbus-dev", d.env.stderr)
 	if err != nil {
 		return err
 	}
 	defer end()
 	o.NATS = append(o.NATS, srv.InProcess())
-	return n.WhileReady(ctx, g.env.stderr, srv.URL(), func(ctx context.Context, ready func() bool) error {
-		return serveBoth(ctx, srv.URL(), o, tools, a, p.Options(g.env.environ), func() {
-			if !ready() {
-				return
-			}
-			fmt.Fprintf(g.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), srv.URL())
-			if srv.URL() != toolbus.DefaultURL {
-				fmt.Fprintf(g.env.stdout, "clients: export TOOLBUS_URL=%s\n", srv.URL())
-			}
+	defer d.announce(srv.URL())()
+	return d.node.WhileReady(ctx, d.env.stderr, srv.URL(), func(ctx context.Context, ready func() bool) error {
+		serve := d.serveOpen
+		if d.bus != nil {
+			serve = d.bus.Serve
+		}
+		return serve(ctx, srv.URL(), devbus.Parts{
+			Options: o, Tools: tools, Dispatcher: d.admission.Options(), Executor: d.pool.Options(d.env.environ),
+			Ready: func() {
+				if ready() {
+					d.greet(srv.URL(), tools)
+				}
+			},
 		})
 	})
 }
 
-// serveBoth runs a dispatcher and an executor, each with a connection of its own, as they have in production.
-func serveBoth(
-	ctx context.Context, url string, o toolbus.Options, tools *toolbus.Tools, a *cli.Admission, e toolbus.ExecutorOptions,
-	ready func(),
-) error {
-	o.Name = "toolbus-dispatcher"
-	one, err := toolbus.Connect(ctx, url, o)
+// startServer starts the server, with the accounts of a deployment unless it is to be open.
+func (d *development) startServer() (srv *natsserver.Server, stop func(), err error) {
+	log := cli.Logger(d.env.stderr, d.node.Verbose)
+	o := natsserver.Options{StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log}
+	if !d.open {
+		if d.bus, err = devbus.Open(d.state, d.pool.Name); err != nil {
+			return nil, nil, err
+		}
+		if o, err = d.bus.Server(o); err != nil {
+			return nil, nil, err
+		}
+	}
+	return startServer(o, func() error { return devbus.MoveStreams(o.StoreDir, d.open, log) })
+}
+
+// announce lets the user's commands find the bus, if they need anything to be let in. That they cannot is no reason not
+// to serve.
+func (d *development) announce(url string) (withdraw func()) {
+	if d.open {
+		return func() {}
+	}
+	withdraw, err := d.env.common().Announce(cli.DevBus{Server: url, State: d.state})
+	if err != nil {
+		fmt.Fprintln(d.env.stderr, "warning: commands do not find this bus:", err)
+		return func() {}
+	}
+	return withdraw
+}
+
+// greet says where the bus is, and how programs are let in.
+func (d *development) greet(url string, tools *toolbus.Tools) {
+	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
+	if url != toolbus.DefaultURL {
+		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
+	}
+	if d.open {
+		fmt.Fprintln(d.env.stderr, "warning: with --open whoever reaches that port may do everything, in any name")
+		return
+	}
+	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(identity.Agent))
+}
+
+// serveOpen runs a dispatcher and an executor, each with a connection of its own, as they have in production.
+func (d *development) serveOpen(ctx context.Context, url string, p devbus.Parts) error {
+	p.Options.Name = "toolbus-dispatcher"
+	one, err := toolbus.Connect(ctx, url, p.Options)
 	if err != nil {
 		return err
 	}
 	defer one.Close()
-	o.Name = "toolbus-executor"
-	other, err := toolbus.Connect(ctx, url, o)
+	p.Options.Name = "toolbus-executor"
+	other, err := toolbus.Connect(ctx, url, p.Options)
 	if err != nil {
 		return err
 	}
 	defer other.Close()
-	dispatcher, err := one.Dispatcher(tools, a.Options())
+	dispatcher, err := one.Dispatcher(p.Tools, p.Dispatcher)
 	if err != nil {
 		return err
 	}
-	executor, err := other.Executor(tools, e)
+	executor, err := other.Executor(p.Tools, p.Executor)
 	if err != nil {
 		return err
 	}
-	return toolbus.Serve(ctx, dispatcher, executor, ready)
+	return toolbus.Serve(ctx, dispatcher, executor, p.Ready)
 }

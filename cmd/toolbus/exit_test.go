@@ -30,7 +30,7 @@ func (s shell) begin(ctx context.Context, input string, flags ...string) (ref st
 	done := make(chan int, 1)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	go func() {
-		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: s.t.TempDir()}
+		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: s.home}
 		done <- run(ctx, env, append([]string{"call", "play", "--input", input}, flags...))
 	}()
 	_, rest, _ := strings.Cut(<-accepted, "accepted: ")
@@ -145,7 +145,7 @@ func TestServerComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := "nats://" + port.Addr().String()
+	url, home := "nats://"+port.Addr().String(), t.TempDir()
 	if err := port.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestServerComes(t *testing.T) {
 	code := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: said, url: url, home: t.TempDir()}
+		env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: said, url: url, home: home}
 		code <- run(t.Context(), env, []string{"call", "play", "--input", `{"say":"late"}`, "--timeout", "50s"})
 	}()
 	select {
@@ -162,7 +162,7 @@ func TestServerComes(t *testing.T) {
 	case got := <-code:
 		t.Fatalf("it does not wait: exit %d", got)
 	}
-	startDevAt(t, t.TempDir(), url[strings.LastIndexByte(url, ':')+1:])
+	startDevAt(t, home, t.TempDir(), url[strings.LastIndexByte(url, ':')+1:])
 	if got := <-code; got != 0 || !strings.Contains(out.String(), "late") {
 		t.Errorf("exit %d: %s%s", got, &out, said)
 	}
@@ -180,7 +180,7 @@ func TestBenchTargets(t *testing.T) {
 // Whoever is not let in is not told to start a bus.
 func TestNotLetIn(t *testing.T) {
 	srv := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "user", "right" })
-	s := shell{t, strings.Replace(srv.URL, "nats://", "nats://user:wrong@", 1)}
+	s := shell{t: t, url: strings.Replace(srv.URL, "nats://", "nats://user:wrong@", 1)}
 	for _, args := range []string{"call play", "tools list", "audit replay", "doctor"} {
 		code, stdout, stderr := s.do(strings.Fields(args)...)
 		said := stdout + stderr
@@ -193,7 +193,7 @@ func TestNotLetIn(t *testing.T) {
 
 // Whoever stops a bus while a call runs is told what it waits for.
 func TestStopOfDevWaits(t *testing.T) {
-	s, stop, said := startDevAt(t, t.TempDir(), "0")
+	s, stop, said := startDevAt(t, t.TempDir(), t.TempDir(), "0")
 	ref, end := s.begin(t.Context(), `{"say":"hi","work_ms":5000}`)
 	for began := time.Now(); ; { // an accepted call may wait for its executor, which takes it no more then
 		_, why, _ := s.do("why", ref)

@@ -22,7 +22,7 @@ func TestInputSaysWhere(t *testing.T) {
 		"\xef\xbb\xbf{}":          {"line 1, column 1", "byte order mark"},
 		" \n ":                    {"is empty"},
 	} {
-		code, _, stderr := shell{t, "nats://127.0.0.1:1"}.do("call", "play", "--input", input)
+		code, _, stderr := shell{t: t, url: "nats://127.0.0.1:1"}.do("call", "play", "--input", input)
 		for _, want := range says {
 			if code != exitUsage || !strings.Contains(stderr, want) {
 				t.Errorf("%q: exit %d, want %q: %s", input, code, want, stderr)

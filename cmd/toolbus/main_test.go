@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/supervisor"
@@ -89,8 +91,21 @@ const (
 
 // shell runs command lines against a bus.
 type shell struct {
-	t   *testing.T
-	url string
+	t    *testing.T
+	url  string
+	home string // of the user who has started it; "" is nobody's
+	keys string // folder of its secrets
+}
+
+// insider connects as dispatchers do, who may do everything.
+func (s shell) insider() *toolbus.Conn {
+	s.t.Helper()
+	conn, err := toolbus.Connect(s.t.Context(), s.url, toolbus.Options{Keys: s.keys})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	return conn
 }
 
 // do runs one command line and returns its exit code and what it printed.
@@ -100,7 +115,7 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 	defer cancel()
 	var out, problems bytes.Buffer
 	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url,
-		home: s.t.TempDir()}
+		home: cmp.Or(s.home, s.t.TempDir())}
 	code = run(ctx, env, args)
 	return code, out.String(), problems.String()
 }
@@ -108,12 +123,12 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 // startDev runs `toolbus dev` on the state directory until stop.
 func startDev(t *testing.T, state string) (s shell, stop func()) {
 	t.Helper()
-	s, stop, _ = startDevAt(t, state, "0")
+	s, stop, _ = startDevAt(t, t.TempDir(), state, "0")
 	return s, stop
 }
 
-// startDevAt is startDev at a port; what it has said may be read once it is stopped.
-func startDevAt(t *testing.T, state, port string) (s shell, stop func(), said *bytes.Buffer) {
+// startDevAt is startDev of a user and at a port; what it has said may be read once it is stopped.
+func startDevAt(t *testing.T, home, state, port string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
 	tools := filepath.Join(t.TempDir(), "tools")
 	self, err := os.Executable()
@@ -137,7 +152,7 @@ func startDevAt(t *testing.T, state, port string) (s shell, stop func(), said *b
 	var log bytes.Buffer
 	go func() {
 		defer w.Close()
-		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: t.TempDir()}
+		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
 		done <- run(ctx, env, []string{"dev", "--state", state, "--port", port, "--tools", tools})
 	}()
 	var once sync.Once
@@ -158,7 +173,7 @@ func startDevAt(t *testing.T, state, port string) (s shell, stop func(), said *b
 		t.Fatalf("dev said %q, %v; %s", line[:n], err, &log)
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
-	return shell{t, url}, stop, &log
+	return shell{t, url, home, filepath.Join(state, "keys")}, stop, &log
 }
 
 // Every status has its exit code, what a program reads is on standard output, and what a person
@@ -297,7 +312,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	said := &until{text: "accepted: ", then: stop}
-	env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: t.TempDir()}
+	env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: s.home}
 	args := []string{"call", "play", "--input", `{"work_ms":20000}`, "--actor", "agent://it's me"}
 	if code := run(ctx, env, args); code != exitInterrupted {
 		t.Errorf("exit %d: %s", code, said)
@@ -366,7 +381,7 @@ func TestKeyOfARetryableError(t *testing.T) {
 
 // A call that was not sent has no reference, and nobody is asked for one after its deadline.
 func TestNoDispatcher(t *testing.T) {
-	s := shell{t, natstest.Start(t).URL}
+	s := shell{t: t, url: natstest.Start(t).URL}
 	code, _, stderr := s.do(strings.Fields("call play --timeout 100ms --attempts 1")...)
 	if code != exitRetryable || !strings.Contains(stderr, "was not sent") || strings.Contains(stderr, "reference") ||
 		strings.Contains(stderr, "ref ") {
@@ -387,12 +402,12 @@ func TestAuditOfTenants(t *testing.T) {
 		records int
 		acme    int
 	}{
-		{"audit replay", 4, 2},
-		{"audit replay --tenant acme", 2, 2},
+		{"audit replay", 4, 3}, // and a token of an actor of acme
+		{"audit replay --tenant acme", 2, 3},
 		{"audit replay --tenant default", 2, 0},
-		{"audit replay --actor agent://local", 4, 2},
+		{"audit replay --actor agent://local", 4, 3},
 		{"audit replay --actor agent://other", 0, 0},
-		{"audit replay --follow --until -200ms", 4, 2},
+		{"audit replay --follow --until -200ms", 4, 3},
 		{"audit tail --until -200ms", 0, 0},
 	} {
 		code, stdout, stderr := s.do(strings.Fields(c.args)...)
@@ -404,7 +419,7 @@ func TestAuditOfTenants(t *testing.T) {
 
 // No flag is taken and then ignored, or makes a process that harms others.
 func TestRefusedFlags(t *testing.T) {
-	s := shell{t, "nats://127.0.0.1:1"}
+	s := shell{t: t, url: "nats://127.0.0.1:1"}
 	serve := "--tools " + t.TempDir()
 	for _, c := range []struct {
 		args []string
@@ -533,7 +548,7 @@ func TestSecondServer(t *testing.T) {
 
 // On a server that Toolbus has not been on, everybody is told what is missing.
 func TestForeignServer(t *testing.T) {
-	s := shell{t, natstest.Start(t).URL}
+	s := shell{t: t, url: natstest.Start(t).URL}
 	for _, args := range []string{"audit replay", "audit tail", "dead list", "dead show 1", "tools list"} {
 		if code, _, stderr := s.do(strings.Fields(args)...); code != 1 || !strings.Contains(stderr, "start") {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)
@@ -546,7 +561,7 @@ func TestFullDisk(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "dead list"} {
 		var problems bytes.Buffer
-		env := environment{stdin: strings.NewReader(""), stdout: full{}, stderr: &problems, url: s.url, home: t.TempDir()}
+		env := environment{stdin: strings.NewReader(""), stdout: full{}, stderr: &problems, url: s.url, home: s.home}
 		if code := run(t.Context(), env, strings.Fields(args)); code != 1 ||
 			!strings.Contains(problems.String(), "no space") {
 			t.Errorf("%s: exit %d, %s", args, code, &problems)
@@ -561,7 +576,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestNoBus(t *testing.T) {
-	s := shell{t, "nats://127.0.0.1:1"}
+	s := shell{t: t, url: "nats://127.0.0.1:1"}
 	for _, args := range []string{"tools list", "result a.b", "audit replay", "dead list"} {
 		if code, _, stderr := s.do(strings.Fields(args)...); code != 1 || !strings.Contains(stderr, "toolbus dev") {
 			t.Errorf("%s: exit %d, %s", args, code, stderr)

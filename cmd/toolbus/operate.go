@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 )
@@ -73,6 +74,10 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.C
 }
 
 func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.Check, error) {
+	a, err := a.As(ctx, g.self(identity.Operator))
+	if err != nil {
+		return nil, err
+	}
 	var o toolbus.Options
 	if err := a.Into(&o); err != nil {
 		return nil, err

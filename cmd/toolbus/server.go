@@ -27,7 +27,7 @@ func natsCmd(g *global) *cobra.Command {
 				return err
 			}
 			o.Log = cli.Logger(g.env.stderr, false)
-			srv, stop, err := startServer(o)
+			srv, stop, err := startServer(o, func() error { return nil })
 			if err != nil {
 				return err
 			}
@@ -55,8 +55,9 @@ func natsCmd(g *global) *cobra.Command {
 }
 
 // startServer runs the embedded server until stop. It says at once what the server would wait a
-// minute for, or never notice: a port that is taken, and a store that another server has open.
-func startServer(o natsserver.Options) (srv *natsserver.Server, stop func(), err error) {
+// minute for, or never notice: a port that is taken, and a store that another server has open. The store is prepared
+// while no server has it.
+func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Server, stop func(), err error) {
 	if o.Port < 0 || o.Port > 65535 {
 		return nil, nil, usagef("--port is 0 to 65535, not %d", o.Port)
 	}
@@ -69,7 +70,10 @@ func startServer(o natsserver.Options) (srv *natsserver.Server, stop func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	if srv, err = natsserver.Start(o); err != nil {
+	if err = prepare(); err == nil {
+		srv, err = natsserver.Start(o)
+	}
+	if err != nil {
 		release()
 		return nil, nil, err
 	}

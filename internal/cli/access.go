@@ -20,6 +20,8 @@ type Access struct {
 	Cert        string `json:"tls_cert,omitzero"`    // file with the certificate that the server is shown
 	Key         string `json:"tls_key,omitzero"`     // file with its key
 	Tenant      string `json:"tenant,omitzero"`
+
+	dev string // state folder of the `toolbus dev` that this is, whose user may be everybody on it
 }
 
 // Into adds to o what the files of a hold.
@@ -55,9 +57,9 @@ func (a Access) Vouch(o *toolbus.ClientOptions) error {
 	return nil
 }
 
-// asExecutor names the connection of an executor that has a token, so that it is let in as an instance of its own. The
+// AsExecutor names the connection of an executor that has a token, so that it is let in as an instance of its own. The
 // name stays the same when the token is renewed.
-func (a Access) asExecutor(o *toolbus.Options) error {
+func (a Access) AsExecutor(o *toolbus.Options) error {
 	if a.Credentials == "" {
 		return nil
 	}
@@ -140,7 +142,7 @@ func (r *Reach) Check(changed func(flag string) bool) error {
 
 // Find returns how to reach the bus. Flags win over the environment, and both over a context. A server that the command
 // line or the environment names is not shown the credentials of the context that happens to be in use: only those of
-// one that is named beside it.
+// one that is named beside it. Where it turns out to be the user's own `toolbus dev`, see [Access.As].
 func (r *Reach) Find() (Access, error) {
 	env := Access{Server: r.Env.URL, Credentials: r.Env.Credentials}
 	named := cmp.Or(r.Named, r.Env.Context)
@@ -161,5 +163,10 @@ func (r *Reach) Find() (Access, error) {
 		}
 		found = found.over(of)
 	}
-	return found.over(Access{Server: toolbus.DefaultURL}), nil
+	found = found.over(Access{Server: toolbus.DefaultURL})
+	if dev, ok := r.Env.devBus(found.Server); ok && r.Given.Credentials == "" &&
+		(found.Credentials == "" || filepath.Dir(found.Credentials) == devCredentials(dev.State)) {
+		found.dev = dev.State
+	}
+	return found, nil
 }

@@ -86,7 +86,7 @@ func (n *Node) serve(
 		return err
 	}
 	if service == executorService {
-		if err := a.asExecutor(&o); err != nil {
+		if err := a.AsExecutor(&o); err != nil {
 			return err
 		}
 	}

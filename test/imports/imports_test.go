@@ -97,6 +97,7 @@ var layers = []layer{
 	{"internal/bench/...", "* internal/bench/..."},
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
+	{"internal/devbus", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
 	{"cmd/toolbus-supervisor", "supervisor"},
 	{"cmd/toolbus", "*"},

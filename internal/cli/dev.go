@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// DevBus is a bus of `toolbus dev` on this machine, for the commands of the user that has started it.
+type DevBus struct {
+	Server string `json:"server"`
+	State  string `json:"state"` // folder, with the credentials that let its user in
+}
+
+// Announce tells the user's commands of the bus, until withdraw. They are let in when the credentials are good, too. A
+// process that is killed leaves the word behind, which is worth as much as these.
+func (e Env) Announce(b DevBus) (withdraw func(), err error) {
+	file, ok := e.announced(b.Server)
+	if !ok {
+		return nil, fmt.Errorf("%s is no address on this machine", b.Server)
+	}
+	data, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := replace(file, append(data, '\n')); err != nil {
+		return nil, fmt.Errorf("word of the bus: %w", err)
+	}
+	return func() { _ = os.Remove(file) }, nil // one that stays says what is not true any more, and is not believed
+}
+
+// announced is the file that tells of a bus.
+func (e Env) announced(server string) (file string, ok bool) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "nats" || u.User != nil || u.Port() == "" || strings.Contains(server, ",") {
+		return "", false
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", false
+	}
+	return filepath.Join(e.Config, "toolbus", "dev", u.Port()+".json"), true
+}
+
+// Announced reports whether a bus of `toolbus dev` listens there, or is about to.
+func (e Env) Announced(server string) bool {
+	file, ok := e.announced(server)
+	if ok {
+		_, err := os.Stat(file)
+		ok = err == nil
+	}
+	return ok
+}
+
+// devBus returns the bus of `toolbus dev` that listens there.
+func (e Env) devBus(server string) (b DevBus, ok bool) {
+	file, ok := e.announced(server)
+	if !ok {
+		return b, false
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &b) != nil {
+		return b, false
+	}
+	_, good := goodToken(DevCredential(b.State, operatorOf()))
+	return b, good
+}
+
+// operatorOf is the user of a bus of `toolbus dev`, as its operator.
+func operatorOf() identity.Principal {
+	return identity.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: identity.Operator}
+}
+
+// devCredentials is the folder of credentials in the state of `toolbus dev`.
+func devCredentials(state string) string { return filepath.Join(state, "credentials") }
+
+// DevCredential is the file with the token of somebody in the state of `toolbus dev`. Those of its user have short
+// names.
+func DevCredential(state string, p identity.Principal) string {
+	name := string(p.Role)
+	if p.Tenant != toolbus.DefaultTenant || p.Actor != toolbus.DefaultActor {
+		name += "." + subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor)
+	}
+	return filepath.Join(devCredentials(state), name)
+}
+
+// WriteCredential makes token what a file holds, all at once.
+func WriteCredential(file, token string) error {
+	if err := replace(file, []byte(token+"\n")); err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file all at once that its owner alone may read.
+func replace(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
+
+// margin is how long a token must still be good to be used for a command.
+const margin = time.Minute
+
+// goodToken returns what a file holds, if it is good for a while.
+func goodToken(file string) (p identity.Principal, ok bool) {
+	token, err := bus.Files{Token: file}.ReadToken()
+	if err == nil {
+		p, err = identity.Inspect(token)
+	}
+	return p, err == nil && time.Until(p.Expires) > margin
+}
+
+// As returns how to reach the bus as somebody. On a bus of `toolbus dev` its user may be everybody: a token that there
+// is not yet is asked for, as the operator, of whom there is one. Elsewhere the credentials say who one is.
+func (a Access) As(ctx context.Context, p identity.Principal) (Access, error) {
+	if a.dev == "" {
+		return a, nil
+	}
+	if p.Role == identity.Operator {
+		p = operatorOf()
+	}
+	file := DevCredential(a.dev, p)
+	if _, good := goodToken(file); !good {
+		token, err := a.issued(ctx, p)
+		if err != nil {
+			return a, fmt.Errorf("token of %s in tenant %s: %w", p.Actor, p.Tenant, err)
+		}
+		if err := WriteCredential(file, token); err != nil {
+			return a, err
+		}
+	}
+	a.Credentials = file
+	return a, nil
+}
+
+// renewable is for how long a token may be renewed that was asked for.
+const renewable = 24 * time.Hour
+
+// issued asks for a token, as the operator.
+func (a Access) issued(ctx context.Context, p identity.Principal) (token string, err error) {
+	var self toolbus.ClientOptions
+	a.Credentials = DevCredential(a.dev, operatorOf())
+	if err := a.Vouch(&self); err != nil {
+		return "", err
+	}
+	o := toolbus.Options{Name: "toolbus-cli", Tenant: self.Tenant, Actor: self.Actor}
+	if err := a.Into(&o); err != nil {
+		return "", err
+	}
+	conn, err := toolbus.Connect(ctx, a.Server, o)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	inbox, err := bus.NewInbox(conn.NC, self.Tenant, self.Actor)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = inbox.Close() }() // gone with the connection otherwise
+	inbox.Token = self.Token
+	var answer question.TokenAnswer
+	refusal, err := inbox.Ask(ctx, subjects.OpTokenIssue, question.Issue{
+		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
+		RenewS: int64(renewable / time.Second),
+	}, &answer)
+	if refusal != nil {
+		return "", &toolbus.Refusal{Reason: refusal}
+	}
+	return answer.Token, err
+}

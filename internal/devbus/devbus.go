@@ -1,0 +1,222 @@
+// Package devbus is the bus of `toolbus dev`, where tokens are asked for: in one process all that a deployment has,
+// with secrets that are made at the first start, and credentials for the user that are kept good.
+package devbus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// Bus is a bus with accounts and tokens, all of whose state is in a folder.
+type Bus struct {
+	state string
+	pool  string // of the executor
+	keys  *accounts.Keys
+}
+
+// deployment is what every bus is called: the tokens of one are good for no other all the same, by their keys.
+const deployment = "dev"
+
+// Open returns the bus whose secrets are in a folder, where they are made if there are none. Its executor is of a pool.
+func Open(state, pool string) (*Bus, error) {
+	b := &Bus{state: state, pool: pool}
+	var err error
+	b.keys, err = accounts.LoadOrCreate(b.keysDir(), deployment)
+	return b, err
+}
+
+// keysDir is not what tools or the server may read.
+func (b *Bus) keysDir() string { return filepath.Join(b.state, "keys") }
+
+// maxStore is what streams may reserve, as it is in the open server: a small disk is no reason not to start.
+const maxStore = 1 << 40
+
+// Server returns the options of a server, and that it lets in nobody without a key or a token.
+func (b *Bus) Server(o natsserver.Options) (natsserver.Options, error) {
+	public, err := b.keys.Public()
+	if err != nil {
+		return o, err
+	}
+	o.Config, err = accounts.Config(deployment, public, accounts.Shape{
+		Server: "toolbus", Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(cmp.Or(o.Port, anyPort))),
+		Store: o.StoreDir, SyncAlways: o.SyncAlways, MaxStore: maxStore,
+	})
+	return o, err
+}
+
+// anyPort is any free one, in the configuration of a server.
+const anyPort = -1
+
+// Parts is what runs on the bus.
+type Parts struct {
+	Options    toolbus.Options
+	Tools      *toolbus.Tools
+	Dispatcher toolbus.DispatcherOptions
+	Executor   toolbus.ExecutorOptions
+	Ready      func() // called once both serve
+}
+
+// Serve runs a dispatcher with the keys of the bus, and an executor that shows a token. The executor is let in once the
+// dispatcher serves, and ends before it.
+func (b *Bus) Serve(ctx context.Context, url string, p Parts) error {
+	o := p.Options
+	o.Name, o.Keys = "toolbus-dispatcher", b.keysDir()
+	conn, err := toolbus.Connect(ctx, url, o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	serves := make(chan struct{})
+	p.Dispatcher.Ready = func(string) { close(serves) }
+	dispatcher, err := conn.Dispatcher(p.Tools, p.Dispatcher)
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	held, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts.Go(func() error { return dispatcher.Run(held) })
+	parts.Go(func() error {
+		defer stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-serves:
+			return b.execute(ctx, conn, url, p)
+		}
+	})
+	return parts.Wait()
+}
+
+// execute runs the executor, and keeps credentials good meanwhile.
+func (b *Bus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string, p Parts) error {
+	log := p.Options.Logger
+	store, err := authority.Open(ctx, dispatcher.JS, b.keys, authority.Options{Now: time.Now, Logger: log})
+	if err != nil {
+		return err
+	}
+	parts, following := errgroup.WithContext(ctx)
+	following, stop := context.WithCancel(following)
+	defer stop()
+	parts.Go(func() error { store.Run(following); return nil })
+	parts.Go(func() error {
+		defer stop()
+		select {
+		case <-store.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		if err := b.credit(ctx, store); err != nil {
+			return err
+		}
+		parts.Go(func() error { b.keepCredited(following, store, log); return nil })
+		return b.runExecutor(ctx, url, p)
+	})
+	return parts.Wait()
+}
+
+func (b *Bus) runExecutor(ctx context.Context, url string, p Parts) error {
+	a, o := cli.Access{Credentials: b.Credential(identity.Executor)}, p.Options
+	shown, err := bus.Files{Token: a.Credentials}.Options()
+	if err != nil {
+		return err
+	}
+	o.NATS = append(o.NATS, shown...)
+	if err := a.AsExecutor(&o); err != nil {
+		return err
+	}
+	conn, err := toolbus.Connect(ctx, url, o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	p.Executor.Ready = func(string) { p.Ready() }
+	executor, err := conn.Executor(p.Tools, p.Executor)
+	if err != nil {
+		return err
+	}
+	return executor.Run(ctx)
+}
+
+// devLife is for how long the credentials of a bus may be renewed, which is done in time, if it runs that long.
+const devLife = 30 * 24 * time.Hour
+
+// user is whom the commands and programs of this user, and the executor, are let in as.
+func (b *Bus) user(r identity.Role) identity.Principal {
+	p := identity.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: r}
+	switch r {
+	case identity.Agent:
+		p.Scopes = []string{identity.ScopeAll}
+	case identity.Executor:
+		p.Pool = b.pool
+	}
+	return p
+}
+
+// Credential is the file with the token of the user in a role.
+func (b *Bus) Credential(r identity.Role) string { return cli.DevCredential(b.state, b.user(r)) }
+
+// credit writes tokens that are good from now on.
+func (b *Bus) credit(ctx context.Context, store *authority.Store) error {
+	for _, r := range []identity.Role{identity.Operator, identity.Agent, identity.Executor} {
+		if err := b.creditOne(ctx, store, b.user(r)); err != nil {
+			return fmt.Errorf("credential of the %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// creditOne goes on with the family that there is, as long as it may, so that no list of credentials grows with each
+// start.
+func (b *Bus) creditOne(ctx context.Context, store *authority.Store, p identity.Principal) error {
+	file, now := cli.DevCredential(b.state, p), store.Now().Truncate(time.Second)
+	p.ID, p.Issued, p.Expires = identity.NewID(), now, now.Add(identity.Life)
+	mint := func() (string, error) { return store.Mint(p) }
+	former, ok := formerOf(file)
+	if ok && former.Role == p.Role && former.Pool == p.Pool && former.RenewUntil.After(now.Add(devLife/2)) &&
+		!store.Checker().Revoked.Revoked(&former) {
+		p.Family, p.RenewUntil = former.Family, former.RenewUntil
+	} else {
+		p.Family, p.RenewUntil = identity.NewID(), now.Add(devLife)
+		mint = func() (string, error) { return store.Issue(ctx, p, "toolbus dev") }
+	}
+	token, err := mint()
+	if err != nil {
+		return err
+	}
+	return cli.WriteCredential(file, token)
+}
+
+func formerOf(file string) (p identity.Principal, ok bool) {
+	token, err := bus.Files{Token: file}.ReadToken()
+	if err == nil {
+		p, err = identity.Inspect(token)
+	}
+	return p, err == nil
+}
+
+// keepCredited writes new tokens, long before those that there are expire.
+func (b *Bus) keepCredited(ctx context.Context, store *authority.Store, log *slog.Logger) {
+	for wait.For(ctx, identity.Life/3) {
+		if err := b.credit(ctx, store); err != nil && ctx.Err() == nil {
+			log.Warn("credentials were not renewed", "err", err)
+		}
+	}
+}
