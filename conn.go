@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -38,6 +39,10 @@ type Options struct {
 	// Keys is the folder of the deployment's secrets, of dispatchers: see `toolbus keys init`. Without it whoever reaches
 	// the server may do everything.
 	Keys string
+	// Credentials is a file with a token, on one line, of whom callers on the connection are: their Tenant and Actor are
+	// its. It is read anew for each connection and each request, since whoever renews it replaces the file; others than
+	// its owner must not be able to read it. Without it the bus has to be one that asks for no tokens.
+	Credentials string
 	// Timeout is how long each server may take to accept the connection; default 5 s.
 	Timeout time.Duration
 
@@ -68,6 +73,7 @@ type Conn struct {
 	JS jetstream.JetStream // the same
 
 	options app.Options
+	token   func() string // of callers; nil is none
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc
@@ -96,8 +102,11 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	if o.Tenant != "" || o.Actor != "" {
 		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
 	}
+	shown, err := vouch(&o, &options)
+	if err != nil {
+		return nil, err
+	}
 	if o.Keys != "" {
-		var err error
 		if options.Keys, err = accounts.Load(o.Keys); err != nil {
 			return nil, err
 		}
@@ -111,9 +120,37 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c := &Conn{NC: nc, JS: js, options: options}
+	c := &Conn{NC: nc, JS: js, options: options, token: shown}
 	c.closing, c.close = context.WithCancel(context.WithoutCancel(ctx))
 	return c, nil
+}
+
+// vouch makes the connection, and the callers on it, those of the credentials, and returns what reads the token.
+func vouch(o *Options, options *app.Options) (token func() string, err error) {
+	if o.Credentials == "" {
+		return nil, nil
+	}
+	file := bus.Files{Token: o.Credentials}
+	read, err := file.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	p, err := identity.Inspect(read)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %s: %w", o.Credentials, err)
+	}
+	show, err := file.Options()
+	if err != nil {
+		return nil, err
+	}
+	options.Connect = append(options.Connect, show...)
+	options.Caller = subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}
+	return func() string {
+		if now, err := file.ReadToken(); err == nil {
+			return now
+		}
+		return read // dispatchers say whether it is still good
+	}, nil
 }
 
 // dial gives up when ctx ends, which the client of NATS knows nothing of.
@@ -148,6 +185,9 @@ func dial(ctx context.Context, name string, o app.Options) (*nats.Conn, error) {
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
+	if o.Token == nil {
+		o.Token = c.token
+	}
 	return NewClient(c.NC, o)
 }
 

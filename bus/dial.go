@@ -89,8 +89,8 @@ func Unreachable(err error) bool {
 	return network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
 }
 
-// Unauthorized reports whether an error says that the server does not know the user, or not any more.
-func Unauthorized(err error) bool {
+// unauthorized reports whether an error says that the server does not know the user, or not any more.
+func unauthorized(err error) bool {
 	return slices.ContainsFunc([]error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 	}, func(of error) bool { return errors.Is(err, of) })
@@ -107,7 +107,7 @@ func ConnectFix(err error) string {
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
-	case Unauthorized(err):
+	case unauthorized(err):
 		return "put a user and a password that the server knows, or a token, into the URL: " +
 			"TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
 	case Unreachable(err):

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -193,7 +194,7 @@ func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client,
 		}
 		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
-		comes := bus.Unreachable(err) || bus.Unauthorized(err) && g.reach.Env.Announced(a.Server)
+		comes := bus.Unreachable(err) || app.NotLetIn(err) && g.reach.Env.Announced(a.Server)
 		if !comes || time.Until(until) <= dialPause {
 			return c, done, err
 		}

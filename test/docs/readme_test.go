@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +15,10 @@ import (
 // makes a module of it, builds it, and runs it against a bus with the shipped tool. The second run has the same key.
 func TestReadmeProgram(t *testing.T) {
 	program := buildReadme(t)
-	url := devBus(t)
+	environ := devBus(t)
 	for _, run := range []string{"first", "second"} {
 		cmd := exec.CommandContext(t.Context(), program)
-		cmd.Env = append(os.Environ(), "TOOLBUS_URL="+url)
+		cmd.Env = append(os.Environ(), environ...)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), `"text":"func main() {`) {
 			t.Errorf("%s run: %v\n%s", run, err, out)
@@ -99,8 +98,9 @@ func goIn(t *testing.T, dir string, words ...string) {
 	}
 }
 
-// devBus runs `toolbus dev` with text.search, which searches its own source here, and returns its URL.
-func devBus(t *testing.T) (url string) {
+// devBus runs `toolbus dev` with text.search, which searches its own source here, and returns what it says that a program's
+// environment needs.
+func devBus(t *testing.T) (environ []string) {
 	t.Helper()
 	bin, work := build(t), t.TempDir()
 	const folder = "tools/text_2esearch"
@@ -122,12 +122,14 @@ func devBus(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	for lines.Scan() && url == "" {
-		url = regexp.MustCompile(`nats://[0-9.:]+`).FindString(lines.Text())
+	for len(environ) < 2 && lines.Scan() {
+		if _, set, ok := strings.Cut(lines.Text(), "export "); ok {
+			environ = append(environ, set)
+		}
 	}
 	t.Cleanup(func() { stop(); _ = cmd.Wait() }) // it was told to end
-	if url == "" {
-		t.Fatal("toolbus dev does not say where it serves")
+	if len(environ) < 2 {
+		t.Fatalf("toolbus dev does not say where it serves, and how programs are let in: %q", environ)
 	}
-	return url
+	return environ
 }
