@@ -16,7 +16,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -35,14 +34,9 @@ type Options struct {
 	// let it hear nothing else. Default is a name of its own.
 	Tenant, Actor string
 	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
-	Instance string
-	// Keys is the folder of the deployment's secrets, of dispatchers: see `toolbus keys init`. Without it whoever reaches
-	// the server may do everything.
-	Keys string
-	// Credentials is a file with a token, on one line, of whom callers on the connection are: their Tenant and Actor are
-	// its. It is read anew for each connection and each request, since whoever renews it replaces the file; others than
-	// its owner must not be able to read it. Without it the bus has to be one that asks for no tokens.
-	Credentials string
+	Instance    string
+	Keys        string // folder of `toolbus keys init`, for dispatchers; without, whoever reaches the server does all
+	Credentials string // file with a token, which says who callers are, read anew for each request; default none
 	// Timeout is how long each server may take to accept the connection; default 5 s.
 	Timeout time.Duration
 
@@ -73,7 +67,6 @@ type Conn struct {
 	JS jetstream.JetStream // the same
 
 	options app.Options
-	token   func() string // of callers; nil is none
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc
@@ -102,14 +95,12 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	if o.Tenant != "" || o.Actor != "" {
 		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
 	}
-	shown, err := vouch(&o, &options)
+	err := options.Vouch(o.Credentials)
+	if err == nil && o.Keys != "" {
+		options.Keys, err = accounts.Load(o.Keys)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if o.Keys != "" {
-		if options.Keys, err = accounts.Load(o.Keys); err != nil {
-			return nil, err
-		}
 	}
 	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {
@@ -120,37 +111,9 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c := &Conn{NC: nc, JS: js, options: options, token: shown}
+	c := &Conn{NC: nc, JS: js, options: options}
 	c.closing, c.close = context.WithCancel(context.WithoutCancel(ctx))
 	return c, nil
-}
-
-// vouch makes the connection, and the callers on it, those of the credentials, and returns what reads the token.
-func vouch(o *Options, options *app.Options) (token func() string, err error) {
-	if o.Credentials == "" {
-		return nil, nil
-	}
-	file := bus.Files{Token: o.Credentials}
-	read, err := file.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	p, err := identity.Inspect(read)
-	if err != nil {
-		return nil, fmt.Errorf("credentials: %s: %w", o.Credentials, err)
-	}
-	show, err := file.Options()
-	if err != nil {
-		return nil, err
-	}
-	options.Connect = append(options.Connect, show...)
-	options.Caller = subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}
-	return func() string {
-		if now, err := file.ReadToken(); err == nil {
-			return now
-		}
-		return read // dispatchers say whether it is still good
-	}, nil
 }
 
 // dial gives up when ctx ends, which the client of NATS knows nothing of.
@@ -186,7 +149,7 @@ func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
 	if o.Token == nil {
-		o.Token = c.token
+		o.Token = c.options.Token
 	}
 	return NewClient(c.NC, o)
 }

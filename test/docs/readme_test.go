@@ -98,8 +98,8 @@ func goIn(t *testing.T, dir string, words ...string) {
 	}
 }
 
-// devBus runs `toolbus dev` with text.search, which searches its own source here, and returns what it says that a program's
-// environment needs.
+// devBus runs `toolbus dev` with text.search, which searches its own source here, and returns what it says that the
+// environment of a program needs.
 func devBus(t *testing.T) (environ []string) {
 	t.Helper()
 	bin, work := build(t), t.TempDir()
