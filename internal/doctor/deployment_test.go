@@ -114,7 +114,7 @@ func byName(t *testing.T, checks []doctor.Check) map[string]doctor.Check {
 	return all
 }
 
-// without are the checks that fail in a deployment that is as it should be, but for its executor.
+// wrong lists the checks that do not pass but for those that are expected, and executors, of which there is none.
 func wrong(all map[string]doctor.Check, expected ...string) (names []string) {
 	for name, c := range all {
 		skip := name == "executors"
