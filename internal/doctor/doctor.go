@@ -117,7 +117,7 @@ func asked(ctx context.Context, inbox *bus.Inbox, cause error) ([]Check, error) 
 const askTime = 5 * time.Second
 
 // asOperator is what to do where doctor itself may not look.
-const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Who may do what\", calls " +
+const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
 	"it operator"
 
 // diagnoseDispatchers looks at what dispatchers say.
