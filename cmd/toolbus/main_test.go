@@ -128,7 +128,7 @@ func startDev(t *testing.T, state string) (s shell, stop func()) {
 }
 
 // startDevAt is startDev of a user and at a port; what it has said may be read once it is stopped.
-func startDevAt(t *testing.T, home, state, port string) (s shell, stop func(), said *bytes.Buffer) {
+func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
 	tools := filepath.Join(t.TempDir(), "tools")
 	self, err := os.Executable()
@@ -153,7 +153,7 @@ func startDevAt(t *testing.T, home, state, port string) (s shell, stop func(), s
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
-		done <- run(ctx, env, []string{"dev", "--state", state, "--port", port, "--tools", tools})
+		done <- run(ctx, env, append([]string{"dev", "--state", state, "--port", port, "--tools", tools}, flags...))
 	}()
 	var once sync.Once
 	stop = func() {
