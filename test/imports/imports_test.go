@@ -64,7 +64,7 @@ var layers = []layer{
 	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
-	{"archive", "audit bus call envelope internal/form internal/recent internal/wait question record subjects"},
+	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/wait " +
 		"question subjects"},
