@@ -15,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -34,9 +36,13 @@ type Options struct {
 	// let it hear nothing else. Default is a name of its own.
 	Tenant, Actor string
 	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
-	Instance    string
-	Keys        string // folder of `toolbus keys init`, for dispatchers; without, whoever reaches the server does all
-	Credentials string // file with a token, which says who callers are, read anew for each request; default none
+	Instance string
+	// Credentials is a file with the token of whoever connects, see `toolbus credentials`: it says who calls, and is
+	// renewed, and replaced, as long as the connection lives.
+	Credentials string
+	// Keys is the folder of the deployment's secrets, of dispatchers: see `toolbus keys init`. Without it whoever reaches
+	// the server may do everything.
+	Keys string
 	// Timeout is how long each server may take to accept the connection; default 5 s.
 	Timeout time.Duration
 
@@ -67,6 +73,7 @@ type Conn struct {
 	JS jetstream.JetStream // the same
 
 	options app.Options
+	bearer  *bearer.Bearer // nil without credentials
 
 	closing context.Context // ends when Close is called
 	close   context.CancelFunc
@@ -91,18 +98,20 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}
+	held, err := o.hold()
+	if err != nil {
+		return nil, err
+	}
 	options.Instance = cmp.Or(o.Instance, app.NewInstance())
 	if o.Tenant != "" || o.Actor != "" {
 		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
 	}
-	err := options.Vouch(o.Credentials)
-	if err == nil && o.Keys != "" {
-		options.Keys, err = accounts.Load(o.Keys)
+	if o.Keys != "" {
+		if options.Keys, err = accounts.Load(o.Keys); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	nc, err := dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
+	nc, err := app.DialHolding(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options, held)
 	if err != nil {
 		return nil, err
 	}
@@ -111,45 +120,45 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c := &Conn{NC: nc, JS: js, options: options}
+	c := &Conn{NC: nc, JS: js, options: options, bearer: held}
 	c.closing, c.close = context.WithCancel(context.WithoutCancel(ctx))
+	if held != nil {
+		renew, err := app.Renewing(nc, held)
+		if err != nil {
+			nc.Close()
+			return nil, err
+		}
+		c.running.Go(func() { renew(c.closing) })
+	}
 	return c, nil
 }
 
-// dial gives up when ctx ends, which the client of NATS knows nothing of.
-func dial(ctx context.Context, name string, o app.Options) (*nats.Conn, error) {
-	type dialled struct {
-		nc  *nats.Conn
-		err error
+// hold reads the credentials, if there are any, and lets the connection be of whoever they say: an executor of an
+// instance of its own, or a caller.
+func (o *Options) hold() (*bearer.Bearer, error) {
+	if o.Credentials == "" {
+		return nil, nil
 	}
-	done := make(chan dialled) // nobody listens once ctx has ended
-	go func() {
-		nc, err := app.Dial(name, o)
-		select {
-		case done <- dialled{nc, err}:
-		case <-ctx.Done():
-			if nc != nil {
-				nc.Close()
-			}
-		}
-	}()
-	select {
-	case d := <-done:
-		if d.err != nil {
-			return nil, fmt.Errorf("%w\n%s", d.err, bus.ConnectFix(d.err))
-		}
-		return d.nc, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	held, err := bearer.Read(o.Credentials, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
 	}
+	says := held.Says()
+	if says.Role == identity.Executor {
+		o.Instance = accounts.NewInstance(says)
+		o.Name = accounts.ConnectionName(o.Instance)
+	} else {
+		o.Tenant, o.Actor = cmp.Or(o.Tenant, says.Tenant), cmp.Or(o.Actor, says.Actor)
+	}
+	return held, nil
 }
 
 // Client returns a client that calls tools. Close it when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
-	if o.Token == nil {
-		o.Token = c.options.Token
+	if o.Token == nil && c.bearer != nil {
+		o.Token = c.bearer.Token
 	}
 	return NewClient(c.NC, o)
 }

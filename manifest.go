@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/goccy/go-yaml"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -128,3 +129,9 @@ func fits(s *schema.Schema, t reflect.Type) error {
 	}
 	return nil
 }
+
+// asJSON is how values of Go types become JSON and are made of it: durations are whole numbers of nanoseconds,
+// as they are for encoding/json, and members that a type does not have are refused.
+var asJSON = json.JoinOptions(
+	json.Deterministic(true), json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true),
+)

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -250,5 +251,27 @@ func (s *Service) Rotate(
 	if refusal := s.note(ctx, audit.KeyRotated, by, identity.Principal{KeyID: r.KeyID}); refusal != nil {
 		return a, refusal
 	}
+	if q.Distrust {
+		r.Token, err = s.afresh(ctx, r.KeyID, by)
+	}
+	if err != nil {
+		return a, unreached(err)
+	}
 	return r, nil
+}
+
+// afresh signs what an operator has with the new key: somebody has to be able to issue credentials when all others are
+// worth nothing.
+func (s *Service) afresh(ctx context.Context, kid string, by *identity.Principal) (token string, err error) {
+	err = wait.Retry{Pause: 10 * time.Millisecond}.Until(ctx, func(context.Context) (bool, error) {
+		known, _, ok := s.Store.current()
+		return ok && known == kid, nil // it hears of it as all others do
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.Store.Mint(*by)
 }

@@ -108,8 +108,8 @@ func ConnectFix(err error) string {
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
 	case unauthorized(err):
-		return "put a user and a password that the server knows, or a token, into the URL: " +
-			"TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
+		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
+			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
 	case Unreachable(err):
 		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
 	}

@@ -126,8 +126,9 @@ func (p Principal) Renewed(now time.Time) (Principal, error) {
 	if !now.Before(p.RenewUntil) {
 		return Principal{}, ErrNotRenewable
 	}
+	life := min(Life, p.Expires.Sub(p.Issued))
 	p.ID, p.Issued = NewID(), now
-	p.Expires = earliest(now.Add(Life), p.RenewUntil)
+	p.Expires = earliest(now.Add(life), p.RenewUntil)
 	return p, nil
 }
 

@@ -83,6 +83,7 @@ type Rotate struct {
 // Rotation says how a new key takes the place of the former ones.
 type Rotation struct {
 	KeyID string    `json:"key_id"`
-	Since time.Time `json:"since"` // tokens are signed with it from then on
-	Until time.Time `json:"until"` // what the former keys have signed counts as expired then
+	Since time.Time `json:"since"`          // tokens are signed with it from then on
+	Until time.Time `json:"until"`          // what the former keys have signed counts as expired then
+	Token string    `json:"token,omitzero"` // of whoever asked, where nothing of the former keys is believed any more
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -50,9 +51,9 @@ func refused(g *global, err error) error {
 		return err
 	}
 	if g.json {
-		_ = printJSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
+		_ = plain.JSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
 	} else {
-		printError(g.env.stderr, refusal.Reason)
+		cli.PrintError(g.env.stderr, refusal.Reason)
 	}
 	return exitError(exitCode(refusal.Reason.Code.Status()))
 }
@@ -135,6 +136,6 @@ func whyCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return g.say(question.WhyAnswer{Sentence: sentence}, plain(sentence))
+			return g.say(question.WhyAnswer{Sentence: sentence}, plain.Text(sentence))
 		})
 }

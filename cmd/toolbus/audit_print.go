@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/archive"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // printRecords prints records and returns how many there were.
@@ -48,7 +49,7 @@ func (g *global) zone(now time.Time) *time.Location {
 const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
-	_, err := fmt.Fprintln(w, strings.TrimRight(plain(fmt.Sprintf(auditRow, cells...)), " "))
+	_, err := fmt.Fprintln(w, strings.TrimRight(plain.Text(fmt.Sprintf(auditRow, cells...)), " "))
 	return err
 }
 
@@ -78,8 +79,8 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *archive.Line) 
 // printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
 func printStored(to io.Writer, r *archive.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
-		return writeJSON(to, r.Record)
+		return plain.Line(to, r.Record)
 	}
-	_, err := fmt.Fprintln(to, escaped(r.Text))
+	_, err := fmt.Fprintln(to, plain.Escaped(r.Text))
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -258,7 +259,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	resp, err := c.Call(ctx, call)
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			about := plain(ref + asCaller(c))
+			about := plain.Text(ref + asCaller(c))
 			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
 				about, about)
 		}
@@ -278,7 +279,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 // gets the last outcome, but it is not the command's.
 func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
-		fmt.Fprintln(g.env.stderr, "key:", plain(call.Key))
+		fmt.Fprintln(g.env.stderr, "key:", plain.Text(call.Key))
 	}
 	err := printOutcome(g, resp, ref)
 	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {
@@ -373,7 +374,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	if err := f.check(); err != nil {
 		return toolbus.Call{}, err
 	}
-	input, err := readInput(ctx, g, f.input)
+	input, err := cli.Input(ctx, g.env.stdin, f.input)
 	if err != nil {
 		return toolbus.Call{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // bookmark is a context as it is shown.
@@ -121,8 +122,8 @@ func listContexts(out io.Writer, all []bookmark) error {
 		if b.Used {
 			used = "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, plain(b.Server), plain(cmp.Or(b.Tenant, "-")),
-			plain(cmp.Or(b.Credentials, "-")), security(b.Access))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, plain.Text(b.Server), plain.Text(cmp.Or(b.Tenant, "-")),
+			plain.Text(cmp.Or(b.Credentials, "-")), security(b.Access))
 	}
 	return w.Flush()
 }
@@ -167,7 +168,7 @@ func showContext(out io.Writer, b bookmark) error {
 	for _, row := range [][2]string{{"name", b.Name}, {"server", b.Server}, {"tenant", b.Tenant},
 		{"credentials", b.Credentials}, {"tls ca", b.CA}, {"tls cert", b.Cert}, {"tls key", b.Key}} {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], plain(row[1]))
+			fmt.Fprintf(w, "%s\t%s\n", row[0], plain.Text(row[1]))
 		}
 	}
 	return w.Flush()

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -68,14 +69,14 @@ func listDead(ctx context.Context, g *global) error {
 	case err != nil:
 		return err
 	case g.json:
-		return printJSON(g.env.stdout, all)
+		return plain.JSON(g.env.stdout, all)
 	case len(all) == 0:
 		fmt.Fprintln(g.env.stderr, "there are no dead letters")
 	}
 	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
 	for _, d := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain(d.State.Tool),
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain.Text(d.State.Tool),
 			d.Attempt, d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
@@ -130,7 +131,7 @@ func replayDead(ctx context.Context, g *global, d record.DeadLetter) error {
 		return err
 	}
 	defer guest.close()
-	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain(by.Actor), plain(by.Tenant))
+	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain.Text(by.Actor), plain.Text(by.Tenant))
 	g.lines = req.Constraints.PreferStreaming
 	return perform(ctx, g, guest.client, anew(req), g.lines)
 }

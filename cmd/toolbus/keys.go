@@ -24,7 +24,8 @@ func keysInitCmd(g *global) *cobra.Command {
 	plan := accounts.Plan{}
 	cmd := &cobra.Command{
 		Use: "init DIR", Short: "Make those of a new deployment in a folder", Args: cli.Args(1, 1, "a folder"),
-		Long: `Writes into DIR: keys/, the secrets, which dispatchers need and nobody else may read; a
+		Long: `Writes into DIR: keys/, the secrets, which dispatchers need and nobody else may read; operator.token, the
+credential of its first operator, who issues all others; a
 configuration for each NATS server, in which nothing is secret; and, where servers are reached from other
 machines, tls/ with a certificate authority of the deployment's own and certificates for each server and for
 clients. What is there is never replaced.
@@ -69,7 +70,11 @@ func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	said := "secrets: " + filepath.Join(dir, "keys")
+	operator, err := firstCredential(dir)
+	if err != nil {
+		return err
+	}
+	said := "secrets: " + filepath.Join(dir, "keys") + "\noperator: " + operator + " (its credential: --credentials)"
 	names := []string{}
 	for _, f := range files {
 		names = append(names, f.Name)
@@ -77,5 +82,5 @@ func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
 			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name)
 		}
 	}
-	return g.say(map[string]any{"dir": dir, "url": url, "files": names}, said+"\nbus:     "+url)
+	return g.say(map[string]any{"dir": dir, "url": url, "files": names, "operator": operator}, said+"\nbus:     "+url)
 }

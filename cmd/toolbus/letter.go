@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/record"
 )
 
@@ -98,7 +99,7 @@ func (d shownLetter) write(out io.Writer) error {
 	} else {
 		fmt.Fprintf(&text, "\n%s\n", input(body.InputRef, req.Input))
 	}
-	_, err = fmt.Fprint(out, plain(text.String()))
+	_, err = fmt.Fprint(out, plain.Text(text.String()))
 	return err
 }
 

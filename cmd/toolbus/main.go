@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,7 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
@@ -164,7 +167,7 @@ func unusual(tenant string) string {
 	if tenant == toolbus.DefaultTenant {
 		return ""
 	}
-	return plain(tenant)
+	return plain.Text(tenant)
 }
 
 func newRoot(env *environment) *cobra.Command {
@@ -241,17 +244,33 @@ func commands(g *global) []*cobra.Command {
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
 		natsCmd(g), contextCmd(g),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
-		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
+		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g),
+		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 
-// access finds out how to reach the bus. The tenant of a context is the one to act in, unless a flag names another.
+// access finds out how to reach the bus. The tenant and the actor of the credentials, and else the tenant of the
+// context, are those to act as, unless flags name others.
 func (g *global) access() (cli.Access, error) {
 	a, err := g.reach.Find()
-	if err == nil && a.Tenant != "" && !g.given("tenant") {
-		g.tenant = a.Tenant
+	if err != nil {
+		return a, err
 	}
-	return a, err
+	who := toolbus.Options{Tenant: a.Tenant}
+	if a.Credentials != "" {
+		held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return a, err
+		}
+		who.Tenant, who.Actor = held.Says().Tenant, held.Says().Actor
+	}
+	if who.Tenant != "" && !g.given("tenant") {
+		g.tenant = who.Tenant
+	}
+	if who.Actor != "" && !g.given("actor") {
+		g.actor = who.Actor
+	}
+	return a, nil
 }
 
 // subcommand fits a command that is a program of its own into this one.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -12,9 +13,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 func doctorCmd(g *global) *cobra.Command {
@@ -83,16 +86,24 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.C
 		return nil, err
 	}
 	of := toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}
-	if err := a.Vouch(&of); err != nil {
+	if a.Credentials == "" {
+		return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
+	}
+	if conn, err := toolbus.Connect(ctx, a.Server, o); err == nil { // which renews them; what is wrong is a finding
+		conn.Close()
+	}
+	held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
+	if err != nil {
 		return nil, err
 	}
+	of.Tenant, of.Actor, of.Token = held.Says().Tenant, held.Says().Actor, held.Token
 	return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
 }
 
 func printChecks(w io.Writer, checks []doctor.Check) error {
 	var text strings.Builder
 	for _, c := range checks {
-		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain(c.Says))
+		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain.Text(c.Says))
 		if c.Fix != "" {
 			fmt.Fprintf(&text, "%30s%s\n", "fix: ", c.Fix)
 		}

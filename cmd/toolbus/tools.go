@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -52,17 +53,18 @@ func listTools(out io.Writer, tools []question.Tool) error {
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, plain(t.Title))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, plain.Text(t.Title))
 	}
 	return w.Flush()
 }
 
 func showTool(out io.Writer, t question.Tool) error {
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain(t.Title), plain(strings.TrimSpace(t.Description)))
+	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain.Text(t.Title),
+		plain.Text(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		plain(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
+		plain.Text(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
 		t.TimeoutDefaultMS, t.TimeoutMaxMS)
 	if l := t.Limits; l != (question.Limits{}) {
 		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
@@ -74,19 +76,19 @@ func showTool(out io.Writer, t question.Tool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
 		fn := t.Functions[name]
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, plain(fn.Description))
-		if err := printJSON(out, fn.Request); err != nil {
+		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, plain.Text(fn.Description))
+		if err := plain.JSON(out, fn.Request); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "response schema:")
-		if err := printJSON(out, fn.Response); err != nil {
+		if err := plain.JSON(out, fn.Response); err != nil {
 			return err
 		}
 	}
 	if len(t.Errors) > 0 {
 		fmt.Fprintln(out, "\nerrors:")
 		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, plain(e.Message), plain(e.Fix))
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, plain.Text(e.Message), plain.Text(e.Fix))
 		}
 	}
 	return w.Flush()

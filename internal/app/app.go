@@ -16,7 +16,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -43,40 +42,10 @@ type Options struct {
 	// the caller whose connection it is, if Caller is one.
 	Instance string
 	Caller   subjects.Owner
-	Token    func() string // of callers; nil is none
 
 	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
 	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
 	Keys *accounts.Keys
-}
-
-// Vouch makes the connection, and the callers on it, those of a file with a token; "" is none.
-func (o *Options) Vouch(credentials string) error {
-	if credentials == "" {
-		return nil
-	}
-	file := bus.Files{Token: credentials}
-	read, err := file.ReadToken()
-	if err != nil {
-		return err
-	}
-	p, err := identity.Inspect(read)
-	if err != nil {
-		return fmt.Errorf("credentials: %s: %w", credentials, err)
-	}
-	show, err := file.Options()
-	if err != nil {
-		return err
-	}
-	o.Connect = append(o.Connect, show...)
-	o.Caller = subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}
-	o.Token = func() string {
-		if now, err := file.ReadToken(); err == nil {
-			return now
-		}
-		return read // dispatchers say whether it is still good
-	}
-	return nil
 }
 
 // Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.

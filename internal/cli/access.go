@@ -3,13 +3,12 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
 )
 
 // Access is how to reach a bus.
@@ -29,7 +28,8 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	if (a.Cert == "") != (a.Key == "") {
 		return Usagef("--tls-cert and --tls-key belong together: name both files")
 	}
-	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key, Token: a.Credentials}.Options()
+	o.Credentials = a.Credentials
+	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key}.Options()
 	return err
 }
 
@@ -38,41 +38,11 @@ func (a Access) Vouch(o *toolbus.ClientOptions) error {
 	if a.Credentials == "" {
 		return nil
 	}
-	file := bus.Files{Token: a.Credentials}
-	token, err := file.ReadToken()
+	held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	p, err := identity.Inspect(token)
-	if err != nil {
-		return fmt.Errorf("%s: %w", a.Credentials, err)
-	}
-	o.Tenant, o.Actor = p.Tenant, p.Actor
-	o.Token = func() string {
-		if now, err := file.ReadToken(); err == nil { // it may have been renewed
-			return now
-		}
-		return token
-	}
-	return nil
-}
-
-// AsExecutor names the connection of an executor that has a token, so that it is let in as an instance of its own. The
-// name stays the same when the token is renewed.
-func (a Access) AsExecutor(o *toolbus.Options) error {
-	if a.Credentials == "" {
-		return nil
-	}
-	token, err := bus.Files{Token: a.Credentials}.ReadToken()
-	if err != nil {
-		return err
-	}
-	p, err := identity.Inspect(token)
-	if err != nil {
-		return fmt.Errorf("%s: %w", a.Credentials, err)
-	}
-	o.Instance = accounts.NewInstance(p)
-	o.Name = accounts.ConnectionName(o.Instance)
+	o.Tenant, o.Actor = held.Says().Tenant, held.Says().Actor
 	return nil
 }
 

@@ -124,16 +124,16 @@ func replace(file string, data []byte) error {
 	return err
 }
 
-// margin is how long a token must still be good to be used for a command.
+// margin is how long a token must still be good, or renewable, to be used for a command.
 const margin = time.Minute
 
-// goodToken returns what a file holds, if it is good for a while.
+// goodToken returns what a file holds, if it is good, or may be renewed, for a while.
 func goodToken(file string) (p identity.Principal, ok bool) {
 	token, err := bus.Files{Token: file}.ReadToken()
 	if err == nil {
 		p, err = identity.Inspect(token)
 	}
-	return p, err == nil && time.Until(p.Expires) > margin
+	return p, err == nil && max(time.Until(p.Expires), time.Until(p.RenewUntil)) > margin
 }
 
 // As returns how to reach the bus as somebody. On a bus of `toolbus dev` its user may be everybody: a token that there
@@ -164,12 +164,8 @@ const renewable = 24 * time.Hour
 
 // issued asks for a token, as the operator.
 func (a Access) issued(ctx context.Context, p identity.Principal) (token string, err error) {
-	var self toolbus.ClientOptions
 	a.Credentials = DevCredential(a.dev, operatorOf())
-	if err := a.Vouch(&self); err != nil {
-		return "", err
-	}
-	o := toolbus.Options{Name: "toolbus-cli", Tenant: self.Tenant, Actor: self.Actor}
+	o := toolbus.Options{Name: "toolbus-cli"}
 	if err := a.Into(&o); err != nil {
 		return "", err
 	}
@@ -178,19 +174,14 @@ func (a Access) issued(ctx context.Context, p identity.Principal) (token string,
 		return "", err
 	}
 	defer conn.Close()
-	inbox, err := bus.NewInbox(conn.NC, self.Tenant, self.Actor)
+	c, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = inbox.Close() }() // gone with the connection otherwise
-	inbox.Token = self.Token
-	var answer question.TokenAnswer
-	refusal, err := inbox.Ask(ctx, subjects.OpTokenIssue, question.Issue{
+	defer func() { _ = c.Close() }() // the connection ends next
+	answer, err := c.Issue(ctx, question.Issue{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
 		RenewS: int64(renewable / time.Second),
-	}, &answer)
-	if refusal != nil {
-		return "", &toolbus.Refusal{Reason: refusal}
-	}
+	})
 	return answer.Token, err
 }

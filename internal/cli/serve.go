@@ -85,11 +85,6 @@ func (n *Node) serve(
 	if err := a.Into(&o); err != nil {
 		return err
 	}
-	if service == executorService {
-		if err := a.AsExecutor(&o); err != nil {
-			return err
-		}
-	}
 	conn, err := toolbus.Connect(ctx, a.Server, o)
 	if err != nil {
 		return err

@@ -131,15 +131,8 @@ func (b *Bus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string,
 }
 
 func (b *Bus) runExecutor(ctx context.Context, url string, p Parts) error {
-	a, o := cli.Access{Credentials: b.Credential(identity.Executor)}, p.Options
-	shown, err := bus.Files{Token: a.Credentials}.Options()
-	if err != nil {
-		return err
-	}
-	o.NATS = append(o.NATS, shown...)
-	if err := a.AsExecutor(&o); err != nil {
-		return err
-	}
+	o := p.Options
+	o.Credentials = b.Credential(identity.Executor)
 	conn, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err

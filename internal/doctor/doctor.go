@@ -33,6 +33,9 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
 	}
+	if o.Token != nil {
+		connect = append(connect, nats.TokenHandler(o.Token))
+	}
 	nc, err := bus.Dial(url, "toolbus-doctor", append([]nats.Option{
 		nats.CustomInboxPrefix(of.Inbox()),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding

@@ -28,6 +28,8 @@ var layers = []layer{
 	// What travels, and where.
 	{"internal/members/...", ""},
 	{"internal/nearest", ""},
+	{"internal/plain", ""},
+	{"internal/goschema", ""},
 	{"internal/ijson", ""},
 	{"schema", "internal/ijson"},
 	{"envelope", "internal/ijson internal/members internal/nearest schema"},
@@ -68,6 +70,7 @@ var layers = []layer{
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
 	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/wait " +
 		"question subjects"},
+	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/crew internal/form internal/wait kv question record settle subjects work"},
 	// What runs tools.

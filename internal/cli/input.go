@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -13,15 +13,16 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
-// readInput returns the JSON that --input names.
-func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, error) {
+// Input returns the JSON that --input names: "-" is standard input, and "@" is before the name of a file.
+func Input(ctx context.Context, stdin io.Reader, arg string) (jsontext.Value, error) {
 	data := []byte(arg)
 	var err error
 	switch {
 	case arg == "-":
-		data, err = readWhile(ctx, func() ([]byte, error) { return readAll(g.env.stdin) })
+		data, err = readWhile(ctx, func() ([]byte, error) { return readAll(stdin) })
 	case strings.HasPrefix(arg, "@"):
 		data, err = readWhile(ctx, func() ([]byte, error) {
 			f, err := os.Open(arg[1:])
@@ -36,10 +37,10 @@ func readInput(ctx context.Context, g *global, arg string) (jsontext.Value, erro
 		return nil, fmt.Errorf("--input was not read to its end, nothing was sent: %w", ctx.Err())
 	}
 	if err != nil {
-		return nil, usagef("--input: %v", err)
+		return nil, Usagef("--input: %v", err)
 	}
 	if len(data) > envelope.MaxPayload {
-		return nil, usagef("--input is larger than %d bytes", envelope.MaxPayload)
+		return nil, Usagef("--input is larger than %d bytes", envelope.MaxPayload)
 	}
 	return data, legible(arg, data)
 }
@@ -52,16 +53,16 @@ func legible(arg string, data []byte) error {
 	case len(bad) == 0, envelope.InputFault(bad).Code != envelope.CodeMalformed:
 		return nil
 	case len(bytes.TrimSpace(data)) == 0:
-		return usagef("%s is empty: an input is JSON, {} at least", source(arg))
+		return Usagef("%s is empty: an input is JSON, {} at least", source(arg))
 	}
 	var problems strings.Builder
 	for _, v := range bad[:min(len(bad), maxProblems)] {
 		fmt.Fprintf(&problems, "\n  %s", v.Message)
 		if v.Pointer != "" {
-			fmt.Fprintf(&problems, " (at %s)", plain(v.Pointer))
+			fmt.Fprintf(&problems, " (at %s)", plain.Text(v.Pointer))
 		}
 	}
-	return usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
+	return Usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
 }
 
 // maxProblems is how many of the problems of an input are told: one is mended after the other.
@@ -73,7 +74,7 @@ func source(arg string) string {
 	case arg == "-":
 		return "standard input (--input -)"
 	case strings.HasPrefix(arg, "@"):
-		return "--input " + plain(arg)
+		return "--input " + plain.Text(arg)
 	}
 	return "--input"
 }

@@ -1,4 +1,4 @@
-package toolbus
+package goschema
 
 import (
 	"math/big"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/schema"
@@ -69,7 +70,7 @@ func TestSchemaOf(t *testing.T) {
 		}{netip.IPv6Loopback(), time.Second},
 	} {
 		of := reflect.TypeOf(value)
-		got, err := schemaOf(of)
+		got, err := Of(of)
 		if err != nil {
 			t.Errorf("%s: %v", of, err)
 			continue
@@ -83,12 +84,12 @@ func TestSchemaOf(t *testing.T) {
 			continue
 		}
 		for _, v := range []any{value, reflect.Zero(of).Interface()} {
-			encoded, err := json.Marshal(v, asJSON)
+			encoded, err := json.Marshal(v, jsonv1.FormatDurationAsNano(true), json.Deterministic(true))
 			if bad := compiled.Validate(encoded); err != nil || len(bad) > 0 {
 				t.Errorf("%s: its schema refuses %s: %v, %v", of, encoded, bad, err)
 			}
 			back := reflect.New(of)
-			if err := json.Unmarshal(encoded, back.Interface(), asJSON); err != nil {
+			if err := json.Unmarshal(encoded, back.Interface(), jsonv1.FormatDurationAsNano(true)); err != nil {
 				t.Errorf("%s: %s cannot be decoded: %v", of, encoded, err)
 			}
 		}
@@ -103,7 +104,7 @@ func TestSchemaOfMarshalers(t *testing.T) {
 		Bytes [][4]byte                  `json:"bytes"`
 		Any   any                        `json:"any"`
 	}
-	got, err := schemaOf(reflect.TypeFor[[]deep]())
+	got, err := Of(reflect.TypeFor[[]deep]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,8 @@ func TestSchemaOfMarshalers(t *testing.T) {
 	}
 	net := netip.MustParsePrefix("10.0.0.0/8")
 	nets := map[string][]*netip.Prefix{"a": {&net, nil}}
-	full, err := json.Marshal([]deep{{nets, big.NewInt(5), [][4]byte{{1}}, []int{1}}, {}}, asJSON)
+	full, err := json.Marshal([]deep{{nets, big.NewInt(5), [][4]byte{{1}}, []int{1}}, {}},
+		jsonv1.FormatDurationAsNano(true), json.Deterministic(true))
 	if bad := compiled.Validate(full); err != nil || len(bad) > 0 {
 		t.Errorf("%s refuses %s: %v, %v", got, full, bad, err)
 	}
@@ -131,7 +133,7 @@ func TestSchemaOfWhatHasNone(t *testing.T) {
 			A int `jsonschema:"minimum=3"`
 		}](),
 	} {
-		if got, err := schemaOf(of); err == nil {
+		if got, err := Of(of); err == nil {
 			t.Errorf("%s has the schema %s", of, got)
 		}
 	}

@@ -1,4 +1,5 @@
-package toolbus
+// Package goschema makes JSON Schemas of Go types.
+package goschema
 
 import (
 	"encoding"
@@ -8,18 +9,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// asJSON is how values of Go types become JSON and are made of it: durations are whole numbers of nanoseconds,
-// as they are for encoding/json, and members that a type does not have are refused.
-var asJSON = json.JoinOptions(
-	json.Deterministic(true), json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true),
-)
-
-// schemaOf returns the JSON Schema of the values that a Go type encodes to.
-func schemaOf(t reflect.Type) (jsontext.Value, error) {
+// Of returns the JSON Schema of the values that a Go type encodes to.
+func Of(t reflect.Type) (jsontext.Value, error) {
 	special := map[reflect.Type]*jsonschema.Schema{}
 	encodings(t, special, map[reflect.Type]bool{})
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: special})

@@ -1,0 +1,463 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+func credentialsCmd(g *global) *cobra.Command {
+	cmd := family(&cobra.Command{
+		Use: "credentials", Short: "Issue, inspect, narrow, revoke and list credentials", GroupID: "operate",
+		Long: `A credential is a file with a token, which says who its holder is and what it may do. Tokens live for
+minutes and are renewed by whoever uses the file, for as long as they were issued for.`,
+	})
+	cmd.AddCommand(issueCmd(g), inspectCmd(g), narrowCmd(g), revokeCmd(g), listCredentialsCmd(g), rotateCmd(g))
+	return cmd
+}
+
+// handed is where a token goes.
+type handed struct {
+	out   string
+	force bool
+}
+
+func (h *handed) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&h.out, "out", "o", "", "write it into this file, which nobody else may read; else print it")
+	cmd.Flags().BoolVar(&h.force, "force", false, "replace the file if it is there")
+}
+
+// hand gives the token to whoever asked.
+func (g *global) hand(h handed, a question.TokenAnswer) error {
+	if h.out == "" {
+		if g.json {
+			return plain.JSON(g.env.stdout, a)
+		}
+		_, err := fmt.Fprintln(g.env.stdout, a.Token)
+		return err
+	}
+	if err := writeSecret(h.out, a.Token, h.force); err != nil {
+		return err
+	}
+	until := a.Expires
+	if a.RenewUntil.After(until) {
+		until = a.RenewUntil
+	}
+	return g.say(map[string]any{"file": h.out, "family": a.Family, "until": until},
+		fmt.Sprintf("%s: family %s, good until %s", h.out, a.Family, until.UTC().Format(time.RFC3339)))
+}
+
+// writeSecret writes a file that nobody else may read.
+func writeSecret(name, text string, force bool) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	f, err := os.OpenFile(name, flags, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: name another file, or replace it with --force", name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text + "\n")
+	return errors.Join(err, f.Close())
+}
+
+func issueCmd(g *global) *cobra.Command {
+	q, h, lasts, keys := question.Issue{}, handed{}, time.Duration(0), ""
+	cmd := &cobra.Command{
+		Use: "issue --actor ACTOR", Short: "Issue a credential", Args: cli.NoArgs,
+		Long: `Issues a credential for an actor of a tenant: of the role agent, unless --role says otherwise. It takes the
+credentials of an operator, or with --keys the secrets of the deployment, and then no running bus.`,
+		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
+  toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
+  toolbus credentials issue --role operator --actor user://ada --keys ./deployment/keys --for 24h --out ada.token`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !g.given("actor") {
+				return usagef("name the actor that the credential is for with --actor")
+			}
+			q.Tenant, q.Actor = g.tenant, g.actor
+			q.RenewS = int64(lasts / time.Second)
+			if keys != "" {
+				a, err := mintOffline(keys, q)
+				if err != nil {
+					return err
+				}
+				return g.hand(h, a)
+			}
+			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+				a, err := c.Issue(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return g.hand(h, a)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Role, "role", string(identity.Agent), "agent, door, auditor, executor or operator")
+	f.StringArrayVar(&q.Scopes, "scope", nil, "scope that its calls may claim; more than once for more; * is all")
+	f.StringVar(&q.Run, "run", "", "only for this run")
+	f.StringVar(&q.Lane, "lane", "", "only for this lane")
+	f.StringVar(&q.Pool, "pool", "", "pool, of an executor")
+	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h")
+	f.StringVar(&keys, "keys", "", "folder with the secrets of the deployment")
+	completeFlag(cmd, "role", values(identity.Roles()))
+	h.flags(cmd)
+	return cmd
+}
+
+// mintOffline makes a token with the first key of a deployment. It has expired when another key is used meanwhile, and
+// is renewed at its first use.
+func mintOffline(folder string, q question.Issue) (a question.TokenAnswer, err error) {
+	keys, err := accounts.Load(folder)
+	if err != nil {
+		return a, err
+	}
+	signer, err := keys.Signer()
+	if err != nil {
+		return a, err
+	}
+	now := time.Now().Truncate(time.Second)
+	p := identity.Principal{
+		Tenant: q.Tenant, Actor: q.Actor, Role: identity.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
+		Pool: q.Pool, ID: identity.NewID(), Family: identity.NewID(), Issued: now, Expires: now.Add(identity.Life),
+		RenewUntil: now.Add(time.Duration(q.RenewS) * time.Second),
+	}
+	if a.Token, err = signer.Mint(p); err != nil {
+		return a, usagef("%v", err)
+	}
+	a.Family, a.Expires, a.RenewUntil = p.Family, p.Expires.UTC(), p.RenewUntil.UTC()
+	return a, nil
+}
+
+// operating does something as whoever has the credentials of the command line, whatever actor its flags name; on a bus
+// of `toolbus dev` in a role.
+func (g *global) operating(ctx context.Context, r identity.Role, do func(*toolbus.Client) error) error {
+	a, err := g.access()
+	if err != nil {
+		return err
+	}
+	if a, err = a.As(ctx, g.self(r)); err != nil {
+		return err
+	}
+	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial}
+	if err := a.Into(&o); err != nil {
+		return err
+	}
+	conn, err := toolbus.Connect(ctx, a.Server, o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // the connection ends next
+	return refused(g, do(c))
+}
+
+// shownToken is what a token says, and where it lies.
+type shownToken struct {
+	Tenant     string    `json:"tenant"`
+	Actor      string    `json:"actor"`
+	Role       string    `json:"role"`
+	Scopes     []string  `json:"scopes,omitzero"`
+	Pool       string    `json:"pool,omitzero"`
+	Run        string    `json:"run,omitzero"`
+	Lane       string    `json:"lane,omitzero"`
+	Family     string    `json:"family"`
+	Chain      []string  `json:"chain,omitzero"`
+	KeyID      string    `json:"key_id"`
+	Issued     time.Time `json:"issued"`
+	Expires    time.Time `json:"expires"`
+	RenewUntil time.Time `json:"renew_until,omitzero"`
+}
+
+func inspectCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect FILE", Short: "Say what a credential says, without asking anybody",
+		Args: cli.Args(1, 1, "a file, or -"),
+		Long: `Shows what the token in a file says of its holder. Whether it is to be believed is for dispatchers to say:
+nothing is verified, and the token itself is not shown.`,
+		Example: "  toolbus credentials inspect billing.token\n  toolbus credentials inspect - <billing.token --json",
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := g.inspected(args[0])
+			if err != nil {
+				return err
+			}
+			t := shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.Pool, p.Run, p.Lane, p.Family, p.Chain, p.KeyID,
+				p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
+			if p.RenewUntil.IsZero() {
+				t.RenewUntil = time.Time{}
+			}
+			return g.print(t, t.write)
+		},
+	}
+}
+
+func (g *global) inspected(file string) (identity.Principal, error) {
+	if file != "-" {
+		held, err := bearer.Read(file, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return identity.Principal{}, err
+		}
+		return held.Says(), nil
+	}
+	text, err := io.ReadAll(io.LimitReader(g.env.stdin, identity.MaxToken+2))
+	if err != nil {
+		return identity.Principal{}, err
+	}
+	return identity.Inspect(strings.TrimSpace(string(text)))
+}
+
+func (t shownToken) write(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(value))
+		}
+	}
+	line("role", t.Role)
+	line("tenant", t.Tenant)
+	line("actor", t.Actor)
+	line("scopes", strings.Join(t.Scopes, " "))
+	line("pool", t.Pool)
+	line("run", t.Run)
+	line("lane", t.Lane)
+	line("family", t.Family)
+	line("narrowed from", strings.Join(t.Chain, " "))
+	line("key", t.KeyID)
+	line("issued", t.Issued.Format(time.RFC3339))
+	line("expires", t.Expires.Format(time.RFC3339)+ago(t.Expires))
+	if !t.RenewUntil.IsZero() {
+		line("renewable until", t.RenewUntil.Format(time.RFC3339)+ago(t.RenewUntil))
+	}
+	return w.Flush()
+}
+
+func ago(t time.Time) string {
+	if time.Now().After(t) {
+		return " (over)"
+	}
+	return ""
+}
+
+func narrowCmd(g *global) *cobra.Command {
+	q, h, part, lasts := question.Narrow{}, handed{}, "", time.Duration(0)
+	cmd := &cobra.Command{
+		Use: "narrow", Short: "Make a token with less rights out of your own", Args: cli.NoArgs,
+		Long: `Makes a token for a part of what you do, out of the credentials of the command line. It may claim the scopes
+that are named, and no others; it ends with yours at the latest, and is revoked with it.`,
+		Example: `  toolbus credentials narrow --part researcher --scope read --for 1h --out researcher.token
+  toolbus credentials narrow --run run-7 --credentials billing.token`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q.LifeS = int64(lasts / time.Second)
+			return g.operating(cmd.Context(), identity.Agent, func(c *toolbus.Client) error {
+				if part != "" {
+					q.Actor = c.Actor + "/" + part
+				}
+				a, err := c.Narrow(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return g.hand(h, a)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&part, "part", "", "for a part of your actor: its name, a slash, and this")
+	f.StringArrayVar(&q.Scopes, "scope", nil, "scope that its calls may claim; more than once for more")
+	f.StringVar(&q.Run, "run", "", "only for this run")
+	f.StringVar(&q.Lane, "lane", "", "only for this lane")
+	f.DurationVar(&lasts, "for", 0, "how long it is good; by default as long as yours")
+	h.flags(cmd)
+	return cmd
+}
+
+func revokeCmd(g *global) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "revoke [FAMILY|FILE]", Short: "End a credential, or all of an actor",
+		Args: cli.Args(0, 1, "a family, or a file"),
+		Long: `Ends a family of tokens, which "list" and "inspect" show, or the one that a credentials file is of; with
+--actor all that an actor of the tenant has. What was narrowed from them ends with them. Within a second nothing that
+is done with them is admitted, and their connections are closed.`,
+		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
+  toolbus credentials revoke billing.token
+  toolbus credentials revoke --actor agent://billing --tenant acme`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := g.revocation(args)
+			if err != nil {
+				return err
+			}
+			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+				a, err := c.Revoke(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return g.say(a, fmt.Sprintf("revoked; listed families: %d", a.Families))
+			})
+		},
+	}
+	return cmd
+}
+
+// revocation is what the command line says is to end.
+func (g *global) revocation(args []string) (q question.Revoke, err error) {
+	switch {
+	case len(args) == 0 && g.given("actor"):
+		return question.Revoke{Tenant: g.tenant, Actor: g.actor}, nil
+	case len(args) == 0:
+		return q, usagef("name a family, a credentials file, or an actor with --actor")
+	case g.given("actor"):
+		return q, usagef("name a family or an actor, and not both")
+	case identity.ValidID(args[0]) && !exists(args[0]):
+		return question.Revoke{Family: args[0]}, nil
+	}
+	p, err := g.inspected(args[0])
+	return question.Revoke{Family: p.Family}, err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func listCredentialsCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the credentials that were issued and have not ended", Args: cli.NoArgs,
+		Long: `Lists families of tokens, the newest first, of all tenants, or of the tenant and the actor that flags name.
+What was narrowed from them, or made with --keys, is not listed.`,
+		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := question.TokenList{}
+			if g.given("tenant") {
+				q.Tenant = g.tenant
+			}
+			if g.given("actor") {
+				q.Actor = g.actor
+			}
+			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+				all, err := c.Credentials(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				if all == nil {
+					all = []question.CredentialIssued{}
+				}
+				return g.print(all, func(w io.Writer) error { return writeCredentials(w, all) })
+			})
+		},
+	}
+}
+
+func writeCredentials(to io.Writer, all []question.CredentialIssued) error {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "FAMILY\tROLE\tTENANT\tACTOR\tSCOPES\tFOR\tUNTIL\tSTATE")
+	for _, c := range all {
+		state := "good"
+		if c.Revoked {
+			state = "revoked"
+		}
+		only := strings.Join([]string{named("pool", c.Pool), named("run", c.Run), named("lane", c.Lane)}, "")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, plain.Text(c.Tenant), plain.Text(c.Actor),
+			orDash(plain.Text(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(plain.Text(only))),
+			c.Until.UTC().Format(time.RFC3339), state)
+	}
+	return w.Flush()
+}
+
+func named(what, name string) string {
+	if name == "" {
+		return ""
+	}
+	return what + " " + name + " "
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func rotateCmd(g *global) *cobra.Command {
+	q := question.Rotate{}
+	cmd := &cobra.Command{
+		Use: "rotate-keys", Short: "Exchange the key that tokens are signed with", Args: cli.NoArgs,
+		Long: `Makes a new key, which is used once all dispatchers know it. Nobody notices: what the former key has signed
+counts as expired after a quarter of an hour, and is renewed as any expired token. With --distrust the former keys are
+worth nothing at once, because somebody else may have one: yours is signed anew, and every other credential has to be
+issued anew by you.`,
+		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+				r, err := c.RotateKeys(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				if r.Token != "" {
+					if err := g.keepOwn(r.Token); err != nil {
+						return err
+					}
+					r.Token = "" // it is where it belongs
+				}
+				return g.say(r, fmt.Sprintf("key %s is used from %s on; what the former ones have signed is renewed from %s on",
+					r.KeyID, r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339)))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&q.Distrust, "distrust", false, "believe nothing any more that the former keys have signed")
+	return cmd
+}
+
+// keepOwn replaces the token of the command line's own credentials. What is printed is the last resort: without it
+// nobody can issue anything.
+func (g *global) keepOwn(token string) error {
+	a, err := g.access()
+	if err == nil {
+		err = writeSecret(a.Credentials, token, true)
+	}
+	if err != nil {
+		fmt.Fprintln(g.env.stdout, token)
+	}
+	return err
+}
+
+// firstOperator is whoever has made a deployment.
+const firstOperator = "user://operator"
+
+// firstCredential writes the credential of the first operator of a new deployment, and returns its file.
+func firstCredential(dir string) (string, error) {
+	a, err := mintOffline(filepath.Join(dir, "keys"), question.Issue{
+		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(identity.Operator),
+		RenewS: int64(90 * 24 * time.Hour / time.Second),
+	})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "operator.token")
+	return file, writeSecret(file, a.Token, false)
+}

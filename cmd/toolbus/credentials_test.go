@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+)
+
+// deployed is a bus of a new deployment, with a dispatcher; its first operator's credential is beside its keys.
+func deployed(t *testing.T) (s shell, operator string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "deployment")
+	if code, _, stderr := (shell{t: t}).do("keys", "init", dir); code != 0 {
+		t.Fatal(stderr)
+	}
+	keys, err := accounts.Load(filepath.Join(dir, "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := keys.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Start(t, func(o *server.Options) {
+		text, err := accounts.Config(keys.Deployment, public, accounts.Shape{
+			Server: o.ServerName, Listen: "127.0.0.1:-1", Store: o.StoreDir, MaxStore: o.JetStreamMaxStore,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := server.Options{NoSigs: true, DisableJetStreamBanner: true}
+		if err := of.ProcessConfigString(text); err != nil {
+			t.Fatal(err)
+		}
+		of.Host, of.Port = o.Host, o.Port
+		*o = of
+	})
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Keys: filepath.Join(dir, "keys")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := toolbus.NewTools()
+	err = toolbus.Add(tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "hello " + in, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { conn.Close(); <-ended })
+	<-ready
+	s, operator = shell{t: t, url: srv.URL}, filepath.Join(dir, "operator.token")
+	executor := filepath.Join(dir, "executor.token")
+	s.must("credentials", "issue", "--role", "executor", "--pool", "default", "--actor", "executor://x", "--out", executor,
+		"--credentials", operator)
+	run, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Credentials: executor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := run.Executor(tools, toolbus.ExecutorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- e.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { run.Close(); <-ended })
+	return s, operator
+}
+
+// must runs a command that is to succeed, and returns what it printed.
+func (s shell) must(args ...string) string {
+	s.t.Helper()
+	code, stdout, stderr := s.do(args...)
+	if code != 0 {
+		s.t.Fatalf("%v: exit %d: %s%s", args, code, stdout, stderr)
+	}
+	return stdout
+}
+
+// An operator issues credentials, their holders call with them and make less of them, and what is revoked is good for
+// nothing.
+func TestCredentials(t *testing.T) {
+	s, operator := deployed(t)
+	dir := t.TempDir()
+	agent, part := filepath.Join(dir, "agent.token"), filepath.Join(dir, "part.token")
+	s.must("credentials", "issue", "--actor", "agent://a", "--scope", "read", "--scope", "write", "--out", agent,
+		"--credentials", operator)
+	if info, err := os.Stat(agent); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info, err)
+	}
+	calls := func(credential string) (int, string) {
+		code, stdout, stderr := s.do("call", "hello", "--input", `"you"`, "--credentials", credential, "--timeout", "20s")
+		return code, stdout + stderr
+	}
+	if code, said := calls(agent); code != 0 || !strings.Contains(said, "hello you") {
+		t.Fatalf("exit %d: %s", code, said)
+	}
+	shown := s.must("credentials", "inspect", agent)
+	if !strings.Contains(shown, "agent://a") || !strings.Contains(shown, "read write") || strings.Contains(shown, "eyJ") {
+		t.Error(shown)
+	}
+	s.must("credentials", "narrow", "--part", "p", "--scope", "read", "--out", part, "--credentials", agent)
+	if shown := s.must("credentials", "inspect", part); !strings.Contains(shown, "agent://a/p") {
+		t.Error(shown)
+	}
+	if code, said := calls(part); code != 0 {
+		t.Fatalf("exit %d: %s", code, said)
+	}
+	if list := s.must("credentials", "list", "--credentials", operator); !strings.Contains(list, "agent://a") ||
+		!strings.Contains(list, "pool default") {
+		t.Error(list)
+	}
+	s.must("credentials", "rotate-keys", "--credentials", operator)
+	if code, said := calls(agent); code != 0 {
+		t.Fatalf("after the exchange of keys: exit %d: %s", code, said)
+	}
+	s.must("credentials", "revoke", agent, "--credentials", operator)
+	for _, credential := range []string{agent, part} {
+		if code, said := calls(credential); code == 0 {
+			t.Errorf("%s is good after it was revoked: %s", credential, said)
+		}
+	}
+	s.must("credentials", "rotate-keys", "--distrust", "--credentials", operator)
+	s.must("credentials", "list", "--credentials", operator) // whoever distrusts the keys keeps a credential
+	if said := s.must("audit", "replay", "--credentials", operator); !strings.Contains(said, "credential_revoked") {
+		t.Error(said)
+	}
+}
+
+// What cannot be done with a credential says what to do.
+func TestCredentialMistakes(t *testing.T) {
+	s, operator := deployed(t)
+	dir := t.TempDir()
+	open, agent := filepath.Join(dir, "open"), filepath.Join(dir, "agent")
+	if err := os.WriteFile(open, []byte("x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	issue := func(more ...string) []string {
+		return append([]string{"credentials", "issue", "--actor", "a", "--credentials", operator}, more...)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no actor":      {[]string{"credentials", "issue", "--credentials", operator}, "--actor"},
+		"role":          {issue("--role", "root"), "role"},
+		"no pool":       {issue("--role", "executor"), "pool"},
+		"too long":      {issue("--for", "9000h"), "7776000"},
+		"readable":      {[]string{"tools", "list", "--credentials", open}, "chmod 600"},
+		"no file":       {[]string{"tools", "list", "--credentials", filepath.Join(dir, "none")}, "--credentials"},
+		"there already": {issue("--out", agent), "--force"},
+		"no operator":   {[]string{"credentials", "list", "--credentials", agent}, "not for the role agent"},
+		"wider":         {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
+		"nothing":       {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
+		"no token":      {[]string{"tools", "list"}, "--credentials"},
+		"no keys":       {[]string{"credentials", "issue", "--actor", "a", "--keys", dir}, "keys"},
+	} {
+		if code, stdout, stderr := s.do(c.args...); code == 0 || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// A credential that has expired is renewed by its next use, and its file replaced.
+func TestCredentialRenewedAtUse(t *testing.T) {
+	s, operator := deployed(t)
+	keys, err := accounts.Load(filepath.Join(filepath.Dir(operator), "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := keys.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Second)
+	before, err := signer.Mint(identity.Principal{
+		Tenant: "default", Actor: "agent://a", Role: identity.Agent, ID: "a", Family: "b", Issued: now.Add(-time.Hour),
+		Expires: now.Add(-time.Minute), RenewUntil: now.Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "agent")
+	if err := os.WriteFile(file, []byte(before+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("call", "hello", "--input", `"you"`, "--credentials", file)
+	held, err := bearer.Read(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := held.Says(); p.Family != "b" || !p.Expires.After(now) || held.Token() == before {
+		t.Errorf("%+v", p)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
+)
+
+// Summary is one line about how the call went.
+func Summary(r *envelope.Response, ref string) string {
+	parts := []string{string(r.Status)}
+	p := r.Provenance
+	if p.ToolVersion != "" {
+		parts = append(parts, p.ToolID+" "+p.ToolVersion)
+	}
+	if p.Attempt > 0 {
+		parts = append(parts, fmt.Sprintf("attempt %d", p.Attempt),
+			fmt.Sprintf("%d ms (queued %d ms)", r.Metrics.DurationMS, r.Metrics.QueueMS))
+	}
+	if p.Replayed {
+		parts = append(parts, "replayed")
+	}
+	if !p.Final {
+		parts = append(parts, "NOT FINAL: ask again with the same key")
+	}
+	if ref != "" {
+		parts = append(parts, "ref "+ref)
+	}
+	return plain.Text(strings.Join(parts, " · "))
+}
+
+// PrintError prints an error for people, with all that it says to do.
+func PrintError(to io.Writer, e *envelope.Error) {
+	w := &strings.Builder{}
+	defer func() { fmt.Fprint(to, plain.Text(w.String())) }()
+	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
+	for _, v := range e.Details.Violations {
+		fmt.Fprintf(w, "  %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
+	}
+	if e.Cause != "" {
+		fmt.Fprintln(w, "  cause:", e.Cause)
+	}
+	if e.Details.Effect != "" {
+		fmt.Fprintln(w, "  effect:", e.Details.Effect)
+	}
+	if e.Details.RetryAfterMS > 0 {
+		fmt.Fprintf(w, "  retry after: %d ms\n", e.Details.RetryAfterMS)
+	}
+	if e.Fix != "" {
+		fmt.Fprintln(w, "  fix:", e.Fix)
+	}
+	if e.Details.Stderr != "" {
+		fmt.Fprintln(w, "  stderr of the tool:")
+		for line := range strings.Lines(e.Details.Stderr) {
+			fmt.Fprint(w, "    ", line)
+		}
+		fmt.Fprintln(w)
+	}
+}
