@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -63,7 +64,7 @@ func listDead(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
-	all, err := shown(ctx, g, from, slices.DeleteFunc(letters,
+	all, err := letter.Look(ctx, g.env.stderr, from, slices.DeleteFunc(letters,
 		func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
@@ -77,7 +78,7 @@ func listDead(ctx context.Context, g *global) error {
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
 	for _, d := range all {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain.Text(d.State.Tool),
-			d.Attempt, d.Cause.Code, d.when(), d.Ref, unusual(d.State.Tenant))
+			d.Attempt, d.Cause.Code, d.When(), d.Ref, unusual(d.State.Tenant))
 	}
 	return w.Flush()
 }
@@ -86,11 +87,11 @@ func showDead(ctx context.Context, g *global, from archive.Archive, d record.Dea
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	all, err := shown(ctx, g, from, []record.DeadLetter{d})
+	all, err := letter.Look(ctx, g.env.stderr, from, []record.DeadLetter{d})
 	if err != nil {
 		return err
 	}
-	return g.print(all[0], all[0].write)
+	return g.print(all[0], all[0].Write)
 }
 
 func withDead(ctx context.Context, g *global, n string, do func(archive.Archive, record.DeadLetter) error) error {
@@ -141,7 +142,7 @@ const fetchTime = 30 * time.Second
 
 // buried returns the request of a dead letter, with its input, wherever that lies.
 func buried(ctx context.Context, g *global, bus cli.Access, d record.DeadLetter) (*envelope.Request, error) {
-	body, req, err := asked(d)
+	body, req, err := letter.Asked(d)
 	if err != nil {
 		return nil, err
 	}

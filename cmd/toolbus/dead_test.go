@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -191,7 +192,7 @@ func TestDeadAskedAgain(t *testing.T) {
 	}
 	ref := requested(t, s, "beta").Ref
 	_, stdout, stderr := s.do("dead", "list", "--json")
-	var letters []shownLetter
+	var letters []letter.Shown
 	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 2 {
 		t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}

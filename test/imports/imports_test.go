@@ -96,6 +96,7 @@ var layers = []layer{
 	{".", "*"},
 	{"toolbustest", ". internal/natsserver"},
 	{"internal/doctor", "*"},
+	{"internal/letter", "archive call envelope internal/plain record"},
 	{"internal/cli", "*"},
 	{"internal/bench/...", "* internal/bench/..."},
 	{"internal/chaos/...", "* internal/chaos/..."},

@@ -1,4 +1,5 @@
-package main
+// Package letter shows dead letters to people.
+package letter
 
 import (
 	"cmp"
@@ -19,14 +20,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/record"
 )
 
-// shownLetter is a dead letter as it is shown.
-type shownLetter struct {
+// Shown is a dead letter as it is shown.
+type Shown struct {
 	record.DeadLetter
-	AskedAgain *askedAgain `json:"asked_again,omitzero"`
+	AskedAgain *AskedAgain `json:"asked_again,omitzero"`
 }
 
-// askedAgain is a later request for what a dead letter asked for.
-type askedAgain struct {
+// AskedAgain is a later request for what a dead letter asked for.
+type AskedAgain struct {
 	Time   time.Time `json:"time"`
 	Ref    string    `json:"ref"`
 	Tenant string    `json:"tenant"`
@@ -35,35 +36,35 @@ type askedAgain struct {
 // againTime bounds the search of the record for later requests.
 const againTime = 10 * time.Second
 
-// shown looks up which of the letters were asked for again. It says so where that takes too long to find out.
-func shown(ctx context.Context, g *global, from archive.Archive, letters []record.DeadLetter) ([]shownLetter, error) {
+// Look looks up which of the letters were asked for again. It says so where that takes too long to find out.
+func Look(ctx context.Context, stderr io.Writer, from archive.Archive, letters []record.DeadLetter) ([]Shown, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
 	found, err := archive.AskedAgain(looking, from, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		fmt.Fprintf(g.env.stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
+		fmt.Fprintf(stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
 		found, err = nil, nil
 	}
-	all := make([]shownLetter, len(letters))
+	all := make([]Shown, len(letters))
 	for i, d := range letters {
 		all[i].DeadLetter = d
 		if r, ok := found[d.Seq]; ok {
-			all[i].AskedAgain = &askedAgain{r.Timestamp, r.Ref, r.Tenant}
+			all[i].AskedAgain = &AskedAgain{r.Timestamp, r.Ref, r.Tenant}
 		}
 	}
 	return all, err
 }
 
-// when says in a table when a letter was asked for again.
-func (d shownLetter) when() string {
+// When says in a table when a letter was asked for again.
+func (d Shown) When() string {
 	if d.AskedAgain == nil {
 		return "-"
 	}
 	return d.AskedAgain.Time.UTC().Format(time.RFC3339)
 }
 
-// write prints a dead letter for a person.
-func (d shownLetter) write(out io.Writer) error {
+// Write prints a dead letter for a person.
+func (d Shown) Write(out io.Writer) error {
 	a, _ := d.State.Attempt(d.Attempt)
 	var text strings.Builder
 	fmt.Fprintf(&text, "dead letter %d of %s\n", d.Seq, d.Time.UTC().Format(time.RFC3339))
@@ -83,9 +84,9 @@ func (d shownLetter) write(out io.Writer) error {
 	}
 	line("attempt", "%d, %s", d.Attempt, handed)
 	if again := d.AskedAgain; again != nil {
-		line("asked again", "%s as %s in tenant %s", d.when(), again.Ref, again.Tenant)
+		line("asked again", "%s as %s in tenant %s", d.When(), again.Ref, again.Tenant)
 	}
-	body, req, err := asked(d.DeadLetter)
+	body, req, err := Asked(d.DeadLetter)
 	if err == nil {
 		line("actor", "%s", req.Context.ActorID)
 		line("call id", "%s", req.CallID)
@@ -103,8 +104,8 @@ func (d shownLetter) write(out io.Writer) error {
 	return err
 }
 
-// asked is the request of a dead letter; its input lies elsewhere where the body has a reference to it.
-func asked(d record.DeadLetter) (body call.RequestBody, req *envelope.Request, err error) {
+// Asked is the request of a dead letter; its input lies elsewhere where the body has a reference to it.
+func Asked(d record.DeadLetter) (body call.RequestBody, req *envelope.Request, err error) {
 	if body, err = call.DecodeRequestBody(d.Body); err != nil {
 		return body, nil, err
 	}
