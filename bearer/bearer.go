@@ -150,7 +150,7 @@ func (b *Bearer) write(token string) (err error) {
 // How long dispatchers that do not answer, or refuse, are left alone.
 const (
 	pause       = 500 * time.Millisecond
-	maxPause    = 20 * time.Second
+	maxPause    = 2 * time.Second // whoever waits for it has no connection, or one that is of no use
 	refusedTime = time.Minute
 	askTime     = 5 * time.Second
 )
@@ -165,8 +165,8 @@ func (b *Bearer) Run(ctx context.Context, asker Asker, again func()) {
 		if !wait.For(ctx, time.Until(at)) {
 			return
 		}
-		expired := b.Expired()
-		if !b.insist(ctx, asker) {
+		expired, ok := b.insist(ctx, asker)
+		if !ok {
 			return
 		}
 		if expired {
@@ -175,13 +175,15 @@ func (b *Bearer) Run(ctx context.Context, asker Asker, again func()) {
 	}
 }
 
-// insist asks until the token is renewed. It reports whether it was before ctx ended.
-func (b *Bearer) insist(ctx context.Context, asker Asker) bool {
+// insist asks until the token is renewed, and reports whether it was before ctx ended. With expired the token had ended
+// by then, perhaps while nobody answered, so that the connection may be one that can do nothing else.
+func (b *Bearer) insist(ctx context.Context, asker Asker) (expired, ok bool) {
 	r := wait.Retry{Pause: pause, MaxPause: maxPause, Try: askTime}
 	for told := false; ; {
+		expired = b.Expired()
 		err := r.Once(ctx, func(ctx context.Context) error { return b.Renew(ctx, asker) })
 		if err == nil {
-			return true
+			return expired, true
 		}
 		next := r.Next()
 		if refused, ok := errors.AsType[*Refused](err); ok {
@@ -195,7 +197,7 @@ func (b *Bearer) insist(ctx context.Context, asker Asker) bool {
 			b.log.Warn("the credential has expired, and is not renewed yet", "err", err)
 		}
 		if !wait.For(ctx, next) {
-			return false
+			return expired, false
 		}
 	}
 }
