@@ -31,11 +31,13 @@ run: build ## build everything and show it at work: bin/toolbus demo (about seve
 
 test: check ## run what CI runs, all of it
 
-check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 5 s each, chaos 2 x 30 s, model, tests with coverage floors
+check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 5 s each, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
 
-check-long: build ## one hour of chaos, some of it with three servers and with an older build, and the large model; before a release
+check-long: build ## eighty minutes of chaos, some of it with three servers, with identity and with an older build, and the large model; before a release
 	bin/toolbus chaos --seed 1 --duration 30m
 	bin/toolbus chaos --seed 2 --duration 20m --servers 3
+	bin/toolbus chaos --seed 3 --duration 10m --identity
+	bin/toolbus chaos --seed 4 --duration 10m --identity --servers 3
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
 
@@ -70,6 +72,7 @@ fuzz-short:
 chaos-short: build
 	bin/toolbus chaos --seed 1 --duration 30s
 	bin/toolbus chaos --seed 2 --duration 30s
+	bin/toolbus chaos --seed 3 --duration 20s --identity
 
 model:
 	$(GO) test $(MODEL)

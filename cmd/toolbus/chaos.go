@@ -44,12 +44,11 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
 	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
-	f.IntVar(&o.Partitions, "partitions", 0,
-		"partitions of the call log, 1 or 2: executors have 8 slots (default: by the seed)")
+	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2 (default: by the seed)")
 	f.BoolVar(&o.Strict, "strict", false, "let calls start only once their requests are on record")
 	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
-	f.IntVar(&o.Servers, "servers", 1,
-		"NATS servers, 1 or 3: three are killed, restarted and frozen by a plan of their own")
+	f.BoolVar(&o.Identity, "identity", false, "with accounts and short-lived tokens: make trouble of credentials, too")
+	f.IntVar(&o.Servers, "servers", 1, "NATS servers, 1 or 3: three are killed and frozen by a plan of their own")
 	f.StringVar(&o.Only, "only", "", "with --servers 3, make only this trouble: "+strings.Join(chaos.Pieces(), ", "))
 	f.StringVar(&o.Beside, "beside", "",
 		"another build of this program, as old or older: dispatchers and executors are replaced by it and back, one by one")

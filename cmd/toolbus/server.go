@@ -48,7 +48,8 @@ func natsCmd(g *global) *cobra.Command {
 	f.StringVar(&o.Cluster.Name, "cluster-as", "", "name of this server in a cluster with those of --route")
 	f.IntVar(&o.Cluster.Port, "cluster-port", 0, "port for the servers of the cluster")
 	f.StringSliceVar(&o.Cluster.Routes, "route", nil, "where the servers of the cluster listen for each other")
-	for _, name := range []string{"cluster-as", "cluster-port", "route"} {
+	f.StringVar(&o.ConfigFile, "config", "", "configuration, which says the same store and port as the flags")
+	for _, name := range []string{"config", "cluster-as", "cluster-port", "route"} {
 		_ = f.MarkHidden(name) // exists
 	}
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
 )
 
 // Options say what is done to whom.
@@ -35,6 +36,7 @@ type Options struct {
 	Servers    int              // 1, or 3 that replicate the streams; default 1
 	Only       string           // of [Pieces]: make no other trouble; for several servers
 	Calm       bool             // make no trouble: what fails then is broken without it
+	Identity   bool             // everybody has a token of a short life; credentials are trouble, too
 	Tell       func(string)     // is told what is done; may be nil
 	Every      time.Duration    // how often Progress is told; default 5 s
 	Progress   func(p Progress) // may be nil
@@ -79,6 +81,8 @@ func (o Options) Check() error {
 		return errors.New("--servers is 1 or 3")
 	case o.Strict && o.Beside != "":
 		return errors.New("--strict is not for --beside: executors of an older build need not wait for the record")
+	case o.Identity && o.Beside != "":
+		return errors.New("--identity is not for --beside: an older build knows no tokens")
 	case o.Only != "" && o.Servers == 1:
 		return errors.New("--only is for --servers 3")
 	case o.Only != "" && !slices.Contains(Pieces(), o.Only):
@@ -123,7 +127,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // drive makes the calls and the trouble, waits for calm, and judges.
 func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
-	d, err := newDriver(c)
+	d, err := newDriver(ctx, c, callers+o.condemned())
 	if err != nil {
 		return Report{}, err
 	}
@@ -132,11 +136,12 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 		return Report{}, errors.Join(err, d.close())
 	}
 	d.begun = time.Now()
-	d.pulse = &pulse{begun: d.begun}
+	d.pulse = pulse.New()
 	r := &run{
 		Options: o, cluster: c, driver: d, watch: w, kept: keepsake{},
 		havoc: &havoc{
 			cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{},
+			operator: d.operator,
 		},
 	}
 	err = errors.Join(r.play(ctx), ctx.Err(), d.close(), w.close())
@@ -154,6 +159,9 @@ type run struct {
 	havoc   *havoc
 	watch   *watch
 	kept    keepsake
+
+	mu      sync.Mutex
+	revoked []check.Revocation
 }
 
 // play makes the calls and the trouble, and returns when every call has ended.
@@ -162,13 +170,14 @@ func (r *run) play(ctx context.Context) error {
 	defer background.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	background.Go(func() { r.driver.pulse.run(ctx) })
+	background.Go(func() { r.driver.pulse.Run(ctx) })
 	background.Go(func() { r.watch.run(ctx) })
 	background.Go(func() { progress(ctx, r.Options, r.driver, r.havoc) })
 	background.Go(func() { r.kept.run(ctx, r.cluster.direct()) })
 	var trouble sync.WaitGroup
 	if !r.Calm {
 		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
+		trouble.Go(func() { r.revocations(ctx) })
 	}
 	calls := planCalls(r.Seed, r.Duration, r.Rate, r.Calls)
 	r.driver.run(ctx, calls)
@@ -186,7 +195,7 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			o.Progress(Progress{Elapsed: time.Since(d.begun), Asks: d.journal.size(), Faults: h.total()})
+			o.Progress(Progress{Elapsed: time.Since(d.begun), Asks: d.journal.Size(), Faults: h.total()})
 		}
 	}
 }
@@ -197,7 +206,8 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.Beside != ""}
+	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.Beside != "",
+		Revoked: r.revoked, Deaf: r.havoc.deaf}
 	if err := gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )
@@ -31,6 +33,7 @@ const group = "2"
 type cluster struct {
 	binary, dir string
 	servers     []listener
+	deployment  *deployment.Deployment // nil: everybody is let in
 	spawn       chan func()
 	nodes       map[string]*node
 	proxies     map[string][]*proxy.Proxy // of a node or a caller, one before each server
@@ -63,23 +66,43 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
 	}
+	if o.Identity {
+		if c.deployment, err = deployment.Make(dir); err == nil {
+			err = issueAll(c.deployment, o.condemned())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	for i, name := range append(append(append([]string{}, dispatchers...), executors...), lines...) {
 		if err := c.listen(name, o.Seed*100+uint64(i)); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
 	for _, s := range servers {
-		c.add(s.name, s.args(dir, servers, o.SyncAlways), nil)
+		command, err := c.command(s, o.SyncAlways)
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		c.add(s.name, command, nil)
 	}
 	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
 	if o.Strict {
 		dispatch = []string{"dispatcher", "--audit", "strict"}
 	}
+	execute := []string{"executor", "--slots", "8"}
+	if o.Identity {
+		dispatch = append(dispatch, "--keys", c.deployment.Secrets())
+	}
 	for _, name := range dispatchers {
-		c.add(name, append(dispatch, c.common(o, name)...), skews)
+		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
 	}
 	for _, name := range executors {
-		c.add(name, append([]string{"executor", "--slots", "8"}, c.common(o, name)...), skews)
+		args := slices.Concat(execute, c.common(o, name))
+		if o.Identity {
+			args = append(args, "--credentials", c.deployment.Credentials(name))
+		}
+		c.add(name, args, skews)
 	}
 	if o.Beside != "" {
 		c.begin(o.Beside)
@@ -128,7 +151,9 @@ func (c *cluster) url(name string) string {
 }
 
 // direct is where the servers themselves listen.
-func (c *cluster) direct() string {
+func (c *cluster) direct() deployment.Access { return c.deployment.Administrator(c.urls()) }
+
+func (c *cluster) urls() string {
 	var urls []string
 	for _, s := range c.servers {
 		urls = append(urls, s.url())

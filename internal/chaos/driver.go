@@ -14,13 +14,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/journal"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/mailbox"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -30,58 +30,73 @@ const tenant = "default"
 
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
-	conns   []*nats.Conn // by line
-	boxes   []*mailbox   // by caller
+	conns   []*toolbus.Conn    // by caller
+	boxes   []*mailbox.Mailbox // by caller
 	callers []*toolbus.Client
 	begun   time.Time
-	pulse   *pulse
-	journal *journal
-	wg      sync.WaitGroup
+	pulse   *pulse.Pulse
+	journal *journal.Journal
+	// operator looks after credentials, where there are some.
+	operator *toolbus.Client
+	wg       sync.WaitGroup
 
 	mu      sync.Mutex
 	cancels []check.Cancel
 }
 
-// newDriver connects the callers through their lines.
-func newDriver(c *cluster) (*driver, error) {
-	j, err := newJournal(filepath.Join(c.dir, "asks.json"))
+// newDriver connects so many callers through their lines.
+func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
+	j, err := journal.New(filepath.Join(c.dir, "asks.json"))
 	if err != nil {
 		return nil, err
 	}
 	d := &driver{journal: j}
-	for _, line := range lines {
-		nc, err := bus.Dial(c.url(line), "chaos-"+line)
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.conns = append(d.conns, nc)
-	}
 	for i := range callers {
-		nc := d.conns[i/2%len(d.conns)]
-		js, err := jetstream.New(nc)
-		if err != nil {
+		if err := d.join(ctx, c, i); err != nil {
 			return nil, errors.Join(err, d.close())
 		}
-		client, err := toolbus.NewClient(nc, toolbus.ClientOptions{
-			Tenant: tenant, Actor: actorOf(i), Payloads: app.OpenPayloads(js),
-			Now: func() time.Time { return time.Now().Add(callerSkew(i)) },
-		})
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.callers = append(d.callers, client)
-		box, err := newMailbox(nc, actorOf(i))
-		if err != nil {
-			return nil, errors.Join(err, d.close())
-		}
-		d.boxes = append(d.boxes, box)
+	}
+	if c.deployment == nil {
+		return d, nil
+	}
+	conn, err := toolbus.Connect(ctx, c.urls(), toolbus.Options{Credentials: c.deployment.Credentials(operator)})
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	d.conns = append(d.conns, conn)
+	if d.operator, err = conn.Client(toolbus.ClientOptions{}); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
+// join connects one caller. Each has a connection of its own: with identity the server lets one be one actor's.
+func (d *driver) join(ctx context.Context, c *cluster, i int) error {
+	line := lines[i/2%len(lines)]
+	conn, err := toolbus.Connect(ctx, c.url(line),
+		toolbus.Options{Name: "chaos-" + line, Credentials: c.deployment.Credentials(callerName(i))})
+	if err != nil {
+		return err
+	}
+	d.conns = append(d.conns, conn)
+	client, err := conn.Client(toolbus.ClientOptions{
+		Tenant: tenant, Actor: actorOf(i), Now: func() time.Time { return time.Now().Add(callerSkew(i)) },
+	})
+	if err != nil {
+		return err
+	}
+	d.callers = append(d.callers, client)
+	box, err := mailbox.New(conn.NC, tenant, actorOf(i))
+	d.boxes = append(d.boxes, box)
+	return err
+}
+
 func (d *driver) close() error {
 	var errs []error
-	for _, c := range d.callers {
+	for _, c := range append(d.callers, d.operator) {
+		if c == nil {
+			continue
+		}
 		if err := c.Close(); !errors.Is(err, nats.ErrConnectionClosed) {
 			errs = append(errs, err)
 		}
@@ -94,8 +109,8 @@ func (d *driver) close() error {
 
 // seen returns all that was asked, and ends the journal.
 func (d *driver) seen() (all []check.Ask, err error) {
-	defer func() { err = errors.Join(err, d.journal.close()) }()
-	for a, err := range d.journal.asks() {
+	defer func() { err = errors.Join(err, d.journal.Close()) }()
+	for a, err := range d.journal.Asks() {
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +181,7 @@ func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *e
 		panic("unreachable: " + err.Error()) // the input is valid
 	}
 	return check.Ask{
-		Caller: fmt.Sprint("caller-", a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
+		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
 		Fingerprint: fingerprint, Former: former, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
 	}, req
@@ -177,7 +192,7 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	seen, req := d.record(p, a, scene, other)
 	seen.Sent = time.Now()
 	seen.Due = seen.Sent.Add(a.timeout)
-	control := newControl(seen.Due.Add(waits))
+	control := pulse.NewControl(seen.Due.Add(waits))
 	if a.raw > 0 {
 		d.raw(ctx, &seen, req, a)
 	} else {
@@ -186,7 +201,7 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	seen.Done = time.Now()
 	seen.StalledMS = d.stalled(&seen, control)
 	if ctx.Err() == nil {
-		d.journal.add(&seen)
+		d.journal.Add(&seen)
 	}
 	if len(seen.Answers) == 0 {
 		return nil
@@ -196,15 +211,15 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 
 // stalled says how late control timers were when the request was made and when its answer was
 // due, in milliseconds: those of the process, and the caller's own. It waits for the timers that are due now.
-func (d *driver) stalled(a *check.Ask, own *control) int64 {
+func (d *driver) stalled(a *check.Ask, own *pulse.Control) int64 {
 	if a.Done.Before(a.Due) {
-		own.stop()
+		own.Stop()
 		return 0
 	}
-	<-time.After(2 * beat)
+	<-time.After(2 * pulse.Beat)
 	const around = 100 * time.Millisecond
-	late := max(d.pulse.late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.late(a.Due.Add(-around), a.Done),
-		own.wait())
+	late := max(d.pulse.Late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.Late(a.Due.Add(-around), a.Done),
+		own.Wait())
 	return (late + time.Millisecond - 1).Milliseconds()
 }
 
@@ -289,7 +304,7 @@ func (d *driver) calm(ctx context.Context, plan []play) error {
 // open returns the first ask for each call that has no outcome yet.
 func (d *driver) open() ([]*check.Ask, error) {
 	settled, first := map[string]bool{}, map[string]*check.Ask{}
-	for a, err := range d.journal.asks() {
+	for a, err := range d.journal.Asks() {
 		if err != nil {
 			return nil, err
 		}
@@ -297,7 +312,7 @@ func (d *driver) open() ([]*check.Ask, error) {
 		for _, r := range a.Answers {
 			settled[id] = settled[id] || r.Provenance.Final
 		}
-		if settled[id] {
+		if a.Scene == condemnedScene || settled[id] {
 			delete(first, id)
 		} else if first[id] == nil {
 			first[id] = a

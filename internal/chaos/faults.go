@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
@@ -22,6 +25,11 @@ const (
 	Replace Action = "replace" // by another build, as Restart
 	Cut     Action = "cut"     // connections to the server
 	Storm   Action = "storm"   // messages are lost, delayed and doubled
+	// With identity.
+	Rotate Action = "rotate keys"
+	Revoke Action = "revoke"
+	Expire Action = "expire all tokens" // since no dispatcher is there to renew them
+	Strand Action = "strand"            // all connections are cut, and no dispatcher is there to let anybody in
 )
 
 // fault is one piece of trouble: when, what, to whom, for how long.
@@ -145,11 +153,14 @@ type havoc struct {
 	tell    func(string)
 	begun   time.Time
 	watch   *watch
+	// operator is nil without identity.
+	operator *toolbus.Client
 
 	mu       sync.Mutex
 	counts   map[string]int
 	storms   map[string]int // on each line
 	happened []happening
+	deaf     []check.Span
 }
 
 func (h *havoc) run(ctx context.Context, o Options) {
@@ -160,6 +171,9 @@ func (h *havoc) run(ctx context.Context, o Options) {
 	}
 	if o.Beside != "" {
 		wg.Go(func() { h.exchange(ctx, o) })
+	}
+	if o.Identity {
+		wg.Go(func() { h.strangers(ctx, o) })
 	}
 	if o.Only == "" {
 		h.cluster.setAll(weather())
@@ -184,11 +198,12 @@ func (h *havoc) others(ctx context.Context, plan []fault) {
 }
 
 func (h *havoc) cause(ctx context.Context, f fault) bool {
+	if slices.Contains(dispatchers, f.whom) && f.what != Storm {
+		defer h.unheard(time.Now())
+	}
 	switch f.what {
 	case Cut:
-		for _, p := range h.cluster.proxies[f.whom] {
-			p.Cut()
-		}
+		h.cut(f.whom)
 	case Storm:
 		h.tell(f.String())
 		h.storm(f, 1)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -29,8 +29,8 @@ const late = 3 * time.Second
 
 // gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
 // every attempt has an outcome and its records. What has expired from the log is in kept.
-func gather(ctx context.Context, url string, h *check.History, kept keepsake) error {
-	js, done, err := direct(url)
+func gather(ctx context.Context, at deployment.Access, h *check.History, kept keepsake) error {
+	js, done, err := direct(at)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func gather(ctx context.Context, url string, h *check.History, kept keepsake) er
 }
 
 // direct connects to the server itself, without a proxy.
-func direct(url string) (js jetstream.JetStream, done func(), err error) {
-	nc, err := bus.Dial(url, "chaos-checker")
+func direct(at deployment.Access) (js jetstream.JetStream, done func(), err error) {
+	nc, err := at.Dial("chaos-checker")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -25,19 +26,19 @@ const (
 )
 
 // run copies the log now and then until ctx ends.
-func (a keepsake) run(ctx context.Context, url string) {
+func (a keepsake) run(ctx context.Context, at deployment.Access) {
 	for next := copyEvery; wait.For(ctx, next); {
 		next = copyEvery
-		if a.copy(ctx, url) != nil {
+		if a.copy(ctx, at) != nil {
 			next = copyAgain
 		}
 	}
 }
 
-func (a keepsake) copy(ctx context.Context, url string) error {
+func (a keepsake) copy(ctx context.Context, at deployment.Access) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
-	js, done, err := direct(url)
+	js, done, err := direct(at)
 	if err != nil {
 		return err
 	}
@@ -49,9 +50,9 @@ func (a keepsake) copy(ctx context.Context, url string) error {
 
 // end returns the position of the newest event of a partition.
 func (a keepsake) end(p subjects.Part) (seq uint64) {
-	for at := range a {
-		if at.Part == p {
-			seq = max(seq, at.Seq)
+	for place := range a {
+		if place.Part == p {
+			seq = max(seq, place.Seq)
 		}
 	}
 	return seq

@@ -58,9 +58,20 @@ type again struct {
 // different connections; callerSkew says how wrong their clocks are.
 const callers = 6
 
-func actorOf(caller int) string { return fmt.Sprintf("agent://chaos-%d", caller%2) }
+// Further ones are condemned, each an actor by itself.
+func actorOf(caller int) string {
+	if caller >= callers {
+		return fmt.Sprint("agent://condemned-", caller)
+	}
+	return fmt.Sprintf("agent://chaos-%d", caller%2)
+}
+
+func callerName(caller int) string { return fmt.Sprint("caller-", caller) }
 
 func callerSkew(caller int) time.Duration {
+	if caller >= callers {
+		return 0
+	}
 	return []time.Duration{0, 30 * time.Second, -30 * time.Second, 0, 3 * time.Second, -700 * time.Millisecond}[caller]
 }
 

@@ -2,9 +2,7 @@ package chaos
 
 import (
 	"context"
-	"crypto/rand"
-	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,16 +29,21 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 		seen.Unsent = err.Error()
 		return
 	}
-	inbox, answers, drop := d.boxes[a.caller].open()
+	inbox, answers, drop := d.boxes[a.caller].Open()
 	defer drop()
 	send := func() {
 		for i := range a.raw {
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
 			msg.Header.Set(subjects.HeaderContentType, contentType)
+			msg.Header.Set(subjects.HeaderAnswer, strings.TrimPrefix(inbox, subjects.Answers(tenant, actorOf(a.caller))))
+			by := (a.caller + 2*i) % callers // another connection of the same actor, with a token of its own
+			if token := d.callers[by].Token; token != nil {
+				msg.Header.Set(subjects.HeaderToken, token())
+			}
 			msg.Reply, msg.Data = inbox, data
 			// Beside this, since a connection that is made anew lets nobody send meanwhile. What
 			// is lost is sent again.
-			d.wg.Go(func() { _ = d.conns[(a.caller+i)%len(d.conns)].PublishMsg(msg) })
+			d.wg.Go(func() { _ = d.conns[by].NC.PublishMsg(msg) })
 		}
 	}
 	send()
@@ -90,42 +93,5 @@ func take(seen *check.Ask, msg *nats.Msg) {
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
 			seen.Answers = append(seen.Answers, r)
 		}
-	}
-}
-
-// mailbox takes the answers to requests that a caller has published by hand.
-type mailbox struct {
-	prefix string
-
-	mu      sync.Mutex
-	next    int
-	waiting map[string]chan *nats.Msg // by subject
-}
-
-func newMailbox(nc *nats.Conn, actor string) (*mailbox, error) {
-	b := &mailbox{prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]chan *nats.Msg{}}
-	_, err := nc.Subscribe(b.prefix+"*", func(msg *nats.Msg) { // ends with the connection
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		select {
-		case b.waiting[msg.Subject] <- msg:
-		default: // nobody waits any more, or has enough
-		}
-	})
-	return b, err
-}
-
-// open returns an inbox and what comes there, until drop is called.
-func (b *mailbox) open() (inbox string, answers <-chan *nats.Msg, drop func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.next++
-	inbox = b.prefix + strconv.Itoa(b.next)
-	ch := make(chan *nats.Msg, 64)
-	b.waiting[inbox] = ch
-	return inbox, ch, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.waiting, inbox)
 	}
 }

@@ -45,9 +45,20 @@ func listeners(o Options) ([]listener, error) {
 	return all, nil
 }
 
-// args is the command that runs the server.
+func (l listener) store(dir string) string { return filepath.Join(dir, "store", l.name) }
+
+// command is what runs the server.
+func (c *cluster) command(l listener, always bool) ([]string, error) {
+	if c.deployment == nil {
+		return l.args(c.dir, c.servers, always), nil
+	}
+	file, err := c.deployment.Configure(l.shape(c.dir, c.servers, always))
+	return []string{"nats", "--state", l.store(c.dir), "--port", strconv.Itoa(l.port), "--config", file}, err
+}
+
+// args is the command that runs a server that lets everybody in.
 func (l listener) args(dir string, all []listener, always bool) []string {
-	args := []string{"nats", "--state", filepath.Join(dir, "store", l.name), "--port", strconv.Itoa(l.port)}
+	args := []string{"nats", "--state", l.store(dir), "--port", strconv.Itoa(l.port)}
 	if always {
 		args = append(args, "--sync-always")
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -37,11 +36,14 @@ const (
 // newWatch connects to every server. Close it.
 func newWatch(c *cluster, partitions int) (*watch, error) {
 	w := &watch{streams: []string{subjects.AuditStream}}
+	if c.deployment != nil {
+		w.streams = append(w.streams, subjects.ControlStream)
+	}
 	for p := range subjects.Part(partitions) {
 		w.streams = append(w.streams, p.Stream())
 	}
 	for _, s := range c.servers {
-		nc, err := bus.Dial(s.url(), "chaos-watch")
+		nc, err := c.deployment.Administrator(s.url()).Dial("chaos-watch")
 		if err != nil {
 			return nil, errors.Join(err, w.close())
 		}

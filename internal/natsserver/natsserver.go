@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,6 +27,8 @@ type Options struct {
 	// Config is the text of a configuration that says all of the above but Log, and which accounts there are; with "" the
 	// server lets everybody in.
 	Config string
+	// ConfigFile is where that text is, if it is in a file.
+	ConfigFile string
 }
 
 // Cluster says with which servers one replicates its streams. They agree on a leader when most of
@@ -70,6 +73,13 @@ const maxStore = 1 << 40
 
 // server is what the server takes as its options.
 func (o Options) server() (*server.Options, error) {
+	if o.ConfigFile != "" {
+		text, err := os.ReadFile(o.ConfigFile)
+		if err != nil {
+			return nil, err
+		}
+		o.Config = string(text)
+	}
 	if o.Config != "" {
 		options := &server.Options{NoSigs: true, DisableJetStreamBanner: true}
 		return options, options.ProcessConfigString(o.Config)

@@ -21,6 +21,8 @@ type History struct {
 	Effects []ledger.Line
 	Dead    []Grave // all of DEAD
 	Led     []Span  // when every stream had a leader
+	Revoked []Revocation
+	Deaf    []Span // when a dispatcher may not have heard of what was revoked
 	// Older says that dispatchers of an older build took part, which may count attempts that nobody can have started.
 	Older bool
 }
@@ -37,6 +39,7 @@ type Grave struct {
 // Ask is one request of one caller, and all it got for it.
 type Ask struct {
 	Caller      string
+	Actor       string
 	Scene       string // what the caller was up to
 	Tool, Key   string
 	CallID      string

@@ -47,7 +47,8 @@ var prefixes = func() map[string]Kind {
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
 		subjects.ServiceWildcard(subjects.OpChunks): Service, subjects.ServiceWildcard(subjects.OpInventory): Service,
-		subjects.HeardWildcard: Desk,
+		subjects.ServiceWildcard(subjects.OpTokenRenew): Service,
+		subjects.HeardWildcard:                          Desk,
 	} {
 		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
 	}

@@ -1,4 +1,4 @@
-package chaos
+package journal
 
 import (
 	"path/filepath"
@@ -16,7 +16,7 @@ import (
 
 // What was added is read again, as often as one likes and also when more is added in between.
 func TestJournal(t *testing.T) {
-	j, err := newJournal(filepath.Join(t.TempDir(), "asks.json"))
+	j, err := New(filepath.Join(t.TempDir(), "asks.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,23 +28,23 @@ func TestJournal(t *testing.T) {
 				envelope.Provenance{Final: true}, envelope.Metrics{})},
 			Chunks: []envelope.Chunk{{CallID: "id", Index: 1, Data: jsontext.Value(`{"a":[1]}`)}},
 		}
-		j.add(&a)
+		j.Add(&a)
 		want = append(want, a)
 		if i%200 != 199 {
 			continue
 		}
 		var got []check.Ask
-		for a, err := range j.asks() {
+		for a, err := range j.Asks() {
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, *a)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || j.size() != len(want) {
-			t.Fatalf("%d asks (-want +got):\n%.2000s", j.size(), diff)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || j.Size() != len(want) {
+			t.Fatalf("%d asks (-want +got):\n%.2000s", j.Size(), diff)
 		}
 	}
-	if err := j.close(); err != nil {
+	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
 }

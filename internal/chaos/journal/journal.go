@@ -1,4 +1,5 @@
-package chaos
+// Package journal keeps what callers of a run saw until it is judged.
+package journal
 
 import (
 	"bufio"
@@ -15,9 +16,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 )
 
-// journal keeps what callers saw in a file until it is judged. They are in this process, and the more there is
+// Journal keeps what callers saw in a file until it is judged. They are in this process, and the more there is
 // in its memory the longer collecting garbage holds them up. It is safe for concurrent use.
-type journal struct {
+type Journal struct {
 	mu   sync.Mutex
 	file *os.File
 	w    *bufio.Writer
@@ -25,15 +26,17 @@ type journal struct {
 	err  error // the first one: nothing is written after it
 }
 
-func newJournal(path string) (*journal, error) {
+// New returns one in a file, which is made anew.
+func New(path string) (*Journal, error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	return &journal{file: file, w: bufio.NewWriter(file)}, nil
+	return &Journal{file: file, w: bufio.NewWriter(file)}, nil
 }
 
-func (j *journal) add(a *check.Ask) {
+// Add notes one.
+func (j *Journal) Add(a *check.Ask) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.n++
@@ -42,14 +45,15 @@ func (j *journal) add(a *check.Ask) {
 	}
 }
 
-func (j *journal) size() int {
+// Size is how many were added.
+func (j *Journal) Size() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.n
 }
 
-// asks reads what was added before. An error ends it.
-func (j *journal) asks() iter.Seq2[*check.Ask, error] {
+// Asks reads what was added before. An error ends it.
+func (j *Journal) Asks() iter.Seq2[*check.Ask, error] {
 	return func(yield func(*check.Ask, error) bool) {
 		end, err := j.flush()
 		dec := jsontext.NewDecoder(io.NewSectionReader(j.file, 0, end))
@@ -73,7 +77,7 @@ func (j *journal) asks() iter.Seq2[*check.Ask, error] {
 }
 
 // flush returns how long the file is now.
-func (j *journal) flush() (size int64, err error) {
+func (j *Journal) flush() (size int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := errors.Join(j.err, j.w.Flush()); err != nil {
@@ -82,5 +86,5 @@ func (j *journal) flush() (size int64, err error) {
 	return j.file.Seek(0, io.SeekCurrent)
 }
 
-// close ends the journal. What is in it is gone.
-func (j *journal) close() error { return errors.Join(j.file.Close(), os.Remove(j.file.Name())) }
+// Close ends the journal. What is in it is gone.
+func (j *Journal) Close() error { return errors.Join(j.file.Close(), os.Remove(j.file.Name())) }

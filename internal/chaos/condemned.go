@@ -1,0 +1,104 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+const (
+	// sentenceEvery is how much of a run there is for each actor whose credentials are revoked.
+	sentenceEvery = 20 * time.Second
+	// grace is how long such an actor calls before it is revoked, and after it.
+	grace = 3 * time.Second
+	// pleaEvery is how often it calls: messages are on their way at any moment.
+	pleaEvery = 25 * time.Millisecond
+)
+
+// condemnedScene is what those actors are up to, whose calls nobody asks for again.
+const condemnedScene = "condemned"
+
+// condemned is how many actors there are whose credentials are revoked. They come after the other callers.
+func (o Options) condemned() int {
+	if !o.Identity {
+		return 0
+	}
+	return max(1, int(o.Duration/sentenceEvery))
+}
+
+// revocations revokes one actor after the other, while it calls.
+func (r *run) revocations(ctx context.Context) {
+	n := r.condemned()
+	for i := range n {
+		at := r.driver.begun.Add(time.Duration(i+1) * r.Duration / time.Duration(n+1))
+		if !wait.For(ctx, time.Until(at)-grace) {
+			return
+		}
+		r.sentence(ctx, callers+i)
+	}
+}
+
+// sentence has an actor call until some time after it was revoked.
+func (r *run) sentence(ctx context.Context, caller int) {
+	var pleas sync.WaitGroup
+	defer pleas.Wait()
+	calling, stop := context.WithCancel(ctx)
+	defer stop()
+	pleas.Go(func() { r.driver.plead(ctx, calling, caller) })
+	wait.For(ctx, grace)
+	done, err := r.havoc.revoke(ctx, actorOf(caller))
+	if err != nil {
+		return // the run is over
+	}
+	r.Tell(actorOf(caller) + " is revoked")
+	r.mu.Lock()
+	r.revoked = append(r.revoked, done)
+	r.mu.Unlock()
+	r.havoc.count(fault{what: Revoke})
+	wait.For(ctx, 2*grace)
+}
+
+// revoke insists until dispatchers say that an actor is revoked.
+func (h *havoc) revoke(ctx context.Context, actor string) (check.Revocation, error) {
+	err := h.order(ctx, func(ctx context.Context, c *toolbus.Client) error {
+		_, err := c.Revoke(ctx, question.Revoke{Tenant: tenant, Actor: actor})
+		return err
+	})
+	return check.Revocation{Actor: actor, At: time.Now()}, err
+}
+
+// orderTime is how long the operator waits for one answer.
+const orderTime = 2 * time.Second
+
+// order insists on what the operator wants until ctx ends.
+func (h *havoc) order(ctx context.Context, want func(context.Context, *toolbus.Client) error) error {
+	r := wait.Retry{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
+	return r.Until(ctx, func(ctx context.Context) (bool, error) {
+		return want(ctx, h.operator) == nil, nil
+	})
+}
+
+// plead calls all the time until calling ends.
+func (d *driver) plead(ctx, calling context.Context, caller int) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	specs := ledger.Specs()
+	for n := 0; wait.For(calling, pleaEvery); n++ {
+		p := play{
+			scene: condemnedScene, spec: specs[n%len(specs)], key: fmt.Sprintf("condemned-%d-%06d", caller, n),
+			input: ledger.Input{N: int64(n), WorkMS: 50},
+		}
+		all.Go(func() {
+			d.ask(ctx, &p, ask{caller: caller, callID: uuid.NewString(), timeout: grace}, p.scene, false)
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// mischief is one kind of trouble with identity.
+type mischief struct {
+	lasts time.Duration
+	cause func(ctx context.Context, h *havoc)
+}
+
+// mischiefs lists them.
+func mischiefs() []mischief {
+	return []mischief{
+		{0, rotateKeys},
+		{reconnecting, reconnectAll},
+		{expiry, expireAll},
+	}
+}
+
+const (
+	// reconnecting is how long nobody is there to say who a new connection is.
+	reconnecting = 2 * time.Second
+	// expiry is how long nobody is there to renew tokens: every one expires.
+	expiry = deployment.TokenLife + 2*time.Second
+	// deafAfter is how long a dispatcher that was away may take to hear of what was revoked meanwhile.
+	deafAfter = time.Second
+)
+
+// strangers makes trouble of every kind, in an order of the seed, again and again.
+func (h *havoc) strangers(ctx context.Context, o Options) {
+	random := rand.New(rand.NewPCG(o.Seed, 7))
+	for {
+		began := false
+		all := mischiefs()
+		for _, i := range random.Perm(len(all)) {
+			wait.For(ctx, 2*time.Second+time.Duration(random.Int64N(int64(3*time.Second))))
+			if m := all[i]; ctx.Err() == nil && time.Since(h.begun)+m.lasts <= o.Duration-time.Second {
+				m.cause(ctx, h)
+				began = true
+			}
+		}
+		if !began {
+			return
+		}
+	}
+}
+
+func rotateKeys(ctx context.Context, h *havoc) {
+	err := h.order(ctx, func(ctx context.Context, c *toolbus.Client) error {
+		_, err := c.RotateKeys(ctx, question.Rotate{})
+		return err
+	})
+	if err == nil {
+		h.tell("keys are rotated")
+		h.count(fault{what: Rotate})
+	}
+}
+
+// reconnectAll cuts all connections while no dispatcher is there to say whose the new ones are.
+func reconnectAll(ctx context.Context, h *havoc) {
+	h.tell("dispatchers killed, and all connections cut")
+	h.leave(ctx, reconnecting, func() {
+		for _, name := range lines {
+			h.cut(name)
+		}
+		for _, name := range executors {
+			h.cut(name)
+		}
+	})
+	h.count(fault{what: Strand})
+}
+
+// expireAll keeps dispatchers away until every token has expired.
+func expireAll(ctx context.Context, h *havoc) {
+	h.tell("dispatchers killed until every token has expired")
+	h.leave(ctx, expiry, func() {})
+	h.count(fault{what: Expire})
+}
+
+// leave kills all dispatchers for a while, and does something as soon as they are gone.
+func (h *havoc) leave(ctx context.Context, lasts time.Duration, then func()) {
+	var all sync.WaitGroup
+	from := time.Now()
+	for _, name := range dispatchers {
+		all.Go(func() { h.insist(ctx, name, order{what: Kill, wait: lasts}) })
+	}
+	wait.For(ctx, lasts/4)
+	then()
+	all.Wait()
+	h.unheard(from)
+}
+
+func (h *havoc) cut(name string) {
+	for _, p := range h.cluster.proxies[name] {
+		p.Cut()
+	}
+}
+
+// unheard notes that a dispatcher may not have heard of what was revoked since from.
+func (h *havoc) unheard(from time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deaf = append(h.deaf, check.Span{From: from, To: time.Now().Add(deafAfter)})
+}
