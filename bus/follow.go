@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -38,6 +39,11 @@ var errLogGone = fmt.Errorf("%w: the call log is gone", ErrLostTail)
 // admission has expired, only a claim or a join may be left. It resumes by itself after any interruption, and where
 // events that the server has do not come. Its methods are safe for concurrent use; Run may be called once.
 type Follower struct {
+	// Passes reports whether an event that this build cannot read is passed over, because of whoever wrote it; nil is
+	// never. It is set before Run.
+	Passes func(instance string) bool
+	Log    *slog.Logger // is told of what is passed over; nil discards
+
 	js      jetstream.JetStream
 	part    subjects.Part
 	stream  jetstream.Stream
@@ -47,6 +53,7 @@ type Follower struct {
 	still   still                    // Run's own, too
 	retired sync.WaitGroup           // those that brought them before
 
+	notices form.Notices
 	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
 	over    bool       // nothing is observed any more
 	refused chan *Unreadable
@@ -242,7 +249,9 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		return
 	}
 	e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
-	if form.Unreadable(err) { // nothing behind it is observed either
+	if form.Unreadable(err) && f.passes(msg.Subject()) {
+		f.notices.Tell(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
+	} else if form.Unreadable(err) { // nothing behind it is observed either
 		f.over = true
 		f.refused <- &Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
 		return
@@ -258,6 +267,12 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		})
 	}
 	f.passed(meta.Sequence.Stream)
+}
+
+// passes reports whether an event that cannot be read stops nobody. A claim or a decision harms no other call.
+func (f *Follower) passes(subject string) bool {
+	e, err := subjects.ParseEvent(subject)
+	return err == nil && e.Instance != "" && f.Passes != nil && f.Passes(e.Instance)
 }
 
 // begun notes the place of an event that has come, and returns since when it is known; it is not new if it has been

@@ -108,6 +108,9 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	o.Instance = cmp.Or(o.Instance, NewInstance())
+	if o.Keys != nil {
+		o.Instance = keyed + o.Instance
+	}
 	acked := ack.With(js)
 	return &Conn{
 		Options: o, NC: nc, JS: acked, acked: acked,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -254,10 +255,21 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) 
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, reader{bus.NewFollower(c.JS, p), projector, from})
+		follower := bus.NewFollower(c.JS, p)
+		if c.Keys != nil {
+			follower.Passes, follower.Log = passable, c.Logger
+		}
+		all = append(all, reader{follower, projector, from})
 	}
 	return all, nil
 }
+
+// keyed begins the instances of dispatchers that have the deployment's keys. No executor is let in under such a name.
+const keyed = "d-"
+
+// passable reports whether an event that cannot be read stops its own call alone: executors write what they like, and
+// are replaced after dispatchers, so that no good one writes what these do not read.
+func passable(instance string) bool { return !strings.HasPrefix(instance, keyed) }
 
 // flushTime is how long a dispatcher that stops puts on record what is not yet. What is left then is recorded by
 // another one, or when it starts again.

@@ -170,3 +170,20 @@ func TestTakenIDs(t *testing.T) {
 	}
 	d.finish()
 }
+
+// An executor writes an event of its own tool as no build reads it. Dispatchers take what they cannot read for that of
+// a newer build, behind which they stand by: not so where an executor wrote it.
+func TestUnreadableEvent(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	p := d.crowd[insider]
+	for _, subject := range []string{
+		subjects.Key{Tool: "echo", ID: "forged1"}.Claim(1, p.instance),
+		subjects.Key{Tool: "echo", ID: "forged2"}.Outcome(1, p.instance),
+	} {
+		d.ok(p.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{subjects.HeaderEvent: {"99;f|x"}}}))
+	}
+	d.ok(p.nc.Flush())
+	d.bystander()
+	d.finish()
+}
