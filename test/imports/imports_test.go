@@ -82,7 +82,7 @@ var layers = []layer{
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},
 	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
-	{"internal/bustest", "bus call envelope internal/natstest kv question subjects"},
+	{"internal/bustest", "bus call envelope internal/form internal/natstest kv question subjects"},
 	{"internal/floor", "bus internal/wait subjects"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.
