@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/work"
@@ -44,7 +46,7 @@ func TestWorkOfANewerBuild(t *testing.T) {
 	s := f.Admit(2, envelope.PriorityNormal)
 	e := call.Event{Kind: call.Requested, Attempt: 1, Nonce: "qid00003", State: s}
 	e.State.ID = "id00003"
-	newer := f.Raw(kv.EventSubject(e), "3"+kv.EncodeEvent(e)[1:])
+	newer := f.Raw(kv.EventSubject(e), strconv.Itoa(form.EventNow+1)+kv.EncodeEvent(e)[1:])
 	handled := make(chan uint64, 10)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
 		func(_ context.Context, w work.Message) {
