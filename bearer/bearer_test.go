@@ -114,8 +114,8 @@ func TestRenewedInTime(t *testing.T) {
 	})
 }
 
-// While nobody answers it is asked for again and again; one that has expired meanwhile is renewed all the same, and then
-// the connection is made anew.
+// While nobody answers it is asked for again and again; one that has expired meanwhile is renewed all the same, and
+// then the connection is made anew.
 func TestRenewedAfterAnAbsence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
