@@ -16,7 +16,7 @@ import (
 )
 
 // executorVariable tells the demo's tool which executor runs it; its manifest lets it through.
-const executorVariable = "TOOLBUS_DEMO_EXECUTOR"
+const executorVariable = "DEMO_EXECUTOR"
 
 // Program is the program of the demo's own tool, demo.sleeper. It speaks the process protocol by
 // hand, as a tool in any language would: one JSON object in, lines of JSON out.

@@ -92,9 +92,6 @@ func (w *walled) operator(connect ...nats.Option) map[string]doctor.Check {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if connect == nil {
-		connect = []nats.Option{nats.Token(token)}
-	}
 	return byName(w.t, doctor.Diagnose(w.t.Context(), w.url,
 		toolbus.ClientOptions{Actor: "agent://op", Token: func() string { return token }}, connect...))
 }

@@ -55,7 +55,7 @@ func WithKeys(ctx context.Context, url string, keys *accounts.Keys, profile stri
 		return append(checks, question.Failed("tokens", err.Error(), "start a dispatcher with --keys"))
 	}
 	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
-	return append(checks, Diagnose(ctx, url, o, append(connect, nats.Token(token))...)...)
+	return append(checks, Diagnose(ctx, url, o, connect...)...)
 }
 
 func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, error) {
