@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )

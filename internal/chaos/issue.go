@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 

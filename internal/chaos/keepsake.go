@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )

@@ -98,6 +98,7 @@ var layers = []layer{
 	{"internal/doctor", "*"},
 	{"internal/letter", "archive call envelope internal/plain record"},
 	{"internal/cli", "*"},
+	{"internal/deployment", "accounts bus identity"},
 	{"internal/bench/...", "* internal/bench/..."},
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},

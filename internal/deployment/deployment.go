@@ -1,4 +1,4 @@
-// Package deployment is what a run with identity has more than others: accounts, keys and credentials.
+// Package deployment is what chaos and the benchmark have where they run with identity: accounts, keys and credentials.
 package deployment
 
 import (
