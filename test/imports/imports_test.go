@@ -114,7 +114,7 @@ var layers = []layer{
 const speakNATS = "bus kv streaming record archive work desk authority internal/ack internal/jscode . internal/app " +
 	"internal/health " +
 	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
-	"internal/bench/... internal/chaos/... test/..."
+	"internal/deployment internal/bench/... internal/chaos/... test/..."
 
 // embedNATS may import the server.
 const embedNATS = "internal/natsserver internal/natstest internal/bustest"
