@@ -42,20 +42,22 @@ func table() []Row {
 			"the permissions of the user on the NATS server do not cover this tenant and actor; the cause names the subject",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
-			CodeToken, TerminalError, false, 0, EffectNone, "The token is missing, or not to be believed",
+			// The effect of this one and the next three is unknown: a call that went on before may be asked for again by
+			// somebody whose token has ended, or says less now, and no log is read for those.
+			CodeToken, TerminalError, false, 0, EffectUnknown, "The token is missing, or not to be believed",
 			"send the token that the deployment has issued, in the header Tb-Token",
 			"the token was left out, cut short, made for another deployment, or signed with a key that is not used any more",
 			401, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
-			CodeExpired, RetryableError, true, 200, EffectNone, "The token has expired",
+			CodeExpired, RetryableError, true, 200, EffectUnknown, "The token has expired",
 			"renew the token, and send the request again with the new one", "the token was not renewed in time",
 			401, 0, GatewayDenied, CategoryAuth, SeverityWarning,
 		}, {
-			CodeRevoked, TerminalError, false, 0, EffectNone, "The token was revoked",
+			CodeRevoked, TerminalError, false, 0, EffectUnknown, "The token was revoked",
 			"ask an operator for a new one", "an operator has revoked it, one that it was made from, or all of its actor",
 			401, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
-			CodeScope, TerminalError, false, 0, EffectNone, "The token does not cover the request",
+			CodeScope, TerminalError, false, 0, EffectUnknown, "The token does not cover the request",
 			"ask for a token with the scope, or for the run or the lane that the message names; do without what needs it",
 			"the token was issued, or narrowed, for less",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
