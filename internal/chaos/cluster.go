@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
