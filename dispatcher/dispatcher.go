@@ -170,8 +170,8 @@ func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
 	switch {
 	case refusal == nil:
 		d.admit(ctx, c.asker)
-	case at.unproven: // no dispatcher takes it in
-		d.refuse(ctx, c.request, at.name, refusal.WithEffect(envelope.EffectNone))
+	case at.unproven: // no dispatcher takes it in, nor reads the log for it
+		d.refuse(ctx, c.request, at.name, refusal)
 	default:
 		d.deny(ctx, c.request, at.name, refusal)
 	}

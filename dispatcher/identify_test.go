@@ -107,6 +107,24 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// Of a call that runs somebody whose token has ended is not told that nothing was done.
+func TestEffectOfARefusedToken(t *testing.T) {
+	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
+		s := guarded(w)
+		good, ended := someAgent(), someAgent()
+		ended.Expires = ended.Issued
+		for n, p := range []identity.Principal{good, ended} {
+			in := w.request(n + 1)
+			in.Credential = question.Credential{Token: mint(w, s, p), User: p.User()}
+			w.d.Handle(t.Context(), in)
+			synctest.Wait()
+		}
+		if e := w.outcome(2).Error; e.Code != envelope.CodeExpired || e.Details.Effect != envelope.EffectUnknown {
+			t.Errorf("told %s, effect %s", e.Code, e.Details.Effect)
+		}
+	})
+}
+
 // Nothing is believed without a token, nor before it is known which were revoked.
 func TestNoCredential(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {

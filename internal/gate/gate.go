@@ -24,7 +24,8 @@ func Identify(tokens *identity.Checker, now time.Time, tenant, actor string, c q
 	p, err := tokens.Check(c.Token, now)
 	switch {
 	case errors.Is(err, identity.ErrNotReady):
-		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
+			WithEffect(envelope.EffectUnknown) // no log is read for a stranger
 	case errors.Is(err, identity.ErrExpired):
 		return nil, envelope.NewError(envelope.CodeExpired, "")
 	case errors.Is(err, identity.ErrRevoked):
