@@ -88,7 +88,6 @@ func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*e
 	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }}
 	msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
 	x.Reply = msg.Reply
-	msg.Header[subjects.HeaderAnswer] = []string{c.inbox.Word(msg.Reply)}
 	c.inbox.Vouch(msg.Header)
 	return x, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -71,7 +70,8 @@ func Config(deployment string, keys Public, s Shape) (string, error) {
 			Deployment string
 		}
 		Services []service
-		Streams  []stream
+		Said     []stream // by TB
+		Heard    []stream // by TB
 		Guests   []guest
 	}{
 		Shape: s, Services: services(), Guests: guests(),
@@ -79,7 +79,7 @@ func Config(deployment string, keys Public, s Shape) (string, error) {
 			Public
 			Deployment string
 		}{keys, deployment},
-		Streams: slices.DeleteFunc(streams(), func(s stream) bool { return s.From != TB }),
+		Said: said(TB), Heard: heard(TB),
 	})
 	return text.String(), err
 }

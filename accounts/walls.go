@@ -36,10 +36,9 @@ const (
 // services is what TB does for other accounts. No list is wider than what its account needs, and the permissions of
 // each user are narrower.
 func services() (all []service) {
-	for _, s := range []string{"tb.call.*.*.*", "tb.svc.*.*.*"} {
-		all = append(all, service{Subject: s, To: Agents, Threshold: untilAnswered, Share: true})
+	for _, to := range []string{Agents, Auditors} {
+		all = append(all, service{Subject: "tb.svc.*.*.*", To: to, Threshold: untilAnswered, Share: true})
 	}
-	all = append(all, service{Subject: "tb.svc.*.*.*", To: Auditors, Threshold: untilAnswered, Share: true})
 	for _, to := range []string{Agents, Exec} {
 		all = append(all, once(to, subjects.PayloadsAll), many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
 	}
@@ -73,14 +72,28 @@ func many(to, subject string) service {
 
 func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
 
-// streams is what is heard across accounts: answers and chunks by agents, what executors are told by executors. What
-// executors send reaches agents from their own account, since what an account was sent it does not pass on.
+// streams is what is heard across accounts: requests by dispatchers, answers and chunks by agents, what executors are
+// told by executors. What executors send reaches agents from their own account, since what an account was sent it does
+// not pass on. A request is no service: the server would say of each which user has sent it, and remember where its
+// answer goes, at a tenth of what a call costs. Nothing in TB but dispatchers hears requests, and those answer below
+// [subjects.Answers] alone, so that a hostile reply subject leads nowhere.
 func streams() []stream {
 	return []stream{
+		{subjects.CallWildcard, Agents, TB},
 		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", TB, Exec}, {"tb.ans.>", Exec, Agents},
 		{subjects.ChunksAll, TB, Agents}, {subjects.ChunksAll, Exec, Agents},
 		{subjects.KillWildcard, TB, Exec}, {subjects.SeekWildcard, TB, Exec},
 	}
+}
+
+// said is what others hear of an account.
+func said(account string) []stream {
+	return slices.DeleteFunc(streams(), func(s stream) bool { return s.From != account })
+}
+
+// heard is what an account hears of others.
+func heard(account string) []stream {
+	return slices.DeleteFunc(streams(), func(s stream) bool { return s.To != account })
 }
 
 // guest is an account without anything durable.
@@ -100,8 +113,7 @@ func guests() []guest {
 	for i := range all {
 		g := &all[i]
 		g.Services = slices.DeleteFunc(services(), func(s service) bool { return s.To != g.Name })
-		g.Exports = slices.DeleteFunc(streams(), func(s stream) bool { return s.From != g.Name })
-		g.Streams = slices.DeleteFunc(streams(), func(s stream) bool { return s.To != g.Name })
+		g.Exports, g.Streams = said(g.Name), heard(g.Name)
 	}
 	return all
 }
@@ -109,7 +121,10 @@ func guests() []guest {
 // Imports returns what each account has of the others, one line each: "service SUBJECT from ACCOUNT", or "stream" for
 // service. What the server itself adds is not among it.
 func Imports() map[string][]string {
-	all := map[string][]string{TB: nil}
+	all := map[string][]string{}
+	for _, s := range heard(TB) {
+		all[TB] = append(all[TB], ImportLine("stream", s.Subject, s.From))
+	}
 	for _, g := range guests() {
 		for _, s := range g.Services {
 			all[g.Name] = append(all[g.Name], ImportLine("service", s.Subject, TB))

@@ -13,13 +13,19 @@ import (
 // has put it there, which takes all others of that name away: where there are two, neither does. Names that are spelt
 // otherwise are anybody's.
 func credential(h nats.Header) (c question.Credential) {
-	if tokens := h[subjects.HeaderToken]; len(tokens) == 1 {
-		c.Token = tokens[0]
-	}
+	c.Token = token(h)
 	if infos := h[subjects.HeaderRequestInfo]; len(infos) == 1 {
 		c.User = userOf(infos[0])
 	}
 	return c
+}
+
+// token returns what a message says for its sender; "" where it says nothing, or more than one thing.
+func token(h nats.Header) string {
+	if tokens := h[subjects.HeaderToken]; len(tokens) == 1 {
+		return tokens[0]
+	}
+	return ""
 }
 
 // userOf returns the user of what the server says of a connection, in JSON. Names of users have no quotes; what others

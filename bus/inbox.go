@@ -84,14 +84,14 @@ func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	return in.prefix + token
 }
 
-// Word returns what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: requests say it in
-// [subjects.HeaderAnswer], too, since the server replaces reply subjects between accounts.
-func (in *Inbox) Word(reply string) string {
+// word is what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: questions say it in
+// [subjects.HeaderAnswer], too, since the server replaces their reply subjects between accounts.
+func (in *Inbox) word(reply string) string {
 	return strings.TrimPrefix(reply, subjects.Answers(in.Tenant, in.Actor))
 }
 
 func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
-	header := nats.Header{subjects.HeaderAnswer: {in.Word(reply)}}
+	header := nats.Header{subjects.HeaderAnswer: {in.word(reply)}}
 	in.Vouch(header)
 	return &nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}
 }

@@ -71,14 +71,14 @@ func (in *Intake) take(msg *nats.Msg) {
 
 // incoming reads a message. It reports whether it may be answered.
 func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
-	reply, ok := strays.answerTo(msg.Subject, msg.Reply, msg.Header.Get(subjects.HeaderAnswer))
+	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
 	if !ok {
 		return question.Incoming{}, false
 	}
 	tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
 	return question.Incoming{
 		Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
-		Body: msg.Data, Reply: reply, Credential: credential(msg.Header),
+		Body: msg.Data, Reply: reply, Token: token(msg.Header),
 		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 		Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 	}, true

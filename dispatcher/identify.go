@@ -20,7 +20,7 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	}
 	in, to := c.in, c.req.Context
 	p, refusal := gate.Identify(d.Tokens, d.Now(), subjects.Token(in.From.Tenant), subjects.Token(in.From.Actor),
-		in.Credential)
+		in.Token)
 	switch {
 	case refusal != nil:
 		return refusal
@@ -59,7 +59,7 @@ func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 // Asks checks what vouches for a question, and that whoever asks may ask it. A refusal is on record.
 func (d *Dispatcher) Asks(ctx context.Context, op string, from question.Sender,
 	c question.Credential) (*identity.Principal, *envelope.Error) {
-	p, refusal := gate.Identify(d.Tokens, d.Now(), from.Tenant, from.Actor, c)
+	p, refusal := gate.Asks(d.Tokens, d.Now(), from.Tenant, from.Actor, c)
 	if refusal == nil && p != nil {
 		refusal = gate.MayAsk(op, p.Role)
 	}

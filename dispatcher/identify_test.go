@@ -47,37 +47,30 @@ func mint(w *world, s *identity.Signer, p identity.Principal) string {
 	return token
 }
 
-// A request is admitted for what its token says, over the connection that the token has opened, and for nothing else.
+// A request is admitted for what its token says, and for nothing else.
 func TestCredentials(t *testing.T) {
 	type change func(*identity.Principal)
-	own := func(p identity.Principal) string { return p.User() }
-	door := func(identity.Principal) string { return "door.t.front.f" }
 	for name, c := range map[string]struct {
 		edit   change
-		user   func(identity.Principal) string
 		claims string // as context.scopes
 		want   envelope.Code
 	}{
-		"agent":           {nil, own, "", ""},
-		"scopes":          {nil, own, `["say"]`, ""},
-		"through a door":  {nil, door, "", ""},
-		"operator":        {func(p *identity.Principal) { p.Role = identity.Operator }, own, "", ""},
-		"another door":    {nil, func(identity.Principal) string { return "door.u.front.f" }, "", envelope.CodeIdentity},
-		"another's":       {nil, func(identity.Principal) string { return "agent.t.other.f" }, "", envelope.CodeIdentity},
-		"nobody's":        {nil, func(identity.Principal) string { return "" }, "", envelope.CodeIdentity},
-		"other actor":     {func(p *identity.Principal) { p.Actor = "other" }, own, "", envelope.CodeIdentity},
-		"other tenant":    {func(p *identity.Principal) { p.Tenant = "u" }, own, "", envelope.CodeIdentity},
-		"more scopes":     {nil, own, `["say","admin"]`, envelope.CodeScope},
-		"needs a scope":   {func(p *identity.Principal) { p.Scopes = []string{"write"} }, own, "", envelope.CodeScope},
-		"all scopes":      {func(p *identity.Principal) { p.Scopes = []string{"*"} }, own, `["say","admin"]`, ""},
-		"for a run":       {func(p *identity.Principal) { p.Run = "r" }, own, "", envelope.CodeScope},
-		"for a lane":      {func(p *identity.Principal) { p.Lane = "l" }, own, "", envelope.CodeScope},
-		"auditor":         {func(p *identity.Principal) { p.Role = identity.Auditor }, own, "", envelope.CodeForbidden},
-		"a door's own":    {func(p *identity.Principal) { p.Role = identity.Door }, own, "", envelope.CodeForbidden},
-		"expired":         {func(p *identity.Principal) { p.Expires = p.Issued }, own, "", envelope.CodeExpired},
-		"revoked":         {func(p *identity.Principal) { p.Family = "bad" }, own, "", envelope.CodeRevoked},
-		"parent revoked":  {func(p *identity.Principal) { p.Chain = []string{"bad"} }, own, "", envelope.CodeRevoked},
-		"from the future": {func(p *identity.Principal) { p.Issued = p.Issued.Add(time.Hour) }, own, "", envelope.CodeToken},
+		"agent":           {nil, "", ""},
+		"scopes":          {nil, `["say"]`, ""},
+		"operator":        {func(p *identity.Principal) { p.Role = identity.Operator }, "", ""},
+		"other actor":     {func(p *identity.Principal) { p.Actor = "other" }, "", envelope.CodeIdentity},
+		"other tenant":    {func(p *identity.Principal) { p.Tenant = "u" }, "", envelope.CodeIdentity},
+		"more scopes":     {nil, `["say","admin"]`, envelope.CodeScope},
+		"needs a scope":   {func(p *identity.Principal) { p.Scopes = []string{"write"} }, "", envelope.CodeScope},
+		"all scopes":      {func(p *identity.Principal) { p.Scopes = []string{"*"} }, `["say","admin"]`, ""},
+		"for a run":       {func(p *identity.Principal) { p.Run = "r" }, "", envelope.CodeScope},
+		"for a lane":      {func(p *identity.Principal) { p.Lane = "l" }, "", envelope.CodeScope},
+		"auditor":         {func(p *identity.Principal) { p.Role = identity.Auditor }, "", envelope.CodeForbidden},
+		"a door's own":    {func(p *identity.Principal) { p.Role = identity.Door }, "", envelope.CodeForbidden},
+		"expired":         {func(p *identity.Principal) { p.Expires = p.Issued }, "", envelope.CodeExpired},
+		"revoked":         {func(p *identity.Principal) { p.Family = "bad" }, "", envelope.CodeRevoked},
+		"parent revoked":  {func(p *identity.Principal) { p.Chain = []string{"bad"} }, "", envelope.CodeRevoked},
+		"from the future": {func(p *identity.Principal) { p.Issued = p.Issued.Add(time.Hour) }, "", envelope.CodeToken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Pure, func(t *testing.T, w *world) {
@@ -93,7 +86,7 @@ func TestCredentials(t *testing.T) {
 					edit = []string{`"timezone"`, `"scopes":` + c.claims + `,"timezone"`}
 				}
 				in := w.request(1, edit...)
-				in.Credential = question.Credential{Token: mint(w, s, p), User: c.user(p)}
+				in.Token = mint(w, s, p)
 				w.d.Handle(t.Context(), in)
 				synctest.Wait()
 				switch got := w.refusals(); {
@@ -115,7 +108,7 @@ func TestEffectOfARefusedToken(t *testing.T) {
 		ended.Expires = ended.Issued
 		for n, p := range []identity.Principal{good, ended} {
 			in := w.request(n + 1)
-			in.Credential = question.Credential{Token: mint(w, s, p), User: p.User()}
+			in.Token = mint(w, s, p)
 			w.d.Handle(t.Context(), in)
 			synctest.Wait()
 		}
@@ -133,11 +126,27 @@ func TestNoCredential(t *testing.T) {
 		p := someAgent()
 		w.d.Tokens.Revoked = &identity.Revocations{}
 		in := w.request(2)
-		in.Credential = question.Credential{Token: mint(w, s, p), User: p.User()}
+		in.Token = mint(w, s, p)
 		w.d.Handle(t.Context(), in)
 		synctest.Wait()
 		if got := w.refusals(); len(got) != 2 || got[0] != envelope.CodeToken || got[1] != envelope.CodeUnavailable {
 			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A question comes over a connection that its own token has opened, or over one of a door of its tenant.
+func TestWhoseConnection(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		s, p := guarded(w), someAgent()
+		for user, want := range map[string]bool{
+			p.User(): true, "door.t.front.f": true, "door.u.front.f": false, "agent.t.other.f": false, "": false,
+		} {
+			_, refusal := w.d.Asks(t.Context(), subjects.OpResult, from("agent"),
+				question.Credential{Token: mint(w, s, p), User: user})
+			if (refusal == nil) != want || refusal != nil && refusal.Code != envelope.CodeIdentity {
+				t.Errorf("over the connection of %q: %v", user, refusal)
+			}
 		}
 	})
 }

@@ -21,8 +21,8 @@ type Sender struct {
 	Tenant, Actor string
 }
 
-// Credential is what vouches for a sender: the token that its message carries, and the user of the server over whose
-// connection it came, as the server says, "" where it does not.
+// Credential is what vouches for the sender of a question: the token that its message carries, and the user of the
+// server over whose connection it came, as the server says, "" where it does not.
 type Credential struct {
 	Token, User string
 }
@@ -37,7 +37,7 @@ type Incoming struct {
 	InputRef    string
 	Body        []byte
 	Reply       string
-	Credential  Credential
+	Token       string // of the sender
 	Received    time.Time // bus time; whoever hands it to a dispatcher says
 	// Patient says that the caller does without an acceptance where the outcome comes soon.
 	Patient bool

@@ -41,7 +41,7 @@ func openAuthority(ctx context.Context, c *Conn) (s *authority.Store, stop func(
 func renew(ctx context.Context, c *Conn, s *authority.Service, from question.Sender) (
 	a question.TokenAnswer, _ *envelope.Error) {
 	by := question.By(ctx)
-	p, refusal := gate.Identify(s.Store.Checker(), c.Clock.Now(), from.Tenant, from.Actor, by)
+	p, refusal := gate.Asks(s.Store.Checker(), c.Clock.Now(), from.Tenant, from.Actor, by)
 	if refusal != nil && refusal.Code == envelope.CodeExpired {
 		expired, err := s.Store.Checker().Check(by.Token, c.Clock.Now())
 		if errors.Is(err, identity.ErrExpired) && subjects.Token(expired.Tenant) == from.Tenant &&

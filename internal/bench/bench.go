@@ -21,7 +21,7 @@ type Options struct {
 	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
 	Mode       string        // embedded, process or both (default): where the server runs
 	Sync       string        // default, always or both (default)
-	Scenario   string        // matrix (default), drain, tools, idle, stream, flood or all
+	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, identity or all
 	Quick      bool          // a small matrix that takes less than a minute
 	Drain      int           // calls of the large drain; default a million
 	Side       string        // raw, floor or toolbus measures only one, to profile it; default all
@@ -40,13 +40,14 @@ const (
 	Always   = "always"
 	Both     = "both"
 
-	Matrix = "matrix"
-	Drain  = "drain"
-	Tools  = "tools"
-	Idle   = "idle"
-	Stream = "stream"
-	Flood  = "flood"
-	All    = "all"
+	Matrix   = "matrix"
+	Drain    = "drain"
+	Tools    = "tools"
+	Idle     = "idle"
+	Stream   = "stream"
+	Flood    = "flood"
+	Identity = "identity"
+	All      = "all"
 
 	raw      = "raw"
 	theFloor = "floor"
@@ -140,7 +141,7 @@ func (o Options) Check() error {
 	}{
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
 		{"sync", o.Sync, []string{Default, Always, Both}},
-		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, All}},
+		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Identity, All}},
 		{"side", o.Side, []string{raw, theFloor, ours, All}},
 	} {
 		if !slices.Contains(w.known, w.value) {
@@ -179,7 +180,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context, Options, *Report) error
-	}{{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Drain, drain}} {
+	}{{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Identity, guarded}, {Drain, drain}} {
 		if o.Scenario != s.name && o.Scenario != All {
 			continue
 		}

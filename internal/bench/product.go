@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,6 +25,7 @@ import (
 // own, in this process.
 type product struct {
 	client *toolbus.Client
+	caller *nats.Conn // of the client
 	watch  *nats.Conn
 	js     jetstream.JetStream // over watch
 	conns  []*nats.Conn        // of caller, dispatcher and executor
@@ -42,21 +42,46 @@ func topology(partitions int) bus.TopologyOptions {
 
 func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*product, error) {
 	p := &product{tools: r.Len()}
-	var opened []*app.Conn
-	for _, name := range []string{"bench-dispatcher", "bench-executor"} {
-		c, err := app.Connect(name, app.Options{URL: h.url, Fsync: h.always, Topology: topology(o.Partitions),
-			Connect: h.connect})
-		if err != nil {
-			return nil, errors.Join(err, closeAll(opened))
-		}
-		opened = append(opened, c)
+	running, cancel := context.WithCancel(ctx)
+	parts, running := errgroup.WithContext(running)
+	p.stop = func() error {
+		err := p.hangUp()
+		cancel()
+		return errors.Join(err, parts.Wait())
 	}
-	if err := p.connect(h); err != nil {
-		return nil, errors.Join(err, closeAll(opened))
+	if err := p.start(running, h, o, r, parts); err != nil {
+		return nil, errors.Join(err, p.stop())
 	}
-	p.conns = append(p.conns, opened[0].NC, opened[1].NC)
-	serve(ctx, p, opened, o.Slots, r)
 	return p, p.ready(ctx)
+}
+
+// start connects all, the dispatcher first: it is who lets others in.
+func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Registry, parts *errgroup.Group) error {
+	dispatcher, err := app.Connect("bench-dispatcher", app.Options{URL: h.url, Fsync: h.always,
+		Topology: topology(o.Partitions), Connect: h.connect, Keys: h.secrets.Keys()})
+	if err != nil {
+		return err
+	}
+	serves := make(chan struct{})
+	parts.Go(func() error {
+		defer dispatcher.Close()
+		return app.RunDispatcher(ctx, dispatcher,
+			app.DispatcherOptions{Registry: r, Version: "0.1.0", Ready: func() { close(serves) }})
+	})
+	select {
+	case <-serves:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	executor, err := h.executor(ctx)
+	if err != nil {
+		return err
+	}
+	parts.Go(func() error {
+		defer executor.Close()
+		return app.RunExecutor(ctx, executor, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: o.Slots})
+	})
+	return p.connect(ctx, h, dispatcher.NC, executor.NC)
 }
 
 // watchInbox is how the inboxes begin in which a benchmark hears what it asks a server for itself.
@@ -64,56 +89,28 @@ const watchInbox = "_WATCH"
 
 // connect opens the connections of the caller and of the benchmark itself, which has one of its own so that what it
 // asks for is not counted.
-func (p *product) connect(h *host) (err error) {
-	caller, err := bus.Dial(h.url, "bench-caller", h.connect...)
-	if err != nil {
+func (p *product) connect(ctx context.Context, h *host, others ...*nats.Conn) (err error) {
+	if p.client, p.caller, err = h.caller(ctx, "bench-caller"); err != nil {
 		return err
 	}
-	p.conns = []*nats.Conn{caller}
-	p.watch, err = bus.Dial(h.url, "bench-watch", append(slices.Clone(h.connect), nats.CustomInboxPrefix(watchInbox))...)
-	if err == nil {
-		p.js, err = jetstream.New(p.watch)
+	p.conns = append([]*nats.Conn{p.caller}, others...)
+	if p.watch, err = h.watch(); err != nil {
+		return err
 	}
-	if err == nil {
-		p.client, err = toolbus.NewClient(caller, toolbus.ClientOptions{})
-	}
-	if err != nil {
-		p.disconnect()
-	}
+	p.js, err = jetstream.New(p.watch)
 	return err
 }
 
-func (p *product) disconnect() {
-	p.conns[0].Close()
+// hangUp ends what connect has opened.
+func (p *product) hangUp() (err error) {
+	if p.client != nil {
+		err = p.client.Close()
+		p.caller.Close()
+	}
 	if p.watch != nil {
 		p.watch.Close()
 	}
-}
-
-// serve runs dispatcher and executor until p.stop.
-func serve(ctx context.Context, p *product, opened []*app.Conn, slots int, r *tool.Registry) {
-	ctx, cancel := context.WithCancel(ctx)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return app.RunDispatcher(ctx, opened[0], app.DispatcherOptions{Registry: r, Version: "0.1.0"})
-	})
-	g.Go(func() error {
-		return app.RunExecutor(ctx, opened[1], app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots})
-	})
-	p.stop = func() error {
-		err := p.client.Close()
-		cancel()
-		err = errors.Join(err, g.Wait(), closeAll(opened))
-		p.disconnect()
-		return err
-	}
-}
-
-func closeAll(cs []*app.Conn) error {
-	for _, c := range cs {
-		c.Close()
-	}
-	return nil
+	return err
 }
 
 // ready waits until a call goes through.

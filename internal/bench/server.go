@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
@@ -21,8 +23,9 @@ type host struct {
 	url     string
 	dir     string
 	connect []nats.Option
-	always  bool // it syncs every write
-	pid     int  // of the server's process; 0 when it is in this one
+	always  bool                   // it syncs every write
+	secrets *deployment.Deployment // nil where everybody is let in
+	pid     int                    // of the server's process; 0 when it is in this one
 	stop    func()
 }
 
@@ -41,6 +44,38 @@ func (o Options) startHost(ctx context.Context, name, mode, sync string) (*host,
 	}
 	return &host{url: srv.URL(), dir: dir, always: sync == Always, connect: []nats.Option{srv.InProcess()},
 		stop: srv.Stop}, nil
+}
+
+// startGuarded runs a fresh server with accounts, which lets in whoever has a key or a token.
+func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, error) {
+	dir := filepath.Join(o.Dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	secrets, err := deployment.Make(dir)
+	if err != nil {
+		return nil, err
+	}
+	store := filepath.Join(dir, "nats")
+	file, err := secrets.Configure(accounts.Shape{Server: name, Listen: "127.0.0.1:-1", Store: store})
+	if err != nil {
+		return nil, err
+	}
+	h := &host{dir: dir, secrets: secrets}
+	if mode == Embedded {
+		srv, err := natsserver.Start(natsserver.Options{StoreDir: store, ConfigFile: file})
+		if err != nil {
+			return nil, err
+		}
+		h.url, h.connect, h.stop = srv.URL(), []nats.Option{srv.InProcess()}, srv.Stop
+		return h, nil
+	}
+	c, err := o.startChild(ctx, dir, "nats", "nats", "--state", store, "--port", "0", "--config", file)
+	if err != nil {
+		return nil, err
+	}
+	h.url, h.pid, h.stop = c.said, c.pid, c.stop
+	return h, nil
 }
 
 func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*host, error) {

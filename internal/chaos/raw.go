@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +34,6 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 		for i := range a.raw {
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
 			msg.Header.Set(subjects.HeaderContentType, contentType)
-			msg.Header.Set(subjects.HeaderAnswer, strings.TrimPrefix(inbox, subjects.Answers(tenant, actorOf(a.caller))))
 			by := (a.caller + 2*i) % callers // another connection of the same actor, with a token of its own
 			if token := d.callers[by].Token; token != nil {
 				msg.Header.Set(subjects.HeaderToken, token())

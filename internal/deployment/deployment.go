@@ -46,6 +46,14 @@ func Make(dir string) (d *Deployment, err error) {
 // Secrets is the folder of the keys.
 func (d *Deployment) Secrets() string { return filepath.Join(d.dir, "keys") }
 
+// Keys are the secrets that dispatchers have; nil on a bus that lets everybody in.
+func (d *Deployment) Keys() *accounts.Keys {
+	if d == nil {
+		return nil
+	}
+	return d.keys
+}
+
 // Credentials is the file with the token of whoever is called so; "" where nobody has one.
 func (d *Deployment) Credentials(name string) string {
 	if d == nil {

@@ -11,17 +11,28 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// Asks returns who is behind a question, as [Identify] does: somebody whose own connection it came over, or a door's.
+func Asks(tokens *identity.Checker, now time.Time, tenant, actor string, c question.Credential) (
+	*identity.Principal, *envelope.Error) {
+	p, refusal := Identify(tokens, now, tenant, actor, c.Token)
+	if p != nil && !p.Speaker(c.User) {
+		return nil, envelope.NewError(envelope.CodeIdentity,
+			"the message came over a connection that another token has opened")
+	}
+	return p, refusal
+}
+
 // Identify returns who is behind a message, whose subject has those tokens. Without a checker it is whoever the subject
-// says: nil, and no refusal.
-func Identify(tokens *identity.Checker, now time.Time, tenant, actor string, c question.Credential) (
+// says: nil, and no refusal. The server lets nobody but that actor, and doors of its tenant, publish on that subject.
+func Identify(tokens *identity.Checker, now time.Time, tenant, actor, token string) (
 	*identity.Principal, *envelope.Error) {
 	switch {
 	case tokens == nil:
 		return nil, nil
-	case c.Token == "":
+	case token == "":
 		return nil, envelope.NewError(envelope.CodeToken, "the message carries no token")
 	}
-	p, err := tokens.Check(c.Token, now)
+	p, err := tokens.Check(token, now)
 	switch {
 	case errors.Is(err, identity.ErrNotReady):
 		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
@@ -35,9 +46,6 @@ func Identify(tokens *identity.Checker, now time.Time, tenant, actor string, c q
 	case subjects.Token(p.Tenant) != tenant || subjects.Token(p.Actor) != actor:
 		return nil, envelope.NewError(envelope.CodeIdentity,
 			fmt.Sprintf("the token is of %q in tenant %q", p.Actor, p.Tenant))
-	case !p.Speaker(c.User):
-		return nil, envelope.NewError(envelope.CodeIdentity,
-			"the message came over a connection that another token has opened")
 	}
 	return p, nil
 }

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// tokenLife is longer than any benchmark, which measures no renewals.
+const tokenLife = 24 * time.Hour
+
+// token returns a fresh token; nil where nobody needs one.
+func (h *host) token(name string, p identity.Principal) (*bearer.Bearer, error) {
+	if h.secrets == nil {
+		return nil, nil
+	}
+	if err := h.secrets.Issue(name, toolbus.DefaultTenant, p, tokenLife); err != nil {
+		return nil, err
+	}
+	return bearer.Read(h.secrets.Credentials(name), slog.New(slog.DiscardHandler))
+}
+
+// executor connects one.
+func (h *host) executor(ctx context.Context) (*app.Conn, error) {
+	held, err := h.token("executor", identity.Principal{
+		Actor: "executor://bench", Role: identity.Executor, Pool: tool.DefaultPool,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o, name := app.Options{URL: h.url, Fsync: h.always, Connect: h.connect}, "bench-executor"
+	if held != nil {
+		o.Instance = accounts.NewInstance(held.Says())
+		name = accounts.ConnectionName(o.Instance)
+	}
+	nc, err := app.DialHolding(ctx, name, o, held)
+	if err != nil {
+		return nil, err
+	}
+	c, err := app.Open(nc, o)
+	if err != nil {
+		nc.Close()
+	}
+	return c, err
+}
+
+// owner is who calls.
+func owner() subjects.Owner {
+	return subjects.Owner{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor}
+}
+
+// agent returns a fresh token of the caller.
+func (h *host) agent(name string) (*bearer.Bearer, error) {
+	return h.token(name, identity.Principal{
+		Actor: owner().Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll},
+	})
+}
+
+// caller connects one, under a name of its own.
+func (h *host) caller(ctx context.Context, name string) (*toolbus.Client, *nats.Conn, error) {
+	held, err := h.agent(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	owner := owner()
+	nc, err := app.DialHolding(ctx, name, app.Options{URL: h.url, Connect: h.connect, Caller: owner}, held)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := toolbus.ClientOptions{Tenant: owner.Tenant, Actor: owner.Actor}
+	if held != nil {
+		o.Token = held.Token
+	}
+	c, err := toolbus.NewClient(nc, o)
+	if err != nil {
+		nc.Close()
+	}
+	return c, nc, err
+}
+
+// watch connects the benchmark itself, which may see everything.
+func (h *host) watch() (*nats.Conn, error) {
+	of := h.secrets.Administrator(h.url)
+	return bus.Dial(of.URL, "bench-watch", slices.Concat(of.How, h.connect,
+		[]nats.Option{nats.CustomInboxPrefix(watchInbox)})...)
+}

@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+)
+
+// What identity may cost.
+const (
+	identityCPU     = 1.05 // of a call without it
+	identityWrites  = 1.01 // the record's segments are cut by time, so that both never have just as many
+	connectTime     = 20.0 // ms
+	connectOneByOne = 1000
+	manyConnections = 5000
+	connectAtOnce   = 8
+	quickShare      = 10 // of connections that the quick run opens
+)
+
+// guarded compares a deployment with accounts and tokens with one that lets everybody in, in alternating rounds on two
+// servers, and opens many connections to it.
+func guarded(ctx context.Context, o Options, r *Report) (err error) {
+	res := Result{Scenario: Identity}
+	var hosts []*host
+	var sides []*side
+	mode := Process
+	if o.Mode == Embedded {
+		mode = Embedded // to profile it
+	}
+	for _, start := range []func() (*host, error){
+		func() (*host, error) { return o.startHost(ctx, "open", mode, Default) },
+		func() (*host, error) { return o.startGuarded(ctx, "guarded", mode) },
+	} {
+		h, err := start()
+		if err != nil {
+			return err
+		}
+		defer h.close()
+		s, _, err := toolbusSide(ctx, h, o, 256)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.stop()) }()
+		hosts, sides = append(hosts, h), append(sides, s)
+	}
+	for _, n := range o.Callers {
+		if err := o.compare(ctx, sides, n, &res); err != nil {
+			return err
+		}
+	}
+	err = o.connections(ctx, hosts[1], sides[1], &res)
+	r.Results = append(r.Results, res)
+	return err
+}
+
+// compare has a number of callers call on both.
+func (o Options) compare(ctx context.Context, sides []*side, callers int, res *Result) error {
+	ids := &numbers{}
+	for i := range o.Rounds + 1 {
+		for _, s := range sides {
+			if i == 0 {
+				s.rounds = nil
+			}
+			m, err := s.round(ctx, ids, Row{Callers: callers}, o.Duration)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				s.rounds = append(s.rounds, m)
+			}
+		}
+	}
+	var cpu []float64
+	for i, m := range sides[0].rounds {
+		cpu = append(cpu, sides[1].rounds[i].cpu()/m.cpu())
+	}
+	without, with := sides[0].stats(), sides[1].stats()
+	name := fmt.Sprintf("%d callers: ", callers)
+	o.say("identity: %sCPU %.2f (%.2f to %.2f), server %.2f, ours %.2f; calls/s %.2f; allocations %.0f to %.0f; "+
+		"durable writes %.2f to %.2f", name, median(cpu), slices.Min(cpu), slices.Max(cpu),
+		with.ServerCPU/without.ServerCPU, with.OwnCPU/without.OwnCPU, with.PerSecond/without.PerSecond,
+		without.Allocs, with.Allocs, without.Writes, with.Writes)
+	res.Facts = append(res.Facts,
+		Fact{name + "server CPU, with / without", with.ServerCPU / without.ServerCPU, ""},
+		Fact{name + "our CPU, with / without", with.OwnCPU / without.OwnCPU, ""},
+		Fact{name + "calls/s, with / without", with.PerSecond / without.PerSecond, ""})
+	res.Checks = append(res.Checks, atMost(name+"CPU of a call, with / without", median(cpu), identityCPU),
+		atMost(name+"durable writes, with / without", with.Writes/without.Writes, identityWrites))
+	return nil
+}
+
+// connections opens many, one after the other and then several at a time, and calls while all are open.
+func (o Options) connections(ctx context.Context, h *host, s *side, res *Result) error {
+	single, all := connectOneByOne, manyConnections
+	if o.Quick {
+		single, all = single/quickShare, all/quickShare
+	}
+	g := &guests{h: h}
+	defer g.close()
+	alone, err := g.open(ctx, single, 1)
+	if err != nil {
+		return err
+	}
+	g.close()
+	ids := &numbers{}
+	before, err := closed(ctx, ids, 4, o.Duration, s.call)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	together, err := g.open(ctx, all, connectAtOnce)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := closed(ctx, ids, 4, o.Duration, s.call)
+	if err != nil {
+		return err
+	}
+	memory, err := residentMB(cmp.Or(h.pid, os.Getpid()))
+	if err != nil {
+		return err
+	}
+	res.Facts = append(res.Facts,
+		Fact{"connecting, p50", alone.percentile(50), "ms"}, Fact{"connecting, p99", alone.percentile(99), "ms"},
+		Fact{fmt.Sprintf("%d connections, %d at a time", all, connectAtOnce), took.Seconds(), "s"},
+		Fact{"one of those, p50", together.percentile(50), "ms"}, Fact{"one of those, p99", together.percentile(99), "ms"},
+		Fact{"server, with all of them", memory, "MB"},
+		Fact{"four callers, p50 before", before.percentile(50), "ms"},
+		Fact{"four callers, p50 with all of them", after.percentile(50), "ms"},
+		Fact{"four callers, p99 before", before.percentile(99), "ms"},
+		Fact{"four callers, p99 with all of them", after.percentile(99), "ms"})
+	res.Checks = append(res.Checks, atMost("connecting, p99 ms", alone.percentile(99), connectTime))
+	return g.alive()
+}
+
+// guests are connections that do nothing.
+type guests struct {
+	h     *host
+	conns []*nats.Conn
+}
+
+// open adds n connections, so many at a time, and returns how long each took.
+func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
+	held, err := g.h.agent("guest")
+	if err != nil {
+		return l, err
+	}
+	l.latencies, g.conns = make([]time.Duration, n), make([]*nats.Conn, n)
+	var group errgroup.Group
+	group.SetLimit(at)
+	for i := range n {
+		group.Go(func() (err error) {
+			start := time.Now()
+			g.conns[i], err = app.DialHolding(ctx, "bench-guest", app.Options{URL: g.h.url, Caller: owner()}, held)
+			l.latencies[i] = time.Since(start)
+			return err
+		})
+	}
+	err = group.Wait()
+	slices.Sort(l.latencies)
+	return l, err
+}
+
+// alive is an error if a connection was lost.
+func (g *guests) alive() error {
+	for _, nc := range g.conns {
+		if !nc.IsConnected() || nc.Stats().Reconnects > 0 {
+			return errors.New("a connection was lost while others were opened")
+		}
+	}
+	return nil
+}
+
+func (g *guests) close() {
+	for _, nc := range g.conns {
+		if nc != nil {
+			nc.Close()
+		}
+	}
+	g.conns = nil
+}
