@@ -46,8 +46,8 @@ func Inbox(subject, reply string) bool {
 	return ok && answers && inTenant && own && word != ""
 }
 
-// AnswerTo returns where the sender of a request on subject is answered: at its reply, if [Inbox] lets it be; where the
-// request crossed the border of an account, the server has put a reply of its own there, and the sender has said the
+// AnswerTo returns where the sender of a request on subject is answered: at its reply, if [Inbox] lets it be; where a
+// question crossed the border of an account, the server has put a reply of its own there, and the sender has said the
 // rest of its subject in [HeaderAnswer], too. It is below the prefix of the subject's actor in any case.
 func AnswerTo(subject, reply, word string) (to string, ok bool) {
 	if Inbox(subject, reply) {
