@@ -37,7 +37,7 @@ type Incoming struct {
 	InputRef    string
 	Body        []byte
 	Reply       string
-	Token       string // of the sender
+	Token       string    // of the sender
 	Received    time.Time // bus time; whoever hands it to a dispatcher says
 	// Patient says that the caller does without an acceptance where the outcome comes soon.
 	Patient bool
