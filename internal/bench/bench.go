@@ -180,7 +180,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	for _, s := range []struct {
 		name string
 		run  func(context.Context, Options, *Report) error
-	}{{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Identity, guarded}, {Drain, drain}} {
+	}{
+		{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Identity, guarded},
+		{Drain, drain},
+	} {
 		if o.Scenario != s.name && o.Scenario != All {
 			continue
 		}

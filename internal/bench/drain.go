@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
@@ -187,7 +188,7 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	if out.took, err = d.span(ctx, before+uint64(n)+1, last); err != nil {
 		return out, err
 	}
-	out.dispatcher, err = residentMB(d.dispatcher.pid)
+	out.dispatcher, err = proc.ResidentMB(d.dispatcher.pid)
 	return out, err
 }
 
@@ -227,7 +228,7 @@ func (d *draining) cpuOf(f func() error, ctx context.Context) (time.Duration, er
 
 func (d *draining) cpu() (total time.Duration, err error) {
 	for _, pid := range []int{d.host.pid, d.dispatcher.pid, d.executor.pid} {
-		one, err := processCPU(pid)
+		one, err := proc.CPU(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -285,7 +286,7 @@ func (d *draining) await(ctx context.Context, n int, out *drained) error {
 		}
 		left := int(info.NumPending) + info.NumAckPending
 		if out.early == 0 && left <= n-n/10 || left == 0 {
-			if out.last, err = residentMB(d.executor.pid); err != nil {
+			if out.last, err = proc.ResidentMB(d.executor.pid); err != nil {
 				return err
 			}
 			if out.early == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -92,7 +93,7 @@ func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load,
 		}
 		l.took += part.took
 		l.latencies = append(l.latencies, part.latencies...)
-		now, err := residentMB(d.dispatcher.pid)
+		now, err := proc.ResidentMB(d.dispatcher.pid)
 		if err != nil {
 			return l, 0, err
 		}

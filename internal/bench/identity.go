@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 )
 
 // What identity may cost.
@@ -126,7 +127,7 @@ func (o Options) connections(ctx context.Context, h *host, s *side, res *Result)
 	if err != nil {
 		return err
 	}
-	memory, err := residentMB(cmp.Or(h.pid, os.Getpid()))
+	memory, err := proc.ResidentMB(cmp.Or(h.pid, os.Getpid()))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
@@ -47,7 +48,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 		return err
 	}
 	for i, c := range children {
-		mb, err := residentMB(c.pid)
+		mb, err := proc.ResidentMB(c.pid)
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (o Options) watch(ctx context.Context, children []*child, span time.Duratio
 	used := make([]time.Duration, len(children))
 	for _, sign := range []time.Duration{-1, 1} {
 		for i, c := range children {
-			cpu, err := processCPU(c.pid)
+			cpu, err := proc.CPU(c.pid)
 			if err != nil {
 				return nil, err
 			}

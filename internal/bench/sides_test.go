@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 )
 
 // checkCounts holds what was counted of a row to what the three pipelines do for a call. What they do beside it
@@ -62,17 +64,17 @@ func TestTrips(t *testing.T) {
 
 func TestWakeUps(t *testing.T) {
 	t.Parallel()
-	_, before, err := own()
+	_, before, err := proc.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command("true").Run(); err != nil { // which is waited for
 		t.Fatal(err)
 	}
-	if _, after, err := own(); err != nil || after <= before {
+	if _, after, err := proc.Own(); err != nil || after <= before {
 		t.Errorf("%d wake-ups, %d before, %v", after, before, err)
 	}
-	if n, err := processWakeUps(os.Getpid()); err != nil || n == 0 {
+	if n, err := proc.WakeUps(os.Getpid()); err != nil || n == 0 {
 		t.Errorf("%d wake-ups, %v", n, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -65,14 +66,14 @@ func (m meter) read(ctx context.Context) (usage, error) {
 	u.mallocs, u.bytes = mem.Mallocs, mem.TotalAlloc
 	var err error
 	if m.server > 0 {
-		if u.server, err = processCPU(m.server); err != nil {
+		if u.server, err = proc.CPU(m.server); err != nil {
 			return u, err
 		}
-		if u.serverWakeUps, err = processWakeUps(m.server); err != nil {
+		if u.serverWakeUps, err = proc.WakeUps(m.server); err != nil {
 			return u, err
 		}
 	}
-	u.self, u.wakeUps, err = own()
+	u.self, u.wakeUps, err = proc.Own()
 	return u, err
 }
 

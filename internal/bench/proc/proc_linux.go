@@ -1,4 +1,4 @@
-package bench
+package proc
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 // clockTick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux.
 const clockTick = 10 * time.Millisecond
 
-// own returns the CPU time of this process, and how often a thread of it gave the CPU back by itself.
-func own() (cpu time.Duration, wakeUps uint64, err error) {
+// Own returns the CPU time of this process, and how often a thread of it gave the CPU back by itself.
+func Own() (cpu time.Duration, wakeUps uint64, err error) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0, 0, fmt.Errorf("getrusage: %w", err)
@@ -24,9 +24,9 @@ func own() (cpu time.Duration, wakeUps uint64, err error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), uint64(r.Nvcsw), nil
 }
 
-// processWakeUps returns how often the threads of another process gave the CPU back by themselves. Those that have
+// WakeUps returns how often the threads of another process gave the CPU back by themselves. Those that have
 // ended are missing; a Go process ends hardly any.
-func processWakeUps(pid int) (sum uint64, err error) {
+func WakeUps(pid int) (sum uint64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
 		return 0, err
@@ -49,8 +49,8 @@ func processWakeUps(pid int) (sum uint64, err error) {
 	return sum, nil
 }
 
-// processCPU returns the CPU time of another process.
-func processCPU(pid int) (time.Duration, error) {
+// CPU returns the CPU time of another process.
+func CPU(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
@@ -71,8 +71,8 @@ func processCPU(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// residentMB returns the memory that a process holds.
-func residentMB(pid int) (float64, error) {
+// ResidentMB returns the memory that a process holds.
+func ResidentMB(pid int) (float64, error) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0, err
