@@ -375,3 +375,39 @@ func BenchmarkCheck(b *testing.B) {
 		})
 	}
 }
+
+// What was revoked lately is told apart from what was long ago: connections of the former are still to be closed.
+func TestRevokedLately(t *testing.T) {
+	r := &Revocations{}
+	p := agent()
+	if r.Revoked(&p) || r.Family(p.Family) {
+		t.Error("revoked before anything is known")
+	}
+	barred := [2]string{p.Tenant, p.Actor}
+	r.Replace(map[string]bool{p.Family: true},
+		map[[2]string]time.Time{barred: p.Issued, {"other", "a"}: p.Issued.Add(-time.Hour)})
+	if !r.Revoked(&p) || !r.Family(p.Family) || r.Family("other") {
+		t.Error("a revoked family is not")
+	}
+	if late := r.BarredSince(p.Issued.Add(-time.Minute)); len(late) != 1 || !late[barred].Equal(p.Issued) {
+		t.Errorf("barred lately: %v", late)
+	}
+}
+
+// A context carries who asks, where anybody is asked for tokens.
+func TestContext(t *testing.T) {
+	p := agent()
+	if From(With(t.Context(), &p)) != &p || From(t.Context()) != nil {
+		t.Error("another one")
+	}
+}
+
+// Ids are words of subjects and keys: what NewID makes, and nothing that would be more than one of those.
+func TestIDs(t *testing.T) {
+	for id, want := range map[string]bool{NewID(): true, "": false, "a.b": false, "a b": false, "*": false,
+		strings.Repeat("a", maxText+1): false} {
+		if ValidID(id) != want {
+			t.Errorf("%q: %t", id, !want)
+		}
+	}
+}

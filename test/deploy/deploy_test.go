@@ -23,12 +23,12 @@ import (
 // or all of them, while calls are under way. That a power cut loses more is no process's to show.
 func TestProfiles(t *testing.T) {
 	of := build(t)
-	for profile, servers := range map[string]int{"single": 1, "standard": 3} {
-		t.Run(profile, func(t *testing.T) { survive(t, prepare(t, of, profile, servers)) })
+	for profile, servers := range map[string]int{"single": 1, "standard": 3, "durable": 3} {
+		t.Run(profile, func(t *testing.T) { survive(t, prepare(t, of, profile, servers), profile) })
 	}
 }
 
-func survive(t *testing.T, d *deployment) {
+func survive(t *testing.T, d *deployment, profile string) {
 	var all []int
 	for i := range d.servers {
 		all = append(all, i)
@@ -39,7 +39,11 @@ func survive(t *testing.T, d *deployment) {
 	part := func(ready string, args ...string) {
 		start(t, ready, d.of.toolbus(), append(args, "--server", d.url, "--tools", d.of.tools)...)
 	}
-	part("is serving", "dispatcher", "--keys", keys, "--replicas", replicas)
+	dispatcher := []string{"dispatcher", "--keys", keys, "--replicas", replicas}
+	if profile == "durable" {
+		dispatcher = append(dispatcher, "--fsync")
+	}
+	part("is serving", dispatcher...)
 	worker, _ := d.credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
