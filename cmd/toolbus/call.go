@@ -44,12 +44,13 @@ func (g *global) connect(ctx context.Context, r identity.Role) (*guest, error) {
 
 // connectAs connects to a bus as somebody.
 func (g *global) connectAs(ctx context.Context, a cli.Access, as identity.Principal) (*guest, error) {
-	a, err := a.As(ctx, as)
+	a, done, err := a.Acting(ctx, as)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor}
-	if err := a.Vouch(&of); err != nil {
+	if err := a.Vouch(&of, as.Role); err != nil {
 		return nil, err
 	}
 	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: of.Tenant, Actor: of.Actor}
@@ -63,9 +64,8 @@ func (g *global) connectAs(ctx context.Context, a cli.Access, as identity.Princi
 	c, err := conn.Client(of)
 	if err != nil {
 		conn.Close()
-		return nil, err
 	}
-	return &guest{conn, c}, nil
+	return &guest{conn, c}, err
 }
 
 // guest is a caller, and its connection.

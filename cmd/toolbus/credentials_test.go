@@ -111,6 +111,17 @@ func TestCredentials(t *testing.T) {
 	if code, said := calls(agent); code != 0 || !strings.Contains(said, "hello you") {
 		t.Fatalf("exit %d: %s", code, said)
 	}
+	if code, _, stderr := s.do("call", "hello", "--credentials", agent, "--actor", "agent://b"); code != 2 ||
+		!strings.Contains(stderr, "the credentials are of agent://a") {
+		t.Errorf("exit code %d to a call as somebody else: %s", code, stderr)
+	}
+	out := s.must("call", "hello", "--input", `"you"`, "--credentials", operator, "--actor", "agent://c")
+	if !strings.Contains(out, "hello you") {
+		t.Errorf("an operator who acts as an agent: %s", out)
+	}
+	if list := s.must("credentials", "list", "--credentials", operator); !strings.Contains(list, "agent://c") {
+		t.Errorf("an operator acts as an agent unseen: %s", list)
+	}
 	shown := s.must("credentials", "inspect", agent)
 	if !strings.Contains(shown, "agent://a") || !strings.Contains(shown, "read write") || strings.Contains(shown, "eyJ") {
 		t.Error(shown)

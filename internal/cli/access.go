@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
 )
 
 // Access is how to reach a bus.
@@ -33,8 +34,9 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	return err
 }
 
-// Vouch makes a caller the one whose token a has, if it has one.
-func (a Access) Vouch(o *toolbus.ClientOptions) error {
+// Vouch makes a caller the one whose token a has, if it has one. Nobody calls as somebody else than that; in other
+// roles the names may be what is asked about.
+func (a Access) Vouch(o *toolbus.ClientOptions, r identity.Role) error {
 	if a.Credentials == "" {
 		return nil
 	}
@@ -42,7 +44,12 @@ func (a Access) Vouch(o *toolbus.ClientOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Tenant, o.Actor = held.Says().Tenant, held.Says().Actor
+	says := held.Says()
+	if r == identity.Agent && (o.Tenant != says.Tenant || o.Actor != says.Actor) {
+		return Usagef("the credentials are of %s in tenant %s: leave --actor and --tenant out, or name credentials of %s in "+
+			"tenant %s", says.Actor, says.Tenant, o.Actor, o.Tenant)
+	}
+	o.Tenant, o.Actor = says.Tenant, says.Actor
 	return nil
 }
 

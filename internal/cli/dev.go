@@ -145,26 +145,50 @@ func (a Access) As(ctx context.Context, p identity.Principal) (Access, error) {
 	if p.Role == identity.Operator {
 		p = operatorOf()
 	}
-	file := DevCredential(a.dev, p)
-	if _, good := goodToken(file); !good {
-		token, err := a.issued(ctx, p)
-		if err != nil {
-			return a, fmt.Errorf("token of %s in tenant %s: %w", p.Actor, p.Tenant, err)
-		}
-		if err := WriteCredential(file, token); err != nil {
-			return a, err
-		}
+	operator := a
+	operator.Credentials, a.Credentials = DevCredential(a.dev, operatorOf()), DevCredential(a.dev, p)
+	if _, good := goodToken(a.Credentials); good {
+		return a, nil
 	}
-	a.Credentials = file
-	return a, nil
+	return a, operator.issue(ctx, p, renewable, a.Credentials)
+}
+
+// Acting is As, but that an operator may be an agent, with a token that it asks for, which is on record and not
+// renewed. done takes it away.
+func (a Access) Acting(ctx context.Context, p identity.Principal) (to Access, done func(), err error) {
+	done = func() {}
+	says, good := goodToken(a.Credentials)
+	acts := good && says.Role == identity.Operator && p.Role == identity.Agent && says.Actor != p.Actor
+	if a.dev != "" || !acts {
+		to, err = a.As(ctx, p)
+		return to, done, err
+	}
+	dir, err := os.MkdirTemp("", "toolbus-")
+	if err != nil {
+		return a, done, err
+	}
+	done = func() { _ = os.RemoveAll(dir) } // what stays ends with its token
+	to = a
+	to.Credentials = filepath.Join(dir, "agent")
+	if err = a.issue(ctx, p, 0, to.Credentials); err != nil {
+		done()
+	}
+	return to, done, err
 }
 
 // renewable is for how long a token may be renewed that was asked for.
 const renewable = 24 * time.Hour
 
-// issued asks for a token, as the operator.
-func (a Access) issued(ctx context.Context, p identity.Principal) (token string, err error) {
-	a.Credentials = DevCredential(a.dev, operatorOf())
+// issue asks for a token, as an operator whose credentials a has, and writes it to a file.
+func (a Access) issue(ctx context.Context, p identity.Principal, renew time.Duration, file string) error {
+	token, err := a.issued(ctx, p, renew)
+	if err != nil {
+		return fmt.Errorf("token of %s in tenant %s: %w", p.Actor, p.Tenant, err)
+	}
+	return WriteCredential(file, token)
+}
+
+func (a Access) issued(ctx context.Context, p identity.Principal, renew time.Duration) (token string, err error) {
 	o := toolbus.Options{Name: "toolbus-cli"}
 	if err := a.Into(&o); err != nil {
 		return "", err
@@ -181,7 +205,7 @@ func (a Access) issued(ctx context.Context, p identity.Principal) (token string,
 	defer func() { _ = c.Close() }() // the connection ends next
 	answer, err := c.Issue(ctx, question.Issue{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
-		RenewS: int64(renewable / time.Second),
+		RenewS: int64(renew / time.Second),
 	})
 	return answer.Token, err
 }
