@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
@@ -269,7 +270,8 @@ func TestRenewalOnly(t *testing.T) {
 	}
 }
 
-// Many connect at once while one of two who answer is lost, and nobody notices.
+// Many connect at once while one of two who answer is lost, and all are let in: whom the server has asked the lost one
+// about tries again.
 func TestOneOfTwoLost(t *testing.T) {
 	g := guard(t)
 	lose := g.callout()
@@ -281,7 +283,7 @@ func TestOneOfTwoLost(t *testing.T) {
 			lose()
 		}
 		all.Go(func() {
-			nc, err := nats.Connect(g.url, nats.Token("a"), nats.Timeout(10*time.Second))
+			nc, err := bus.Dial(g.url, "one of many", nats.Token("a"))
 			if err != nil {
 				t.Error(err)
 				return

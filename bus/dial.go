@@ -42,7 +42,7 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
-	nc, err := nats.Connect(servers, opts...)
+	nc, err := connect(servers, opts)
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // it quotes the whole URL otherwise
@@ -61,6 +61,24 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 			errServer, Redacted(servers), most, minPayload)
 	}
 	return nc, nil
+}
+
+// A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
+// it has asked one that was just going away, another one answers the next time.
+const (
+	unanswered   = 1500 * time.Millisecond
+	connectTries = 3
+)
+
+func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
+	for range connectTries {
+		begun := time.Now()
+		nc, err = nats.Connect(servers, opts...)
+		if !unauthorized(err) || time.Since(begun) < unanswered {
+			break
+		}
+	}
+	return nc, err
 }
 
 // Redacted returns URLs of servers without what is secret in them, to be shown.

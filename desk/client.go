@@ -99,8 +99,13 @@ const (
 // insist asks until it is answered, or ctx ends. That nobody answers is said once, until somebody does.
 func (c *Client) insist(ctx context.Context, what string, ask func(context.Context) error) error {
 	begun, answered := time.Now(), false
+	var before error // the end of ctx says nothing of why there was no answer
 	err := wait.Retry{Pause: askAgain, MaxPause: askSeldom}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = before
+		}
+		before = err
 		answered = err == nil || final(err) || form.Unreadable(err)
 		switch {
 		case answered:
