@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 )
@@ -25,5 +28,31 @@ func TestDevOpen(t *testing.T) {
 			conn.Close()
 		}
 		stop()
+	}
+}
+
+// Further executors of its user join a bus with no configuration, also for pools that it has none of.
+func TestDevFurtherExecutors(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	tools := t.TempDir()
+	for _, pool := range []string{"default", "other"} {
+		works := make(chan struct{})
+		said := &until{text: "works for pool " + pool, then: sync.OnceFunc(func() { close(works) })}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ended := make(chan int, 1)
+		go func() {
+			env := environment{stdin: strings.NewReader(""), stdout: said, stderr: said, url: s.url, home: s.home}
+			ended <- run(ctx, env, []string{"executor", "--pool", pool, "--tools", tools})
+		}()
+		select {
+		case <-works:
+			cancel()
+			if code := <-ended; code != 0 {
+				t.Errorf("%s: exit %d: %s", pool, code, said)
+			}
+		case code := <-ended:
+			t.Errorf("%s: exit %d: %s", pool, code, said)
+		}
+		cancel()
 	}
 }

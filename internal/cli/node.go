@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/telemetry"
@@ -212,6 +213,13 @@ func (p *Pool) Check() error {
 			work.MinSlots, p.Slots)
 	}
 	return nil
+}
+
+// worker is who works for the pool on a bus of `toolbus dev`.
+func (p *Pool) worker() identity.Principal {
+	return identity.Principal{
+		Tenant: toolbus.DefaultTenant, Actor: "executor://" + p.Name, Role: identity.Executor, Pool: p.Name,
+	}
 }
 
 // Options are those of an executor whose tools may be given variables of environ.

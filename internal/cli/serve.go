@@ -149,7 +149,14 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 		}
 		return c.Executor(t, o)
 	}
-	return n.serve(ctx, env, executorService, access, part)
+	reach := func() (Access, error) {
+		a, err := access()
+		if err != nil {
+			return a, err
+		}
+		return a.As(ctx, p.worker())
+	}
+	return n.serve(ctx, env, executorService, reach, part)
 }
 
 // Stopped is what a process that serves ended with: that it was told to stop before it served is no
