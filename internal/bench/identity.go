@@ -53,19 +53,19 @@ func guarded(ctx context.Context, o Options, r *Report) (err error) {
 		defer func() { err = errors.Join(err, s.stop()) }()
 		hosts, sides = append(hosts, h), append(sides, s)
 	}
+	ids := &numbers{} // a key that occurs twice is a call that is not made
 	for _, n := range o.Callers {
-		if err := o.compare(ctx, sides, n, &res); err != nil {
+		if err := o.compare(ctx, ids, sides, n, &res); err != nil {
 			return err
 		}
 	}
-	err = o.connections(ctx, hosts[1], sides[1], &res)
+	err = o.connections(ctx, ids, hosts[1], sides[1], &res)
 	r.Results = append(r.Results, res)
 	return err
 }
 
 // compare has a number of callers call on both.
-func (o Options) compare(ctx context.Context, sides []*side, callers int, res *Result) error {
-	ids := &numbers{}
+func (o Options) compare(ctx context.Context, ids *numbers, sides []*side, callers int, res *Result) error {
 	for i := range o.Rounds + 1 {
 		for _, s := range sides {
 			if i == 0 {
@@ -100,7 +100,7 @@ func (o Options) compare(ctx context.Context, sides []*side, callers int, res *R
 }
 
 // connections opens many, one after the other and then several at a time, and calls while all are open.
-func (o Options) connections(ctx context.Context, h *host, s *side, res *Result) error {
+func (o Options) connections(ctx context.Context, ids *numbers, h *host, s *side, res *Result) error {
 	single, all := connectOneByOne, manyConnections
 	if o.Quick {
 		single, all = single/quickShare, all/quickShare
@@ -112,7 +112,6 @@ func (o Options) connections(ctx context.Context, h *host, s *side, res *Result)
 		return err
 	}
 	g.close()
-	ids := &numbers{}
 	before, err := closed(ctx, ids, 4, o.Duration, s.call)
 	if err != nil {
 		return err
