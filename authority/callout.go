@@ -105,7 +105,10 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	}
 	a := jwt.NewAuthorizationResponseClaims(r.UserNkey)
 	a.Audience = r.Server.ID
-	if a.Jwt, err = c.admit(r); err != nil {
+	switch a.Jwt, err = c.admit(r); {
+	case errors.Is(err, identity.ErrNotReady):
+		return nil, err // the server says so when it has waited, and whoever it was tries again
+	case err != nil:
 		c.Logger.Warn("a connection was refused", "err", err, "host", r.ClientInformation.Host,
 			"connection", fmt.Sprintf("%.100q", r.ConnectOptions.Name))
 		a.Jwt, a.Error = "", "refused"

@@ -113,6 +113,13 @@ func (s *Service) mint(
 	if err != nil {
 		return a, unmade(err)
 	}
+	// A token that is made after its actor was barred would outlive that, so nobody makes one without knowing.
+	if err := s.Store.Prove(ctx); err != nil {
+		return a, unreached(err)
+	}
+	if s.Store.checker.Revoked.Revoked(by) {
+		return a, envelope.NewError(envelope.CodeRevoked, "")
+	}
 	if refusal := s.note(ctx, e, by, p); refusal != nil {
 		return a, refusal
 	}
@@ -130,6 +137,10 @@ func (s *Service) Issue(
 	if refusal != nil {
 		return a, refusal
 	}
+	if err := s.Store.Prove(ctx); err != nil {
+		return a, unreached(err)
+	}
+	p.Issued = s.Store.afterBar(p)
 	if refusal := s.note(ctx, audit.CredentialIssued, by, p); refusal != nil {
 		return a, refusal
 	}

@@ -36,6 +36,9 @@ const (
 	settle = 5 * time.Second
 	// slack is how much longer than its last token a key is kept, for clocks that differ.
 	slack = time.Minute
+	// lease is for how long a dispatcher believes tokens without having asked again whether more was revoked. What is
+	// revoked is refused by all of them a second later, also by one that was stopped and goes on.
+	lease = 900 * time.Millisecond
 )
 
 // Options are what a [Store] depends on beside the bucket.
@@ -56,6 +59,8 @@ type Store struct {
 	mu     sync.Mutex
 	known  map[string]signingKey // by kid
 	synced chan struct{}         // closed when everything was read once
+	shown  uint64                // the position in the bucket of the newest entry that is believed
+	latest latest
 
 	changed chan struct{} // holds something when more, or less, is revoked
 }
@@ -79,7 +84,9 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 	s := &Store{
 		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
 		changed: make(chan struct{}, 1),
-		checker: &identity.Checker{Keys: identity.NewKeyring(keys.Deployment, nil), Revoked: &identity.Revocations{}},
+		checker: &identity.Checker{
+			Keys: identity.NewKeyring(keys.Deployment, nil), Revoked: &identity.Revocations{Lease: lease},
+		},
 	}
 	if err := s.first(ctx); err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
@@ -284,6 +291,16 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 		}
 	}
 	return families, err
+}
+
+// afterBar returns from when on what is issued to p is of: later than what an actor had before that was barred within
+// the same second.
+func (s *Store) afterBar(p identity.Principal) time.Time {
+	at, barred := s.checker.Revoked.BarredSince(p.Issued)[[2]string{p.Tenant, p.Actor}]
+	if !barred {
+		return p.Issued
+	}
+	return at.Truncate(time.Second).Add(time.Second)
 }
 
 // Issued returns the credentials that were issued and may still be used, the newest first.

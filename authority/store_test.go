@@ -9,9 +9,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -205,14 +207,79 @@ func TestStoreWithoutServer(t *testing.T) {
 	if _, err := s.Checker().Check(token, o.now); !errors.Is(err, identity.ErrRevoked) {
 		t.Error("forgotten without a server:", err)
 	}
-	if _, err := s.Checker().Check(other, o.now); err != nil {
-		t.Error("not believed without a server:", err)
-	}
+	o.hears(s, other, identity.ErrNotReady) // who knows what was revoked since
 	o.Srv.Restart()
 	if err := o.store().Revoke(t.Context(), b.Family, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	o.hears(s, other, identity.ErrRevoked)
+}
+
+// A token that was renewed after its actor was barred, by a dispatcher whose clock is ahead of that of whoever barred
+// it, is barred, too.
+func TestBarredByAClockThatIsBehind(t *testing.T) {
+	o := newOffices(t)
+	o.now = time.Now().Add(-time.Minute)
+	behind := o.store()
+	o.now = time.Now().Add(-time.Second)
+	s := o.store()
+	token := o.issue(s, o.person("agent://a"))
+	if _, err := behind.Bar(t.Context(), "acme", "agent://a", "operator"); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(s, token, identity.ErrRevoked)
+}
+
+// What is issued to an actor at once after it was barred is good.
+func TestIssuedAfterABar(t *testing.T) {
+	o := newOffices(t)
+	js, err := jetstream.New(o.Srv.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := authority.Open(t.Context(), js, o.keys, authority.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	<-s.Ready()
+	office := &authority.Service{Store: s, Record: func(context.Context, audit.Record) error { return nil }}
+	boss := &identity.Principal{Tenant: "acme", Actor: "operator", Role: identity.Operator}
+	for range 5 {
+		if _, err := s.Bar(t.Context(), "acme", "agent://a", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		a, refusal := office.Issue(t.Context(), boss, question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent"})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		if _, err := s.Checker().Check(a.Token, time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Whoever has not heard of the newest revocation yet knows that, whatever was read before.
+func TestProof(t *testing.T) {
+	o := newOffices(t)
+	s, deaf := o.store(), o.open()
+	if err := s.Prove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := deaf.Prove(ctx); !errors.Is(err, identity.ErrNotReady) {
+		t.Error("it knows what it was not told:", err)
+	}
+	for range 20 {
+		family := identity.NewID()
+		if err := s.Revoke(t.Context(), family, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Prove(t.Context()); err != nil || !s.Checker().Revoked.Family(family) {
+			t.Error("proven, and not known:", err)
+		}
+	}
 }
 
 // A new key is known before it is used, and the old one good until what it has signed has expired.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,11 +30,15 @@ type view struct {
 	keys     map[string]signingKey
 	families map[string]bool
 	barred   map[[2]string]time.Time
+	seq      uint64 // of the newest entry
 }
 
 // Run follows the bucket until ctx ends. While the server is away what was last known stays; when it is back everything
 // is read anew.
 func (s *Store) Run(ctx context.Context) {
+	var proofs sync.WaitGroup
+	defer proofs.Wait()
+	proofs.Go(func() { s.proveAll(ctx) })
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("keys and revocations are not heard of", "err", err)
@@ -56,10 +61,10 @@ func (s *Store) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}}
+	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}, 0}
 	err := s.watch(ctx, []string{subjects.KeysAll, subjects.RevokedAll, subjects.BarredAll},
-		func(msg jetstream.Msg, last bool) bool {
-			s.apply(&v, msg)
+		func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool {
+			s.apply(&v, msg, meta)
 			if last {
 				s.show(v)
 			}
@@ -81,7 +86,7 @@ func (s *Store) read(ctx context.Context, filters []string, take func(jetstream.
 	if err != nil || len(info.State.Subjects) == 0 {
 		return err
 	}
-	return s.watch(ctx, filters, func(msg jetstream.Msg, last bool) bool {
+	return s.watch(ctx, filters, func(msg jetstream.Msg, _ *jetstream.MsgMetadata, last bool) bool {
 		take(msg)
 		return !last
 	})
@@ -89,7 +94,9 @@ func (s *Store) read(ctx context.Context, filters []string, take func(jetstream.
 
 // watch hands over the newest entry of each subject, and says with the last one that there are no more, and then what
 // is new, until take has enough or ctx ends.
-func (s *Store) watch(ctx context.Context, filters []string, take func(msg jetstream.Msg, last bool) bool) error {
+func (s *Store) watch(
+	ctx context.Context, filters []string, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool,
+) error {
 	c, err := s.js.OrderedConsumer(ctx, subjects.ControlStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 	})
@@ -111,14 +118,17 @@ func (s *Store) watch(ctx context.Context, filters []string, take func(msg jetst
 			return err
 		}
 		all = all || meta.NumPending == 0
-		if !take(msg, all) {
+		if !take(msg, meta, all) {
 			return nil
 		}
 	}
 }
 
-// apply takes an entry into a view. One that a newer build wrote revokes all the same, if it is about a family.
-func (s *Store) apply(v *view, msg jetstream.Msg) {
+// apply takes an entry into a view. One that a newer build wrote revokes all the same, if it is about a family. An
+// actor is barred from when the server has stored that: by the clock of whoever said so, a token that another
+// dispatcher has renewed meanwhile might be of later.
+func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+	v.seq = meta.Sequence.Stream
 	gone := len(msg.Data()) == 0 // somebody has deleted it
 	if family, ok := subjects.ParseRevoked(msg.Subject()); ok {
 		v.families[family] = !gone
@@ -138,7 +148,7 @@ func (s *Store) apply(v *view, msg jetstream.Msg) {
 		}
 	case !gone && subjects.IsBarred(msg.Subject()):
 		if err = bus.Unstamp(form.Authority, msg.Data(), &bar); err == nil {
-			v.barred[[2]string{bar.Tenant, bar.Actor}] = bar.At
+			v.barred[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
 		}
 	}
 	if err != nil {
@@ -154,7 +164,7 @@ func (s *Store) show(v view) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = maps.Clone(v.keys)
+	s.known, s.shown = maps.Clone(v.keys), v.seq
 	s.checker.Keys.Replace(good)
 	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.barred)) {
 		select {

@@ -12,10 +12,54 @@ import (
 // Revocations are the tokens that are not to be believed any more. They have to be [Revocations.Replace]d once before
 // any token is. It is safe for concurrent use.
 type Revocations struct {
+	// Lease is for how long it counts that they were proven to be all; 0 is for ever. What is not known to be all is
+	// believed of no token. It is set before anything else is done.
+	Lease time.Duration
+
 	mu       sync.RWMutex
 	known    bool
 	families map[string]bool
 	barred   map[[2]string]time.Time
+	proven   time.Time
+	again    chan struct{} // closed by the next proof
+}
+
+// Prove says that at a time these were all that there were: a process that was stopped, or that nobody tells anything,
+// must not go on for longer than the lease with what it knew.
+func (r *Revocations) Prove(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proven = at
+	if r.again != nil {
+		close(r.again)
+	}
+	r.again = make(chan struct{})
+}
+
+// lapsed reports whether the lease is over, by either clock: one of them stands still while a machine sleeps.
+func (r *Revocations) lapsed() bool {
+	now := time.Now()
+	return r.Lease > 0 && max(now.Sub(r.proven), now.Round(0).Sub(r.proven.Round(0))) > r.Lease
+}
+
+// moment is how long a token waits for the next proof: most leases that are over are those of a process that was held
+// up, and is told at once.
+const moment = 300 * time.Millisecond
+
+// await waits for the next proof, for a moment, where the last one does not count any more.
+func (r *Revocations) await() {
+	r.mu.RLock()
+	lapsed, again := r.known && r.lapsed(), r.again
+	r.mu.RUnlock()
+	if !lapsed {
+		return
+	}
+	late := time.NewTimer(moment)
+	defer late.Stop()
+	select {
+	case <-again:
+	case <-late.C:
+	}
 }
 
 // Replace makes these all that there are: families, and actors by tenant and name, whose tokens from before a time are
@@ -65,6 +109,9 @@ func (r *Revocations) check(p *Principal) error {
 	if at, ok := r.barred[[2]string{p.Tenant, p.Actor}]; bad || ok && !p.Issued.After(at) {
 		return ErrRevoked
 	}
+	if r.lapsed() {
+		return ErrNotReady
+	}
 	return nil
 }
 
@@ -97,6 +144,7 @@ func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
 			c.remember(hash, p)
 		}
 	}
+	c.Revoked.await()
 	if revoked := c.Revoked.check(p); revoked != nil {
 		return nil, revoked
 	}

@@ -411,3 +411,36 @@ func TestIDs(t *testing.T) {
 		}
 	}
 }
+
+// What was proven to be all counts for the lease. A token waits a moment for the next proof, and is not believed
+// without one; that it was revoked is said all the same.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token := mint(t, signer(t, "prod", "k1", 1), agent())
+		r := &Revocations{Lease: time.Second}
+		c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: r}
+		is := func(want error) {
+			t.Helper()
+			if _, err := c.Check(token, t0); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		r.Replace(nil, nil)
+		is(ErrNotReady)
+		r.Prove(time.Now())
+		is(nil)
+		time.Sleep(999 * time.Millisecond)
+		is(nil)
+		time.Sleep(time.Second)
+		is(ErrNotReady)
+		go func() {
+			time.Sleep(moment / 2)
+			r.Prove(time.Now())
+		}()
+		is(nil)
+		p, _ := Inspect(token)
+		r.Replace(map[string]bool{p.Family: true}, nil)
+		time.Sleep(time.Hour)
+		is(ErrRevoked)
+	})
+}
