@@ -132,7 +132,8 @@ type Message struct {
 
 // How long a message is handed back for.
 const (
-	retryDelay   = 250 * time.Millisecond // the log could not be reached
+	retryDelay   = 250 * time.Millisecond // the log could not be reached; more each time
+	retryMost    = 2 * time.Second        // thousands that come again and again are no help to whoever is back
 	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here; at least
 	busySpace    = time.Millisecond       // between messages that wait for the same tool
 	busyMost     = 2 * time.Second        // it may be free elsewhere
@@ -174,7 +175,7 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 		e.handBack(j, missingDelay)
 	default:
 		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
-		e.handBack(j, retryDelay)
+		e.handBack(j, min(time.Duration(max(1, m.Deliveries))*retryDelay, retryMost))
 	}
 }
 

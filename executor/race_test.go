@@ -98,6 +98,27 @@ func TestUnreadableIsNotGone(t *testing.T) {
 	})
 }
 
+// While the log cannot be read work comes again more and more seldom: all that is open does.
+func TestUnreadableForLong(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.ex.CallLog = unreadable{w.log}
+		last := time.Duration(0)
+		for m.Deliveries = 2; m.Deliveries < 12; m.Deliveries++ {
+			held := &holding{}
+			m.Lease = held
+			w.ex.Handle(t.Context(), m)
+			if len(held.handedBack) != 1 || held.handedBack[0] < last || held.handedBack[0] > 2*time.Second {
+				t.Fatalf("delivery %d: handed back for %v, before for %s", m.Deliveries, held.handedBack, last)
+			}
+			last = held.handedBack[0]
+		}
+		if last != 2*time.Second {
+			t.Errorf("handed back for %s at last", last)
+		}
+	})
+}
+
 // A full log holds up the end of the executor for a while, and not for ever.
 func TestShutDownWhileFull(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
