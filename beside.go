@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // The NATS client holds its lock while it connects anew, and everything that sends waits for
@@ -226,11 +227,15 @@ func (c *Client) ready(e *errand) (*envelope.Response, error) {
 	switch {
 	case refusal != nil:
 		return c.refused(e.req, refusal), nil
-	case silent(err) && e.ctx.Err() == nil:
-		return c.unsent(e.req, e.Deadline, err), nil
+	case c.silent(err) && e.ctx.Err() == nil:
+		asked := subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor)
+		return c.unsent(e.req, e.Deadline, cmp.Or(c.inbox.Forbidden(asked), err)), nil
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return c.refused(e.req, c.inbox.NotAllowed(err)), nil
 	case err != nil:
+		if refused, ok := errors.AsType[*Refusal](err); ok {
+			return c.refused(e.req, refused.Reason), nil
+		}
 		return nil, err
 	}
 	e.req.Constraints.DeadlineUnixMS -= time.Since(e.started).Milliseconds() // what the preparation took

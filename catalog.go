@@ -113,7 +113,7 @@ func (c *Client) describeOnce(ctx context.Context, q question.Describe) (questio
 	if refusal, err := c.inbox.Ask(ctx, subjects.OpDescribe, q, &d); err != nil {
 		return d, err
 	} else if refusal != nil {
-		return d, fmt.Errorf("%s", refusal.String())
+		return d, &Refusal{refusal}
 	}
 	trip := c.Now().Sub(sent)
 	c.catalog.mu.Lock()

@@ -52,6 +52,7 @@ type ClientOptions struct {
 type Client struct {
 	ClientOptions
 	nc      *nats.Conn
+	barred  func() error // why the connection is let in no more
 	inbox   *bus.Inbox
 	catalog catalog
 
@@ -80,6 +81,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	}
 	inbox.Token = o.Token
 	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, crew: crew.New(func(job func()) { job() })}
+	c.barred = func() error { return nil }
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.watch = flight.NewWatcher()
 	status := nc.StatusChanged(nats.CONNECTED)
@@ -166,6 +168,9 @@ type Call struct {
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	m := c.inTime(ctx, call, started)
+	if barred := c.barred(); barred != nil && m.Err != nil && m.Request != nil {
+		return c.refused(m.Request, envelope.NewError(envelope.CodeToken, barred.Error())), nil
+	}
 	if m.Err != nil {
 		return nil, m.Err
 	}

@@ -15,9 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -73,10 +71,9 @@ type Conn struct {
 	JS jetstream.JetStream // the same
 
 	options app.Options
-	bearer  *bearer.Bearer // nil without credentials
 
-	closing context.Context // ends when Close is called
-	close   context.CancelFunc
+	closing context.Context // ends when Close is called, or with the cause that nobody is let in any more
+	close   context.CancelCauseFunc
 	mu      sync.Mutex // held while something is added to running
 	running sync.WaitGroup
 }
@@ -98,20 +95,21 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}
-	held, err := o.hold()
+	options.Instance = cmp.Or(o.Instance, app.NewInstance())
+	held, err := app.Hold(o.Credentials, &options)
 	if err != nil {
 		return nil, err
 	}
-	options.Instance = cmp.Or(o.Instance, app.NewInstance())
 	if o.Tenant != "" || o.Actor != "" {
-		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, DefaultTenant), Actor: cmp.Or(o.Actor, DefaultActor)}
+		of := cmp.Or(options.Caller, subjects.Owner{Tenant: DefaultTenant, Actor: DefaultActor})
+		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, of.Tenant), Actor: cmp.Or(o.Actor, of.Actor)}
 	}
 	if o.Keys != "" {
 		if options.Keys, err = accounts.Load(o.Keys); err != nil {
 			return nil, err
 		}
 	}
-	nc, err := app.DialHolding(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options, held)
+	nc, err := held.Dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
 	if err != nil {
 		return nil, err
 	}
@@ -120,57 +118,52 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c := &Conn{NC: nc, JS: js, options: options, bearer: held}
-	c.closing, c.close = context.WithCancel(context.WithoutCancel(ctx))
-	if held != nil {
-		renew, err := app.Renewing(nc, held)
-		if err != nil {
-			nc.Close()
-			return nil, err
-		}
-		c.running.Go(func() { renew(c.closing) })
+	c := &Conn{NC: nc, JS: js, options: options}
+	c.closing, c.close = context.WithCancelCause(context.WithoutCancel(ctx))
+	if options.Held != nil {
+		c.running.Go(func() { c.end(held.Run(c.closing)) })
 	}
 	return c, nil
-}
-
-// hold reads the credentials, if there are any, and lets the connection be of whoever they say: an executor of an
-// instance of its own, or a caller.
-func (o *Options) hold() (*bearer.Bearer, error) {
-	if o.Credentials == "" {
-		return nil, nil
-	}
-	held, err := bearer.Read(o.Credentials, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
-	if err != nil {
-		return nil, err
-	}
-	says := held.Says()
-	if says.Role == identity.Executor {
-		o.Instance = accounts.NewInstance(says)
-		o.Name = accounts.ConnectionName(o.Instance)
-	} else {
-		o.Tenant, o.Actor = cmp.Or(o.Tenant, says.Tenant), cmp.Or(o.Actor, says.Actor)
-	}
-	return held, nil
 }
 
 // Client returns a client that calls tools. Close it when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
-	if o.Token == nil && c.bearer != nil {
-		o.Token = c.bearer.Token
+	if o.Token == nil && c.options.Held != nil {
+		o.Token = c.options.Held.Token
 	}
-	return NewClient(c.NC, o)
+	client, err := NewClient(c.NC, o)
+	if err == nil {
+		client.barred = c.barred
+	}
+	return client, err
 }
 
 // Close ends what runs on the connection as the end of its context would, waits for it, and closes the connection when
 // what was sent has left. Clients must not be used afterwards. Closing it again does nothing.
 func (c *Conn) Close() {
-	c.mu.Lock()
-	c.close()
-	c.mu.Unlock()
+	c.end(nil)
 	c.running.Wait()
 	c.NC.Close()
+}
+
+// end ends what runs on the connection. With an error it will never be let in again.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	c.close(cmp.Or(err, ErrClosed))
+	c.mu.Unlock()
+	if err != nil {
+		c.NC.Close()
+	}
+}
+
+// barred returns why the connection is let in no more; nil while it is.
+func (c *Conn) barred() error {
+	if why := context.Cause(c.closing); !errors.Is(why, ErrClosed) {
+		return why
+	}
+	return nil
 }
 
 // ErrClosed is what is run on a connection that is closed.
@@ -191,7 +184,7 @@ func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) er
 	c.mu.Lock()
 	if c.closing.Err() != nil {
 		c.mu.Unlock()
-		return ErrClosed
+		return context.Cause(c.closing)
 	}
 	c.running.Add(1)
 	c.mu.Unlock()
@@ -203,6 +196,9 @@ func (c *Conn) run(ctx context.Context, part func(context.Context, *app.Conn) er
 	if err == nil {
 		err = part(ctx, opened)
 		opened.Release()
+	}
+	if barred := c.barred(); barred != nil {
+		return barred
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		return nil

@@ -211,9 +211,14 @@ func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error
 
 // unsent is that statement about a call that could not be sent by its deadline, and why.
 func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *envelope.Response {
-	return c.silence(req, deadline, envelope.NewError(envelope.CodeTimeout,
-		"no answer from the bus by the deadline; the call was not sent").
-		WithEffect(envelope.EffectNone).WithCause(err.Error()))
+	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call was not sent")
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		e = envelope.NewError(envelope.CodeExpired, "the token has expired, and was not renewed by the deadline of the call")
+	}
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		e = refused.Reason
+	}
+	return c.silence(req, deadline, e.WithEffect(envelope.EffectNone).WithCause(err.Error()))
 }
 
 func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.Error) *envelope.Response {

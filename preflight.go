@@ -9,12 +9,15 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // known returns the description of a tool for a call, which has until then to be sent at all: a
@@ -22,14 +25,24 @@ import (
 func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, *envelope.Error, error) {
 	for {
 		t, refusal, err := c.tool(ctx, id, time.Until(until))
-		if !silent(err) || !wait.For(ctx, min(describePause, time.Until(until))) || time.Until(until) <= 0 {
+		pause := describePause
+		if refused, ok := errors.AsType[*Refusal](err); ok {
+			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)
+		}
+		if !c.silent(err) || !wait.For(ctx, min(pause, time.Until(until))) || time.Until(until) <= 0 {
 			return t, refusal, err
 		}
 	}
 }
 
-// silent says whether err means that the bus gave no answer.
-func silent(err error) bool { return lost(err) || errors.Is(err, bus.ErrNobody) }
+// silent says whether err means that the bus gave no answer, or one that will be another when the token is renewed or
+// the dispatcher ready: a connection that was made with an expired token may do nothing else, and is made anew then.
+func (c *Client) silent(err error) bool {
+	refused, ok := errors.AsType[*Refusal](err)
+	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, bus.ErrNobody) ||
+		errors.Is(err, nats.ErrPermissionViolation) && c.Token != nil &&
+			accounts.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
+}
 
 // prepare builds the request of a call and checks it before it is sent. A
 // refusal is what the dispatcher would answer; an error means that the bus could not be asked.

@@ -108,3 +108,15 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 	return allow(publish,
 		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.KillWildcard, subjects.SeekWildcard))
 }
+
+// Entitled reports whether what a token says lets a connection publish on a subject. Where the server has not let one
+// do so, that was made with an expired token, and is made anew when that is renewed.
+func Entitled(token, subject string) bool {
+	says, err := identity.Inspect(token)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(Permissions(says, Facts{}).Pub.Allow, func(allowed string) bool {
+		return jwt.Subject(subject).IsContainedIn(jwt.Subject(allowed))
+	})
+}

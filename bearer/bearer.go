@@ -27,7 +27,8 @@ type Bearer struct {
 	mu      sync.Mutex
 	token   string
 	says    identity.Principal
-	renewAt time.Time // by the clock of this process
+	ends    time.Time // by the clock of this process, as is renewAt
+	renewAt time.Time
 }
 
 // Read returns the bearer of the token in a file, which nobody but its owner may read.
@@ -51,7 +52,8 @@ func (b *Bearer) take(token string, says identity.Principal, good time.Duration)
 	defer b.mu.Unlock()
 	b.token, b.says = token, says
 	third := says.Expires.Sub(says.Issued) / 3
-	b.renewAt = time.Now().Add(good - third - rand.N(third/10+1)) // at two thirds of its life
+	b.ends = time.Now().Add(good)
+	b.renewAt = b.ends.Add(-third - rand.N(third/10+1)) // at two thirds of its life
 }
 
 // Token returns the token as it is now.
@@ -68,11 +70,28 @@ func (b *Bearer) Says() identity.Principal {
 	return b.says
 }
 
+// Show returns the token, to be shown to a server, and until when that lets the connection be, by the clock of this
+// process, and what there is of its life after it is renewed.
+func (b *Bearer) Show() (token string, ends time.Time, left time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.token, b.ends, b.says.Expires.Sub(b.says.Issued) / 3
+}
+
 // soon is how much of its life a token should have left for a connection to be made with it.
 const soon = 2 * time.Second
 
 // Expired reports whether the token is good for nothing but to be renewed, by the clock of this process.
-func (b *Bearer) Expired() bool { return time.Until(b.Says().Expires) < soon }
+func (b *Bearer) Expired() bool {
+	_, ends, _ := b.Show()
+	return time.Until(ends) < soon
+}
+
+// Spent reports whether the token has expired and cannot be renewed any more.
+func (b *Bearer) Spent() bool {
+	_, ends, _ := b.Show()
+	return time.Now().After(ends) && !time.Now().Before(b.Says().RenewUntil)
+}
 
 // Asker asks dispatchers; [bus.Inbox] is one.
 type Asker interface {

@@ -33,7 +33,7 @@ func (w *Workers) free() int {
 
 // pull gives free slots to messages in hand, and asks for more where there are slots left. Callers hold w.mu.
 func (w *Workers) pull() {
-	if w.ended() {
+	if w.ended() || w.paused {
 		return
 	}
 	w.listen()

@@ -65,6 +65,7 @@ type Workers struct {
 	ended     func() bool // there is no more intake
 
 	mu      sync.Mutex
+	paused  bool // until there is another connection
 	running int
 	last    *source // that had work most recently
 	pulls   []*pull
@@ -140,7 +141,9 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
+	w.mu.Lock()
 	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
+	w.mu.Unlock()
 	w.crew = crew.New(func(p pulled) {
 		w.handle(ctx, p.Message)
 		w.mu.Lock()
@@ -177,10 +180,33 @@ func (w *Workers) stop() {
 	w.crew.End()
 }
 
+// Pause takes no more work before the connection is made anew: what the server hands to one that ends then comes again
+// after a lease, to a call that may have no more time. When Pause returns all that was handed over is here.
+func (w *Workers) Pause() {
+	w.mu.Lock()
+	nc := w.nc
+	if nc == nil {
+		w.mu.Unlock()
+		return
+	}
+	w.paused = true
+	for _, p := range w.pulls {
+		_ = p.sub.Drain() // it is gone with the connection otherwise
+		w.over(p)
+	}
+	w.pulls = nil
+	w.mu.Unlock()
+	_ = nc.FlushTimeout(pauseTime) // without an answer the connection is lost already
+}
+
+// pauseTime is how long the server may take to say that it hands over no more.
+const pauseTime = time.Second
+
 // restart asks anew for everything: requests died with the old connection.
 func (w *Workers) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.paused = false
 	w.lookSoon()
 	w.repeats.forget()
 	for _, p := range w.pulls {

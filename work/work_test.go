@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
 	"github.com/seed-018f16cc/toolbus/work"
@@ -84,5 +86,39 @@ func TestWorkersSurviveRestart(t *testing.T) {
 	case <-got:
 	case <-time.After(time.Minute):
 		t.Fatal("no work after the restart")
+	}
+}
+
+// Nothing is lost with a connection that is made anew after a pause, where it would come again after a lease.
+func TestPause(t *testing.T) {
+	f := setup(t)
+	const calls = 400
+	for n := range calls {
+		f.Admit(n, envelope.PriorityNormal)
+	}
+	got := make(chan string, 2*calls)
+	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 3*time.Minute), "default", 1, 8, 3*time.Minute,
+		func(_ context.Context, w work.Message) {
+			w.Ack()
+			got <- w.Entry.State.ID
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := f.Srv.Connect(t, nats.MaxReconnects(-1))
+	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, nc) })
+	late := time.After(time.Minute)
+	for seen := map[string]bool{}; len(seen) < calls; {
+		select {
+		case id := <-got:
+			if seen[id] = true; len(seen)%50 == 0 {
+				w.Pause()
+				if err := nc.ForceReconnect(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case <-late:
+			t.Fatalf("%d of %d calls came", len(seen), calls)
+		}
 	}
 }

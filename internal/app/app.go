@@ -43,6 +43,9 @@ type Options struct {
 	Instance string
 	Caller   subjects.Owner
 
+	// Held is the connection of a process that has a token; nil of one that has none.
+	Held *Held
+
 	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
 	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
 	Keys *accounts.Keys

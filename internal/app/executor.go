@@ -68,6 +68,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	workers.Log = c.Logger
+	defer c.Held.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
 

@@ -1,33 +1,125 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DialHolding is [Dial] with a token, if there is one. A token that has expired is exchanged first: the connection that
-// it gets can do nothing else. It gives up when ctx ends, which the client of NATS knows nothing of.
-func DialHolding(ctx context.Context, name string, o Options, held *bearer.Bearer) (*nats.Conn, error) {
-	if held != nil {
-		o.Connect = append(o.Connect, nats.TokenHandler(held.Token))
+// Held is a connection that a token lets in, which is kept good: the server ends it when the token expires with which
+// it was made. So it is made anew before, at a quiet moment, with the one that was renewed meanwhile. Its methods are
+// safe for concurrent use; those of nil do nothing.
+type Held struct {
+	bearer *bearer.Bearer
+	door   bearer.Turnstile
+	nc     atomic.Pointer[nats.Conn]
+	over   chan error // why nobody is let in any more
+
+	mu     sync.Mutex
+	ends   time.Time     // of the token that was shown, by the clock of this process
+	left   time.Duration // of its life, when it is renewed
+	at     time.Time     // when the connection is made anew, if the token was renewed
+	before map[int]func()
+	last   int
+}
+
+// Hold reads the token of a file, and lets o be of whoever it says: an executor of an instance of its own, or a caller.
+// Without a file it returns nil.
+func Hold(file string, o *Options) (*Held, error) {
+	if file == "" {
+		return nil, nil
 	}
-	if held != nil && held.Expired() {
+	b, err := bearer.Read(file, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	if says := b.Says(); says.Role == identity.Executor {
+		o.Instance = accounts.NewInstance(says)
+	} else {
+		o.Caller = subjects.Owner{Tenant: says.Tenant, Actor: says.Actor}
+	}
+	o.Held = hold(b, o)
+	return o.Held, nil
+}
+
+// hold makes a connection with these options show the token.
+func hold(b *bearer.Bearer, o *Options) *Held {
+	h := &Held{bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1), before: map[int]func(){}}
+	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
+	return h
+}
+
+// DialHolding is [Held.Dial] for a connection that nobody keeps good; b may be nil.
+func DialHolding(ctx context.Context, name string, o Options, b *bearer.Bearer) (*nats.Conn, error) {
+	if b == nil {
+		return dial(ctx, name, o)
+	}
+	return hold(b, &o).Dial(ctx, name, o)
+}
+
+// Dial is [Dial] with the token, if there is one. One that has expired is exchanged first: the connection that it gets
+// can do nothing else. Dial gives up when ctx ends, which the client of NATS knows nothing of.
+func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn, err error) {
+	if h == nil {
+		return dial(ctx, name, o)
+	}
+	if h.bearer.Says().Role == identity.Executor {
+		name = accounts.ConnectionName(o.Instance)
+	}
+	if h.bearer.Expired() {
 		nc, err := dial(ctx, name, o)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = h.renewFirst(ctx, nc)
+			nc.Close()
 		}
-		err = renewFirst(ctx, nc, held)
-		nc.Close()
 		if err != nil {
 			return nil, err
 		}
 	}
-	return dial(ctx, name, o)
+	if nc, err = dial(ctx, name, o); err != nil {
+		return nil, err
+	}
+	h.nc.Store(nc)
+	return nc, nil
+}
+
+func (h *Held) show() string {
+	token, ends, left := h.bearer.Show()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends, h.left = ends, left
+	h.at = ends.Add(-left*3/4 + rand.N(left/4+1)) // others of the same age do so at another moment
+	return token
+}
+
+// pause says how long the client of NATS waits before it tries again to connect.
+func (h *Held) pause(int) time.Duration {
+	nc := h.nc.Load()
+	pause, err := h.door.Pause(nc != nil && errors.Is(nc.LastError(), nats.ErrAuthorization))
+	if err == nil {
+		return pause
+	}
+	select {
+	case h.over <- err:
+	default: // it was said
+	}
+	return time.Hour // the connection is closed meanwhile
 }
 
 func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
@@ -57,34 +149,115 @@ func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 	}
 }
 
-func renewFirst(ctx context.Context, nc *nats.Conn, held *bearer.Bearer) error {
-	inbox, err := inboxOf(nc, held)
+func (h *Held) renewFirst(ctx context.Context, nc *nats.Conn) error {
+	inbox, err := h.inboxOn(nc)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = inbox.Close() }() // the connection ends next
-	if err := held.Renew(ctx, inbox); err != nil {
+	if err := h.bearer.Renew(ctx, inbox); err != nil {
 		return fmt.Errorf("the credential has expired: %w", err)
 	}
 	return nil
 }
 
-func inboxOf(nc *nats.Conn, held *bearer.Bearer) (*bus.Inbox, error) {
-	says := held.Says()
+func (h *Held) inboxOn(nc *nats.Conn) (*bus.Inbox, error) {
+	says := h.bearer.Says()
 	inbox, err := bus.NewInbox(nc, says.Tenant, says.Actor)
 	if err == nil {
-		inbox.Token = held.Token
+		inbox.Token = h.Token
 	}
 	return inbox, err
 }
 
-// Renewing returns what keeps a token good over a connection, until its context ends.
-func Renewing(nc *nats.Conn, held *bearer.Bearer) (run func(context.Context), err error) {
-	inbox, err := inboxOf(nc, held)
+// Run keeps token and connection good until ctx ends. It returns an error if nobody is let in any more.
+func (h *Held) Run(ctx context.Context) error {
+	nc := h.nc.Load()
+	inbox, err := h.inboxOn(nc)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return func(ctx context.Context) {
-		held.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) // it is closed otherwise
-	}, nil
+	ctx, stop := context.WithCancel(ctx)
+	var both sync.WaitGroup
+	defer both.Wait()
+	defer stop()
+	both.Go(func() { h.bearer.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
+	both.Go(func() { h.refresh(ctx, nc) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-h.over:
+		return err
+	}
+}
+
+// Token returns the token as it is now.
+func (h *Held) Token() string { return h.bearer.Token() }
+
+// Before has something done before the connection is made anew, until forget is called. It may take a moment.
+func (h *Held) Before(do func()) (forget func()) {
+	if h == nil {
+		return func() {}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	id := h.last
+	h.before[id] = do
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.before, id)
+	}
+}
+
+// refresh makes the connection anew when the token was renewed with which it was made.
+func (h *Held) refresh(ctx context.Context, nc *nats.Conn) {
+	for ctx.Err() == nil {
+		h.mu.Lock()
+		ends, left, at := h.ends, h.left, h.at
+		h.mu.Unlock()
+		_, renewed, _ := h.bearer.Show()
+		switch {
+		case time.Until(at) > 0:
+			wait.For(ctx, time.Until(at))
+		case !renewed.After(ends) || time.Until(ends) <= 0: // it will be; or the server has ended the connection
+			wait.For(ctx, max(left/20, time.Millisecond))
+		default:
+			h.anew(ctx, nc, ends.Add(-left/4))
+		}
+	}
+}
+
+// anew makes the connection anew, at a quiet moment before late, or then.
+func (h *Held) anew(ctx context.Context, nc *nats.Conn, late time.Time) {
+	if !quiet(ctx, nc, late) {
+		return
+	}
+	h.mu.Lock()
+	var before []func()
+	for _, do := range h.before {
+		before = append(before, do)
+	}
+	h.ends = time.Time{} // until it is shown again
+	h.mu.Unlock()
+	for _, do := range before {
+		do()
+	}
+	_ = nc.ForceReconnect() // it is closed otherwise
+}
+
+// silence is for how long nothing comes or goes at a quiet moment.
+const silence = 50 * time.Millisecond
+
+// quiet waits for a quiet moment, until late. It returns false when ctx ends.
+func quiet(ctx context.Context, nc *nats.Conn, late time.Time) bool {
+	for was := nc.Stats(); wait.For(ctx, silence); {
+		is := nc.Stats()
+		if is.InMsgs == was.InMsgs && is.OutMsgs == was.OutMsgs || !time.Now().Before(late) {
+			return true
+		}
+		was = is
+	}
+	return false
 }
