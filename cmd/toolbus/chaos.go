@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
@@ -42,6 +41,7 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.DurationVar(&o.Duration, "duration", time.Minute, "how long trouble is made")
 	f.IntVar(&o.Calls, "calls", 0, "stop asking after so many keys (default: as many as fit)")
 	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
+	f.Float64Var(&o.Steady, "steady", 0, "further calls a second, of a tool that is part of its executor")
 	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
 	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
 	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2 (default: by the seed)")
@@ -61,11 +61,10 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 		return err
 	}
 	o.Binary, o.Keep = binary, o.Dir != ""
-	say := g.env.stderr
 	begun := time.Now()
-	o.Tell = func(what string) { fmt.Fprintf(say, "%7.1fs  %s\n", time.Since(begun).Seconds(), what) }
+	o.Tell = func(what string) { fmt.Fprintf(g.env.stderr, "%7.1fs  %s\n", time.Since(begun).Seconds(), what) }
 	o.Progress = func(p chaos.Progress) {
-		fmt.Fprintf(say, "%7.1fs  %d requests, %d faults\n", time.Since(begun).Seconds(), p.Asks, p.Faults)
+		fmt.Fprintf(g.env.stderr, "%7.1fs  %d requests, %d faults\n", time.Since(begun).Seconds(), p.Asks, p.Faults)
 	}
 	report, err := chaos.Run(cmd.Context(), o)
 	if err != nil {
@@ -77,8 +76,9 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 // chaosToolCmd is what the tools of a chaos run are.
 func chaosToolCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: chaos.ToolCommand, Hidden: true,
-		Args: cli.Args(1, 1, "the ledger"),
-		RunE: func(_ *cobra.Command, args []string) error { return ledger.Run(g.env.stdin, g.env.stdout, args[0]) },
+		Use: chaos.ToolCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return chaos.Tool(c.Context(), args, g.env.stdin, g.env.stdout)
+		},
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/keep"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
 )
 
@@ -22,6 +24,7 @@ type Options struct {
 	Seed     uint64        // of the plan
 	Duration time.Duration // of the trouble; default one minute
 	Rate     float64       // keys asked for a second, each several times; default 10
+	Steady   float64       // further calls a second, of a tool that is part of its executor
 	Calls    int           // how many keys at the most; 0 is as many as fit
 	// Beside is another build of the program: dispatchers and executors begin as it, and are replaced by Binary and
 	// back, one by one. Binary is the newer: it checks what both have written, and all end as it.
@@ -73,8 +76,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // Check reports what no run can be made of, in the words of the command's flags.
 func (o Options) Check() error {
 	switch {
-	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0:
-		return errors.New("--duration and --rate are more than 0, --calls is 0 or more")
+	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 || o.Steady < 0:
+		return errors.New("--duration and --rate are more than 0, --calls and --steady are 0 or more")
+	case o.Steady > 0 && o.Beside != "":
+		return errors.New("--steady is not for --beside: an older build has no such executor")
 	case o.Partitions < 0 || o.Partitions > 2:
 		return errors.New("--partitions is 1 or 2")
 	case o.Servers != 1 && o.Servers != 3:
@@ -125,9 +130,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
+// some calls a second meet the full weather; where there are more, no more messages are lost than of those.
+const some = 30
+
 // drive makes the calls and the trouble, waits for calm, and judges.
 func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
-	d, err := newDriver(ctx, c, callers+o.condemned())
+	d, err := newDriver(ctx, c, callers+2*o.condemned())
 	if err != nil {
 		return Report{}, err
 	}
@@ -138,10 +146,10 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	d.begun = time.Now()
 	d.pulse = pulse.New()
 	r := &run{
-		Options: o, cluster: c, driver: d, watch: w, kept: keepsake{},
+		Options: o, cluster: c, driver: d, watch: w, kept: keep.Keepsake{},
 		havoc: &havoc{
 			cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{},
-			operator: d.operator,
+			operator: d.operator, weather: proxy.Weather(some / (some + o.Steady)),
 		},
 	}
 	err = errors.Join(r.play(ctx), ctx.Err(), d.close(), w.close())
@@ -158,7 +166,7 @@ type run struct {
 	driver  *driver
 	havoc   *havoc
 	watch   *watch
-	kept    keepsake
+	kept    keep.Keepsake
 
 	mu      sync.Mutex
 	revoked []check.Revocation
@@ -173,14 +181,14 @@ func (r *run) play(ctx context.Context) error {
 	background.Go(func() { r.driver.pulse.Run(ctx) })
 	background.Go(func() { r.watch.run(ctx) })
 	background.Go(func() { progress(ctx, r.Options, r.driver, r.havoc) })
-	background.Go(func() { r.kept.run(ctx, r.cluster.direct()) })
+	background.Go(func() { r.kept.Run(ctx, r.cluster.direct()) })
 	var trouble sync.WaitGroup
 	if !r.Calm {
 		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
 		trouble.Go(func() { r.revocations(ctx) })
 	}
 	calls := planCalls(r.Seed, r.Duration, r.Rate, r.Calls)
-	r.driver.run(ctx, calls)
+	r.driver.run(ctx, calls, r.Steady, r.Duration)
 	trouble.Wait()
 	r.Tell("the trouble is over; waiting for every call to end")
 	r.cluster.setAll(nil)
@@ -207,8 +215,8 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.Beside != "",
-		Revoked: r.revoked, Deaf: r.havoc.deaf}
-	if err := gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
+		Revoked: r.revoked, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
+	if err := keep.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}
 	if history.Effects, err = ledger.Read(r.cluster.ledger()); err != nil {

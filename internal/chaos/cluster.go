@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,12 +17,21 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
-// the ledger.
+// the ledger. With the flags of an executor it is one, of a tool of its own.
 const ToolCommand = "chaos-tool"
+
+// Tool is that command.
+func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) > 1 {
+		return swift.Serve(ctx, args[0], args[1:])
+	}
+	return ledger.Run(in, out, args[0])
+}
 
 // lease is short, so that takeovers happen often.
 const lease = 2 * time.Second
@@ -50,8 +60,17 @@ type cluster struct {
 var (
 	dispatchers = []string{"dispatcher-1", "dispatcher-2"}
 	executors   = []string{"executor-1", "executor-2", "executor-3"}
+	swifts      = []string{"swift-1", "swift-2"}         // executors of steady calls
 	lines       = []string{"line-1", "line-2", "line-3"} // of callers
 )
+
+// workers are the executors of a run.
+func (o Options) workers() []string {
+	if o.Steady > 0 {
+		return slices.Concat(executors, swifts)
+	}
+	return executors
+}
 
 // newCluster prepares a cluster below dir; start starts it.
 func newCluster(o Options, dir string) (*cluster, error) {
@@ -66,6 +85,11 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
 	}
+	if o.Steady > 0 {
+		if err := swift.WriteTool(c.tools()); err != nil {
+			return nil, err
+		}
+	}
 	if o.Identity {
 		if c.deployment, err = deployment.Make(dir); err == nil {
 			err = issueAll(c.deployment, o.condemned())
@@ -74,7 +98,7 @@ func newCluster(o Options, dir string) (*cluster, error) {
 			return nil, err
 		}
 	}
-	for i, name := range append(append(append([]string{}, dispatchers...), executors...), lines...) {
+	for i, name := range slices.Concat(dispatchers, o.workers(), lines) {
 		if err := c.listen(name, o.Seed*100+uint64(i)); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
@@ -90,15 +114,17 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	if o.Strict {
 		dispatch = []string{"dispatcher", "--audit", "strict"}
 	}
-	execute := []string{"executor", "--slots", "8"}
 	if o.Identity {
 		dispatch = append(dispatch, "--keys", c.deployment.Secrets())
 	}
 	for _, name := range dispatchers {
 		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
 	}
-	for _, name := range executors {
-		args := slices.Concat(execute, c.common(o, name))
+	for _, name := range o.workers() {
+		args := slices.Concat([]string{"executor", "--slots", "8"}, c.common(o, name))
+		if slices.Contains(swifts, name) {
+			args = slices.Concat([]string{ToolCommand, c.ledger()}, c.common(o, name))
+		}
 		if o.Identity {
 			args = append(args, "--credentials", c.deployment.Credentials(name))
 		}

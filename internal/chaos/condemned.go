@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -21,7 +23,14 @@ const (
 	// grace is how long such an actor calls before it is revoked, and after it.
 	grace = 3 * time.Second
 	// pleaEvery is how often it calls: messages are on their way at any moment.
-	pleaEvery = 25 * time.Millisecond
+	pleaEvery = 50 * time.Millisecond
+)
+
+// enough is how often a revoked actor is refused before it gives up, and patience how long that may take: nobody
+// refuses anything while no dispatcher is there.
+const (
+	enough   = 40
+	patience = 30 * time.Second
 )
 
 // condemnedScene is what those actors are up to, whose calls nobody asks for again.
@@ -43,17 +52,20 @@ func (r *run) revocations(ctx context.Context) {
 		if !wait.For(ctx, time.Until(at)-grace) {
 			return
 		}
-		r.sentence(ctx, callers+i)
+		r.sentence(ctx, callers+2*i)
 	}
 }
 
-// sentence has an actor call until some time after it was revoked.
+// sentence has an actor call, over its own connection and through a door, until some time after it was revoked.
 func (r *run) sentence(ctx context.Context, caller int) {
 	var pleas sync.WaitGroup
 	defer pleas.Wait()
 	calling, stop := context.WithCancel(ctx)
 	defer stop()
-	pleas.Go(func() { r.driver.plead(ctx, calling, caller) })
+	var refused atomic.Int64
+	for by := range 2 {
+		pleas.Go(func() { r.driver.plead(ctx, calling, caller+by, &refused) })
+	}
 	wait.For(ctx, grace)
 	done, err := r.havoc.revoke(ctx, actorOf(caller))
 	if err != nil {
@@ -64,7 +76,10 @@ func (r *run) sentence(ctx context.Context, caller int) {
 	r.revoked = append(r.revoked, done)
 	r.mu.Unlock()
 	r.havoc.count(fault{what: Revoke})
-	wait.For(ctx, 2*grace)
+	wait.For(ctx, time.Second)
+	refused.Store(0)
+	for wait.For(ctx, grace) && refused.Load() < enough && time.Since(done.At) < patience {
+	}
 }
 
 // revoke insists until dispatchers say that an actor is revoked.
@@ -87,8 +102,8 @@ func (h *havoc) order(ctx context.Context, want func(context.Context, *toolbus.C
 	})
 }
 
-// plead calls all the time until calling ends.
-func (d *driver) plead(ctx, calling context.Context, caller int) {
+// plead calls all the time until calling ends, and counts the refusals because it is revoked.
+func (d *driver) plead(ctx, calling context.Context, caller int, refused *atomic.Int64) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	specs := ledger.Specs()
@@ -98,7 +113,10 @@ func (d *driver) plead(ctx, calling context.Context, caller int) {
 			input: ledger.Input{N: int64(n), WorkMS: 50},
 		}
 		all.Go(func() {
-			d.ask(ctx, &p, ask{caller: caller, callID: uuid.NewString(), timeout: grace}, p.scene, false)
+			r := d.ask(ctx, &p, ask{caller: caller, callID: uuid.NewString(), timeout: grace, raw: n % 2}, p.scene, false)
+			if r != nil && r.Error != nil && r.Error.Code == envelope.CodeRevoked {
+				refused.Add(1)
+			}
 		})
 	}
 }

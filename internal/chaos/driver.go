@@ -19,8 +19,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/journal"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mailbox"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -30,14 +32,16 @@ const tenant = "default"
 
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
-	conns   []*toolbus.Conn    // by caller
+	conns   []*toolbus.Conn // by caller
+	others  []*toolbus.Conn
 	boxes   []*mailbox.Mailbox // by caller
 	callers []*toolbus.Client
 	begun   time.Time
 	pulse   *pulse.Pulse
 	journal *journal.Journal
-	// operator looks after credentials, where there are some.
+	// operator looks after credentials, where there are some, and the door speaks for those who have one.
 	operator *toolbus.Client
+	door     *toolbus.Conn
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -51,27 +55,50 @@ func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 		return nil, err
 	}
 	d := &driver{journal: j}
+	err = d.look(ctx, c)
 	for i := range callers {
-		if err := d.join(ctx, c, i); err != nil {
-			return nil, errors.Join(err, d.close())
+		if err == nil {
+			err = d.join(ctx, c, i)
 		}
 	}
-	if c.deployment == nil {
-		return d, nil
-	}
-	conn, err := toolbus.Connect(ctx, c.urls(), toolbus.Options{Credentials: c.deployment.Credentials(operator)})
 	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	d.conns = append(d.conns, conn)
-	if d.operator, err = conn.Client(toolbus.ClientOptions{}); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
+// look connects the operator and the door, where there are credentials.
+func (d *driver) look(ctx context.Context, c *cluster) (err error) {
+	if c.deployment == nil {
+		return nil
+	}
+	boss, err := toolbus.Connect(ctx, c.urls(), toolbus.Options{Credentials: c.deployment.Credentials(operator)})
+	if err != nil {
+		return err
+	}
+	d.others = append(d.others, boss)
+	if d.operator, err = boss.Client(toolbus.ClientOptions{}); err != nil {
+		return err
+	}
+	d.door, err = toolbus.Connect(ctx, c.url(lines[0]), toolbus.Options{Credentials: c.deployment.Credentials(door)})
+	if err == nil {
+		d.others = append(d.others, d.door)
+	}
+	return err
+}
+
 // join connects one caller. Each has a connection of its own: with identity the server lets one be one actor's.
 func (d *driver) join(ctx context.Context, c *cluster, i int) error {
+	if behindDoor(i) { // with the token of the one before
+		client, err := toolbus.NewClient(d.door.NC,
+			toolbus.ClientOptions{Tenant: tenant, Actor: actorOf(i), Token: d.callers[i-1].Token})
+		if err != nil {
+			return err
+		}
+		box, err := mailbox.New(d.door.NC, tenant, actorOf(i))
+		d.conns, d.boxes, d.callers = append(d.conns, d.door), append(d.boxes, box), append(d.callers, client)
+		return err
+	}
 	line := lines[i/2%len(lines)]
 	conn, err := toolbus.Connect(ctx, c.url(line),
 		toolbus.Options{Name: "chaos-" + line, Credentials: c.deployment.Credentials(callerName(i))})
@@ -101,7 +128,7 @@ func (d *driver) close() error {
 			errs = append(errs, err)
 		}
 	}
-	for _, nc := range d.conns {
+	for _, nc := range append(d.conns, d.others...) {
 		nc.Close()
 	}
 	return errors.Join(errs...)
@@ -119,14 +146,39 @@ func (d *driver) seen() (all []check.Ask, err error) {
 	return all, nil
 }
 
-// run plays the plan, and returns when the last play has ended.
-func (d *driver) run(ctx context.Context, plan []play) {
+// run plays the plan, beside so many steady calls a second, and returns when the last play has ended.
+func (d *driver) run(ctx context.Context, plan []play, steady float64, lasts time.Duration) {
 	defer d.wg.Wait()
+	d.wg.Go(func() { d.steady(ctx, steady, lasts) })
 	for _, p := range plan {
 		if !wait.For(ctx, time.Until(d.begun.Add(p.at))) {
 			return
 		}
 		d.wg.Go(func() { d.play(ctx, &p) })
+	}
+}
+
+// steady makes so many calls a second, each with a key of its own.
+func (d *driver) steady(ctx context.Context, rate float64, lasts time.Duration) {
+	for n := int64(0); rate > 0; n++ {
+		at := time.Duration(float64(n) / rate * float64(time.Second))
+		if at > lasts || !wait.For(ctx, time.Until(d.begun.Add(at))) {
+			return
+		}
+		d.wg.Go(func() {
+			p := steadyPlay(n)
+			d.ask(ctx, p, p.asks[0], p.scene, false)
+		})
+	}
+}
+
+// steadyTime is how long a steady call may take.
+const steadyTime = 5 * time.Second
+
+func steadyPlay(n int64) *play {
+	return &play{
+		scene: "steady", spec: swift.Spec(), key: fmt.Sprintf("steady-%08d-key", n), input: ledger.Input{N: n},
+		asks: []ask{{caller: int(n % callers), callID: uuid.NewString(), timeout: steadyTime}},
 	}
 }
 
@@ -184,6 +236,7 @@ func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *e
 		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
 		Fingerprint: fingerprint, Former: former, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
+		Door: behindDoor(a.caller),
 	}, req
 }
 
@@ -230,6 +283,9 @@ func (d *driver) call(ctx context.Context, seen *check.Ask, req *envelope.Reques
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
 		Retry:    &envelope.RetryPolicy{MaxAttempts: 1},
 		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
+	}
+	if req.ToolID == swift.Spec().ID {
+		c.Accepted = nil // as most callers
 	}
 	if a.stream {
 		c.Chunk = func(chunk envelope.Chunk) error {
@@ -289,12 +345,16 @@ func (d *driver) calm(ctx context.Context, plan []play) error {
 	for i, p := range plan {
 		plays[p.key] = &plan[i]
 	}
-	slots := make(chan struct{}, 4*callers)
+	slots := make(chan struct{}, 12*callers)
 	for _, a := range open {
 		slots <- struct{}{}
 		d.wg.Go(func() {
 			defer func() { <-slots }()
-			d.calmly(ctx, plays[a.Key], a)
+			p := plays[a.Key]
+			if p == nil {
+				p = steadyPlay(a.N)
+			}
+			d.calmly(ctx, p, a)
 		})
 	}
 	d.wg.Wait()

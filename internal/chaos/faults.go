@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (f fault) String() string {
 // several is in their own plan.
 func planFaults(o Options) []fault {
 	seed, duration := o.Seed, o.Duration
-	nodes := append(append([]string{}, dispatchers...), executors...)
+	nodes, all := slices.Concat(dispatchers, o.workers()), slices.Concat(dispatchers, o.workers(), lines)
 	if o.Servers == 1 {
 		nodes = append(nodes, server)
 	}
@@ -68,11 +69,11 @@ func planFaults(o Options) []fault {
 		if at > duration-time.Second {
 			return plan
 		}
-		plan = append(plan, drawFault(random, at, nodes))
+		plan = append(plan, drawFault(random, at, nodes, all))
 	}
 }
 
-func drawFault(random *rand.Rand, at time.Duration, nodes []string) fault {
+func drawFault(random *rand.Rand, at time.Duration, nodes, all []string) fault {
 	within := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	f := fault{at: at, whom: nodes[random.IntN(len(nodes))]}
 	switch n := random.IntN(100); {
@@ -83,68 +84,15 @@ func drawFault(random *rand.Rand, at time.Duration, nodes []string) fault {
 	case n < 60:
 		f.what, f.lasts = Restart, within(time.Second)
 	case n < 75:
-		f.what, f.whom = Cut, anyLine(random)
+		f.what, f.whom = Cut, all[random.IntN(len(all))]
 	default:
 		f.what, f.lasts = Storm, 500*time.Millisecond+within(4*time.Second)
-		f.kind = stormNames[random.IntN(len(stormNames))]
-		if f.whom = anyLine(random); random.IntN(3) == 0 {
+		f.kind = proxy.Storms()[random.IntN(len(proxy.Storms()))]
+		if f.whom = all[random.IntN(len(all))]; random.IntN(3) == 0 {
 			f.whom = ""
 		}
 	}
 	return f
-}
-
-func anyLine(random *rand.Rand) string {
-	all := append(append(append([]string{}, dispatchers...), executors...), lines...)
-	return all[random.IntN(len(all))]
-}
-
-var stormNames = []string{"acks", "writes", "requests", "work", "everything"}
-
-// longDelay is longer than anybody waits for one answer of the server.
-const longDelay = 3 * time.Second
-
-// storm returns the odds of one kind of storm, on top of the weather that there always is.
-func storm(kind string) proxy.Trouble {
-	t := weather()
-	switch kind {
-	case "acks":
-		t[proxy.PubAck] = proxy.Odds{Drop: 0.4, Delay: 0.2, Double: 0.2, Most: longDelay}
-	case "writes":
-		t[proxy.Write] = proxy.Odds{Drop: 0.2, Delay: 0.3, Double: 0.3, Most: longDelay}
-	case "requests":
-		t[proxy.Request] = proxy.Odds{Drop: 0.2, Delay: 0.2, Double: 0.4, Most: time.Second}
-		t[proxy.Answer] = proxy.Odds{Drop: 0.3, Delay: 0.2, Double: 0.2, Most: time.Second}
-		t[proxy.Service] = proxy.Odds{Drop: 0.2, Delay: 0.2, Double: 0.2, Most: time.Second}
-	case "work":
-		t[proxy.WorkAck] = proxy.Odds{Drop: 0.4, Delay: 0.3, Double: 0.2, Most: longDelay}
-		t[proxy.Beat] = proxy.Odds{Drop: 0.3, Delay: 0.3, Most: time.Second}
-		t[proxy.Control] = proxy.Odds{Drop: 0.3, Delay: 0.3, Double: 0.3, Most: time.Second}
-		t[proxy.Desk] = proxy.Odds{Drop: 0.3, Delay: 0.3, Double: 0.3, Most: longDelay}
-	case "everything":
-		for _, kind := range breakable {
-			t[kind] = proxy.Odds{Drop: 0.08, Delay: 0.15, Double: 0.15, Most: 500 * time.Millisecond}
-		}
-		t[proxy.Audit] = proxy.Odds{Drop: 0.02, Delay: 0.02, Double: 0.02, Most: 500 * time.Millisecond}
-	}
-	return t
-}
-
-// breakable are the messages of which any may be lost at any time. Records of AUDIT go in batches,
-// which are lost as a whole; what the server delivers, and what it is asked for, is only lost with
-// its connection.
-var breakable = []proxy.Kind{
-	proxy.Request, proxy.Service, proxy.Write, proxy.PubAck, proxy.WorkAck, proxy.Answer, proxy.Beat, proxy.Chunk,
-	proxy.Control, proxy.Desk,
-}
-
-// weather is the trouble that there is all the time.
-func weather() proxy.Trouble {
-	t := proxy.Trouble{}
-	for _, kind := range breakable {
-		t[kind] = proxy.Odds{Drop: 0.01, Delay: 0.02, Double: 0.02, Most: 200 * time.Millisecond}
-	}
-	return t
 }
 
 // havoc carries out the plan, and returns when its last fault is over.
@@ -153,6 +101,7 @@ type havoc struct {
 	tell    func(string)
 	begun   time.Time
 	watch   *watch
+	weather proxy.Trouble // that there is all the time
 	// operator is nil without identity.
 	operator *toolbus.Client
 
@@ -160,7 +109,7 @@ type havoc struct {
 	counts   map[string]int
 	storms   map[string]int // on each line
 	happened []happening
-	deaf     []check.Span
+	held     []check.Span
 }
 
 func (h *havoc) run(ctx context.Context, o Options) {
@@ -176,7 +125,7 @@ func (h *havoc) run(ctx context.Context, o Options) {
 		wg.Go(func() { h.strangers(ctx, o) })
 	}
 	if o.Only == "" {
-		h.cluster.setAll(weather())
+		h.cluster.setAll(h.weather)
 		h.others(ctx, planFaults(o))
 	}
 }
@@ -198,8 +147,8 @@ func (h *havoc) others(ctx context.Context, plan []fault) {
 }
 
 func (h *havoc) cause(ctx context.Context, f fault) bool {
-	if slices.Contains(dispatchers, f.whom) && f.what != Storm {
-		defer h.unheard(time.Now())
+	if slices.Contains(dispatchers, f.whom) || isServer(f.whom) || f.what == Storm {
+		defer h.holdUp(time.Now())
 	}
 	switch f.what {
 	case Cut:
@@ -227,9 +176,9 @@ func (h *havoc) storm(f fault, by int) {
 		h.storms[name] += by
 		switch {
 		case by > 0:
-			h.cluster.set(storm(f.kind), name)
+			h.cluster.set(proxy.Storm(f.kind), name)
 		case h.storms[name] == 0:
-			h.cluster.set(weather(), name)
+			h.cluster.set(h.weather, name)
 		}
 	}
 }
@@ -247,8 +196,9 @@ func (h *havoc) count(f fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name := string(f.what)
-	if isServer(f.whom) {
-		name += " nats"
+	if _, process := h.cluster.nodes[f.whom]; process && f.what != Cut && f.what != Storm {
+		kind, _, _ := strings.Cut(f.whom, "-")
+		name += " " + kind
 	}
 	h.counts[name]++
 }

@@ -2,15 +2,20 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
-// operator is who rotates keys and revokes credentials.
-const operator = "operator"
+// operator is who rotates keys and revokes credentials, and door who speaks for others.
+const (
+	operator = "operator"
+	door     = "door"
+)
 
 // issueAll writes the tokens of all that connect.
 func issueAll(d *deployment.Deployment, condemned int) error {
@@ -18,13 +23,23 @@ func issueAll(d *deployment.Deployment, condemned int) error {
 	if err := d.Issue(operator, tenant, boss, identity.Life); err != nil {
 		return err
 	}
-	for _, name := range executors {
+	front := identity.Principal{Actor: "agent://" + door, Role: identity.Door}
+	if err := d.Issue(door, tenant, front, deployment.TokenLife); err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(executors, swifts) {
 		p := identity.Principal{Actor: "executor://" + name, Role: identity.Executor, Pool: tool.DefaultPool}
+		if slices.Contains(swifts, name) {
+			p.Pool = swift.Pool
+		}
 		if err := d.Issue(name, tenant, p, deployment.TokenLife); err != nil {
 			return err
 		}
 	}
-	for i := range callers + condemned {
+	for i := range callers + 2*condemned {
+		if behindDoor(i) {
+			continue
+		}
 		p := identity.Principal{Actor: actorOf(i), Role: identity.Agent, Scopes: []string{identity.ScopeAll}}
 		if err := d.Issue(callerName(i), tenant, p, deployment.TokenLife); err != nil {
 			return err

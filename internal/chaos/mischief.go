@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ const (
 	reconnecting = 2 * time.Second
 	// expiry is how long nobody is there to renew tokens: every one expires.
 	expiry = deployment.TokenLife + 2*time.Second
-	// deafAfter is how long a dispatcher that was away may take to hear of what was revoked meanwhile.
-	deafAfter = time.Second
+	// onItsWay is how long a message may take that was held up, once it is not any more.
+	onItsWay = time.Second
 )
 
 // strangers makes trouble of every kind, in an order of the seed, again and again.
@@ -44,7 +45,7 @@ func (h *havoc) strangers(ctx context.Context, o Options) {
 		began := false
 		all := mischiefs()
 		for _, i := range random.Perm(len(all)) {
-			wait.For(ctx, 2*time.Second+time.Duration(random.Int64N(int64(3*time.Second))))
+			wait.For(ctx, 3*time.Second+time.Duration(random.Int64N(int64(6*time.Second))))
 			if m := all[i]; ctx.Err() == nil && time.Since(h.begun)+m.lasts <= o.Duration-time.Second {
 				m.cause(ctx, h)
 				began = true
@@ -74,7 +75,7 @@ func reconnectAll(ctx context.Context, h *havoc) {
 		for _, name := range lines {
 			h.cut(name)
 		}
-		for _, name := range executors {
+		for _, name := range slices.Concat(executors, swifts) {
 			h.cut(name)
 		}
 	})
@@ -98,7 +99,7 @@ func (h *havoc) leave(ctx context.Context, lasts time.Duration, then func()) {
 	wait.For(ctx, lasts/4)
 	then()
 	all.Wait()
-	h.unheard(from)
+	h.holdUp(from)
 }
 
 func (h *havoc) cut(name string) {
@@ -107,9 +108,9 @@ func (h *havoc) cut(name string) {
 	}
 }
 
-// unheard notes that a dispatcher may not have heard of what was revoked since from.
-func (h *havoc) unheard(from time.Time) {
+// holdUp notes that messages to dispatchers and servers, or they themselves, may have been held up since from.
+func (h *havoc) holdUp(from time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deaf = append(h.deaf, check.Span{From: from, To: time.Now().Add(deafAfter)})
+	h.held = append(h.held, check.Span{From: from, To: time.Now().Add(onItsWay)})
 }

@@ -82,6 +82,7 @@ func (h *havoc) piece(ctx context.Context, p piece, d *dice) {
 	happened := happening{what: p.says, from: time.Now()}
 	p.cause(ctx, h, d)
 	h.whole(ctx)
+	h.holdUp(happened.from)
 	happened.to = time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()

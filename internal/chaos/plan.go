@@ -58,13 +58,15 @@ type again struct {
 // different connections; callerSkew says how wrong their clocks are.
 const callers = 6
 
-// Further ones are condemned, each an actor by itself.
+// Further ones are condemned, two for each actor: the one over a connection of its own, the other through a door.
 func actorOf(caller int) string {
 	if caller >= callers {
-		return fmt.Sprint("agent://condemned-", caller)
+		return fmt.Sprint("agent://condemned-", (caller-callers)/2)
 	}
 	return fmt.Sprintf("agent://chaos-%d", caller%2)
 }
+
+func behindDoor(caller int) bool { return caller >= callers && (caller-callers)%2 == 1 }
 
 func callerName(caller int) string { return fmt.Sprint("caller-", caller) }
 

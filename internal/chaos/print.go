@@ -18,13 +18,17 @@ func (r Report) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond,
 		r.Servers, r.SyncAlways)
-	fmt.Fprintf(w, "asked\t%d requests for %d keys: %s; %d local answers, %d unsent\n", r.Asks, r.Keys,
-		counted(r.Answers), r.Local, r.Unsent)
+	fmt.Fprintf(w, "asked\t%d requests for %d keys, %.0f a second: %s; %d local answers, %d unsent\n", r.Asks, r.Keys,
+		r.PerSecond, counted(r.Answers), r.Local, r.Unsent)
 	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders),
 		r.Joined, r.Takeovers)
 	fmt.Fprintf(w, "tools\t%d runs, %d effects\n", r.Runs, r.Effects)
 	fmt.Fprintf(w, "audit\t%d records\n", r.Records)
 	fmt.Fprintf(w, "faults\t%s\n", counted(r.Faults))
+	if r.Renewals > 0 {
+		fmt.Fprintf(w, "tokens\t%d renewed; revoked actors made %d calls a second later and %d through a door, of which "+
+			"dispatchers refused %d (slack of clocks %d ms)\n", r.Renewals, r.Late.Own, r.Late.Door, r.Late.Refused, r.SlackMS)
+	}
 	for _, kind := range proxy.Kinds() {
 		if c := r.Messages[kind]; c.Dropped+c.Delayed+c.Doubled > 0 {
 			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed,

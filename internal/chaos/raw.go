@@ -34,7 +34,10 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 		for i := range a.raw {
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
 			msg.Header.Set(subjects.HeaderContentType, contentType)
-			by := (a.caller + 2*i) % callers // another connection of the same actor, with a token of its own
+			by := a.caller
+			if by < callers { // another connection of the same actor, with a token of its own
+				by = (by + 2*i) % callers
+			}
 			if token := d.callers[by].Token; token != nil {
 				msg.Header.Set(subjects.HeaderToken, token())
 			}

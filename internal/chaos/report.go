@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
@@ -20,6 +21,7 @@ type Report struct {
 	Servers    int                        `json:"servers"`
 	Dir        string                     `json:"dir,omitzero"` // where logs and history are kept
 	Keys       int                        `json:"keys"`
+	PerSecond  float64                    `json:"calls_per_s"` // while trouble was made
 	Asks       int                        `json:"asks"`
 	Answers    map[envelope.Status]int    `json:"answers"` // outcomes and refusals
 	Local      int                        `json:"local"`   // answers of the library itself: no outcome
@@ -35,6 +37,9 @@ type Report struct {
 	Faults     map[string]int             `json:"faults"`
 	Messages   map[proxy.Kind]proxy.Count `json:"messages"`
 	Outages    []Outage                   `json:"outages,omitzero"`
+	Renewals   int                        `json:"renewals,omitzero"`
+	Late       check.Late                 `json:"late,omitzero"`     // what revoked actors asked for
+	SlackMS    int64                      `json:"slack_ms,omitzero"` // of the clocks by which that was judged
 	Violations []check.Violation          `json:"violations"`
 	// Stories tell all that was recorded of the calls whose promises were broken, by reference.
 	Stories map[string]string `json:"stories,omitzero"`
@@ -58,7 +63,13 @@ func newReport(o *run, history check.History, violations []check.Violation) Repo
 		r.Dir = o.Dir
 	}
 	r.callers(history)
+	r.credentials(history)
 	r.log(history)
+	for _, a := range history.Asks {
+		if a.Sent.Sub(o.driver.begun) < o.Duration {
+			r.PerSecond += 1 / o.Duration.Seconds()
+		}
+	}
 	for _, p := range slices.Concat(slices.Collect(maps.Values(o.cluster.proxies))...) {
 		for kind, n := range p.Counts() {
 			m := r.Messages[kind]
@@ -95,6 +106,19 @@ func (r *Report) callers(h check.History) {
 		}
 	}
 	r.Keys = len(keys)
+}
+
+func (r *Report) credentials(h check.History) {
+	for _, record := range h.Audit {
+		if record.Event == audit.CredentialRenewed {
+			r.Renewals++
+		}
+	}
+	for _, actor := range h.Revoked {
+		n := h.Later(actor)
+		r.Late.Own, r.Late.Door, r.Late.Refused = r.Late.Own+n.Own, r.Late.Door+n.Door, r.Late.Refused+n.Refused
+		r.SlackMS = h.SlackMS
+	}
 }
 
 func (r *Report) log(h check.History) {

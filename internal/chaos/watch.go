@@ -23,6 +23,7 @@ type watch struct {
 
 	mu   sync.Mutex
 	led  []check.Span
+	skew time.Duration                     // of the clock of any server, at the most
 	from time.Time                         // when the last look began
 	seen map[string]*jetstream.ClusterInfo // by it and stream; one that nobody leads is missing
 }
@@ -96,11 +97,13 @@ func (w *watch) look(ctx context.Context, stream string) *jetstream.ClusterInfo 
 	answers := make(chan *jetstream.ClusterInfo, len(w.asked))
 	for _, js := range w.asked {
 		go func() { // ends with ctx
+			asked := time.Now()
 			s, err := js.Stream(ctx, stream)
 			if err != nil {
 				answers <- nil
 				return
 			}
+			w.compare(asked, s.CachedInfo().TimeStamp, time.Now())
 			info := s.CachedInfo().Cluster
 			if info == nil { // a server of its own
 				info = &jetstream.ClusterInfo{Leader: server}
@@ -114,6 +117,23 @@ func (w *watch) look(ctx context.Context, stream string) *jetstream.ClusterInfo 
 		}
 	}
 	return nil
+}
+
+// compare notes how far the clock of a server is off, which has said that it was at between two moments.
+func (w *watch) compare(asked, at, answered time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skew = max(w.skew, asked.Sub(at), at.Sub(answered))
+}
+
+// inTheWeather is how long an event may take to the log when there is no storm, on a machine that is busy.
+const inTheWeather = 300 * time.Millisecond
+
+// apart is how long after a request was admitted its time may be in the log.
+func (w *watch) apart() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.skew + inTheWeather
 }
 
 // note adds to the time during which everything was led, or begins anew.

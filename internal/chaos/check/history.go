@@ -22,7 +22,10 @@ type History struct {
 	Dead    []Grave // all of DEAD
 	Led     []Span  // when every stream had a leader
 	Revoked []Revocation
-	Deaf    []Span // when a dispatcher may not have heard of what was revoked
+	Held    []Span // when messages to dispatchers and servers, or they themselves, may have been held up
+	// SlackMS is how much later than it was admitted the time of a request in the log may be, in milliseconds: by clocks
+	// that were compared, and by what messages take when nothing holds them up.
+	SlackMS int64
 	// Older says that dispatchers of an older build took part, which may count attempts that nobody can have started.
 	Older bool
 }
@@ -56,6 +59,7 @@ type Ask struct {
 	Answers         []*envelope.Response
 	Unsent          string // why the request was not made at all
 	Streamed        bool
+	Door            bool // it was made through a door
 	// Copies says that the caller published the request several times by hand. Each copy has
 	// answers of its own: one may be refused and another be accepted.
 	Copies bool

@@ -21,6 +21,9 @@ func copies(x *index) (found []Violation) {
 	}
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
+			if effect(r) == envelope.EffectUnknown {
+				continue // it does not say so: the token has ended since a copy was accepted
+			}
 			if n := bound[a.Ref+a.CallID]; n > 0 && refused(r) && code(r) != envelope.CodeKeyReused {
 				says := a.broken("it was refused for good with %s, and is bound to attempt %d", code(r), n)
 				found = append(found, says)

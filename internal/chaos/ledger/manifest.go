@@ -54,14 +54,16 @@ errors:
   - {code: late, class: R-UPSTREAM, message: It failed after its effect., fix: Try again.}
 `
 
-const requestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
+// RequestSchema is that of the inputs of all of them.
+const RequestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 "additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"work_ms":{"type":"integer"},
 "tail_ms":{"type":"integer"},
 "chunks":{"type":"integer"},"fail":{"type":"string"},"times":{"type":"integer"},"pad":{"type":"string"},
 "out":{"type":"integer"}}}
 `
 
-const responseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
+// ResponseSchema is that of their outputs.
+const ResponseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 "additionalProperties":false,"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"},
 "pad":{"type":"string"}}}
 `
@@ -79,8 +81,8 @@ func WriteTools(dir string, command ...string) error {
 		}
 		for name, content := range map[string]string{
 			"tool.yaml":     fmt.Sprintf(manifest, s.ID, s.Class, strings.Join(quoted, ", "), s.Streaming, s.Lookup, TimeoutMS),
-			"request.json":  requestSchema,
-			"response.json": responseSchema,
+			"request.json":  RequestSchema,
+			"response.json": ResponseSchema,
 		} {
 			if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 				return err

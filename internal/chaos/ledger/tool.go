@@ -87,8 +87,8 @@ func (t *run) note(op Op) error {
 	})
 }
 
-// name is that of a run: its fence and its process.
-func name(fence uint64, pid int) string { return fmt.Sprintf("%d/%d", fence, pid) }
+// RunName is the name of a run: its fence and its process.
+func RunName(fence uint64, pid int) string { return fmt.Sprintf("%d/%d", fence, pid) }
 
 func (t *run) lookup() error {
 	l, ok, err := Find(t.path, t.Tool, t.Key)
@@ -156,7 +156,7 @@ func (t *run) work() error {
 	total := time.Duration(t.Input.WorkMS) * time.Millisecond
 	for i := range t.Input.Chunks {
 		wait(total / time.Duration(t.Input.Chunks))
-		if err := t.say(map[string]any{"type": "chunk", "data": Chunk{I: i, Run: name(t.Fence, t.pid)}}); err != nil {
+		if err := t.say(map[string]any{"type": "chunk", "data": Chunk{I: i, Run: RunName(t.Fence, t.pid)}}); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (t *run) poison() error {
 
 func (t *run) output(fence uint64, pid int) error {
 	return t.say(map[string]any{"type": "output", "output": Output{
-		N: t.Input.N, Run: name(fence, pid), Pad: strings.Repeat("x", t.Input.Out),
+		N: t.Input.N, Run: RunName(fence, pid), Pad: strings.Repeat("x", t.Input.Out),
 	}})
 }
 

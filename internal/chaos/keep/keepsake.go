@@ -1,4 +1,4 @@
-package chaos
+package keep
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// keepsake keeps the events of the call log beyond their expiry: requests outlive their deadlines by
+// Keepsake keeps the events of the call log beyond their expiry: requests outlive their deadlines by
 // ten minutes, and a run may be longer.
-type keepsake map[check.Place]call.Entry
+type Keepsake map[check.Place]call.Entry
 
 // How often the log is copied, and how soon again when the server is not there.
 const (
@@ -25,8 +25,8 @@ const (
 	copyTime  = time.Minute
 )
 
-// run copies the log now and then until ctx ends.
-func (a keepsake) run(ctx context.Context, at deployment.Access) {
+// Run copies the log now and then until ctx ends.
+func (a Keepsake) Run(ctx context.Context, at deployment.Access) {
 	for next := copyEvery; wait.For(ctx, next); {
 		next = copyEvery
 		if a.copy(ctx, at) != nil {
@@ -35,10 +35,10 @@ func (a keepsake) run(ctx context.Context, at deployment.Access) {
 	}
 }
 
-func (a keepsake) copy(ctx context.Context, at deployment.Access) error {
+func (a Keepsake) copy(ctx context.Context, at deployment.Access) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
-	js, done, err := direct(at)
+	js, done, err := Direct(at)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (a keepsake) copy(ctx context.Context, at deployment.Access) error {
 }
 
 // end returns the position of the newest event of a partition.
-func (a keepsake) end(p subjects.Part) (seq uint64) {
+func (a Keepsake) end(p subjects.Part) (seq uint64) {
 	for place := range a {
 		if place.Part == p {
 			seq = max(seq, place.Seq)
@@ -58,14 +58,14 @@ func (a keepsake) end(p subjects.Part) (seq uint64) {
 	return seq
 }
 
-func (a keepsake) add(entries []call.Entry) {
+func (a Keepsake) add(entries []call.Entry) {
 	for _, e := range entries {
 		a[check.PlaceOf(e.State)] = e
 	}
 }
 
 // log returns all events, each partition in its order.
-func (a keepsake) log() []call.Entry {
+func (a Keepsake) log() []call.Entry {
 	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int {
 		return cmp.Or(cmp.Compare(x.State.Part, y.State.Part), cmp.Compare(x.State.Seq, y.State.Seq))
 	})

@@ -1,4 +1,4 @@
-package chaos
+package keep
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const settled = 45 * time.Second
 // doubled record. It is longer than any retry of those who might write it.
 const late = 3 * time.Second
 
-// gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
+// Gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
 // every attempt has an outcome and its records. What has expired from the log is in kept.
-func gather(ctx context.Context, at deployment.Access, h *check.History, kept keepsake) error {
-	js, done, err := direct(at)
+func Gather(ctx context.Context, at deployment.Access, h *check.History, kept Keepsake) error {
+	js, done, err := Direct(at)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func gather(ctx context.Context, at deployment.Access, h *check.History, kept ke
 	return err
 }
 
-// direct connects to the server itself, without a proxy.
-func direct(at deployment.Access) (js jetstream.JetStream, done func(), err error) {
+// Direct connects to the server itself, without a proxy.
+func Direct(at deployment.Access) (js jetstream.JetStream, done func(), err error) {
 	nc, err := at.Dial("chaos-checker")
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ func direct(at deployment.Access) (js jetstream.JetStream, done func(), err erro
 
 // readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
 // for a copy in between, what came after the one before. What does not come in time is left out.
-func readLog(ctx context.Context, js jetstream.JetStream, kept keepsake) ([]call.Entry, error) {
+func readLog(ctx context.Context, js jetstream.JetStream, kept Keepsake) ([]call.Entry, error) {
 	n, err := kv.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
