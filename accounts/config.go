@@ -22,7 +22,7 @@ type Shape struct {
 	Cluster    *Cluster // nil is a server by itself
 
 	Connections   int // at once; default 10,000
-	Subscriptions int // of all connections of an account; default 100,000
+	Subscriptions int // of each connection; default 10,000
 }
 
 // TLS are files for encrypted connections.
@@ -41,7 +41,7 @@ type Cluster struct {
 // The limits of a server that says nothing else.
 const (
 	defaultConnections   = 10_000
-	defaultSubscriptions = 100_000
+	defaultSubscriptions = 10_000
 )
 
 //go:embed server.conf.tmpl

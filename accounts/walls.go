@@ -3,6 +3,7 @@ package accounts
 import (
 	"slices"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -96,9 +97,19 @@ func heard(account string) []stream {
 	return slices.DeleteFunc(streams(), func(s stream) bool { return s.To != account })
 }
 
+// maxMessage is what a caller may send at once, in bytes: the largest envelope with its headers. A part of a payload is
+// smaller. The server ends a connection that sends more.
+const maxMessage = 576 << 10
+
+const _ = uint(maxMessage - envelope.MaxEnvelope - envelope.MaxHeaders) // neither is it less
+
+// maxOfExecutor is what the server takes of anybody.
+const maxOfExecutor = 1 << 20
+
 // guest is an account without anything durable.
 type guest struct {
 	Name, Is string
+	Payload  int // bytes of a message that it may send, headers included
 	Services []service
 	Exports  []stream
 	Streams  []stream
@@ -106,9 +117,9 @@ type guest struct {
 
 func guests() []guest {
 	all := []guest{
-		{Name: Agents, Is: "Callers: agents, doors that speak for many, operators."},
-		{Name: Exec, Is: "Executors."},
-		{Name: Auditors, Is: "Auditors, who read what happened, and nothing else."},
+		{Name: Agents, Payload: maxMessage, Is: "Callers: agents, doors that speak for many, operators."},
+		{Name: Exec, Payload: maxOfExecutor, Is: "Executors."},
+		{Name: Auditors, Payload: maxMessage, Is: "Auditors, who read what happened, and nothing else."},
 	}
 	for i := range all {
 		g := &all[i]

@@ -50,8 +50,6 @@ const (
 	maxRequest = 64 << 10
 	// renewTime is how long a connection lives that may only exchange its token.
 	renewTime = time.Minute
-	// maxSubscriptions is how many a connection may have.
-	maxSubscriptions = 10_000
 )
 
 // ServeCallout answers until Stop.
@@ -170,7 +168,6 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 	u := jwt.NewUserClaims(r.UserNkey)
 	u.Name, u.Audience, u.Expires = p.User(), accounts.Account(*p, f), until.Unix()
 	u.Permissions = accounts.Permissions(*p, f)
-	u.Limits.Subs = maxSubscriptions
 	u.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeStandard, jwt.ConnectionTypeInProcess}
 	return u.Encode(c.Keys.Issuer)
 }

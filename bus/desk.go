@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Bounds of the desks of one dispatcher. A message counts as its body and perMessage.
@@ -105,6 +107,21 @@ func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
 	}
 }
 
+// deaf reports whether a message of so many bytes would be turned away without being told so, and counts it where it
+// would.
+func (d *desk[M]) deaf(subject []byte, size int) bool {
+	if !d.overs.any.Load() {
+		return false
+	}
+	tenant, actor, _ := subjects.CallerTokens(string(subject))
+	of := fair.Sender{Tenant: tenant, Actor: actor}
+	if d.taken.queue.Fits(of, int64(size)+perMessage) || d.turned.queue.Fits(of, perMessage) {
+		return false
+	}
+	d.overs.note(of, true)
+	return true
+}
+
 // stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.
 func (d *desk[M]) stop(within time.Duration) {
 	taken := d.taken.queue.Close()
@@ -160,6 +177,7 @@ func (l lane[M]) start() {
 type overs struct {
 	log  *slog.Logger
 	kind string
+	any  atomic.Bool // there are some
 
 	mu      sync.Mutex
 	counts  map[fair.Sender]int // in this second; of maxStrays senders at most
@@ -172,6 +190,7 @@ func (o *overs) note(from fair.Sender, dropped bool) {
 	defer o.mu.Unlock()
 	if o.counts == nil {
 		o.counts = map[fair.Sender]int{}
+		o.any.Store(true)
 		time.AfterFunc(time.Second, o.tell)
 	}
 	if _, known := o.counts[from]; known || len(o.counts) < maxStrays {
@@ -194,4 +213,5 @@ func (o *overs) tell() {
 	o.log.Warn("senders are over their bounds, and were turned away", "kind", o.kind, "messages", o.turned,
 		"untold", o.dropped, "senders", len(o.counts), "tenant", most.Tenant, "actor", most.Actor, "of_it", o.counts[most])
 	o.counts, o.turned, o.dropped = nil, 0, 0
+	o.any.Store(false)
 }

@@ -97,6 +97,38 @@ func TestFloodAtADesk(t *testing.T) {
 	})
 }
 
+// Of a sender that is neither taken in nor told nothing needs to be read, until there is room again; of others all is.
+func TestDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, c := sit(slog.New(slog.DiscardHandler), false)
+		deaf := func(of fair.Sender) bool { return d.deaf([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100) }
+		for n := range maxActorRequests + maxActorTurned {
+			if deaf(flooder) {
+				t.Fatalf("deaf after %d", n)
+			}
+			d.put(flooder, "flood", 100, func() {})
+		}
+		synctest.Wait()
+		if !deaf(flooder) || deaf(bystander) {
+			t.Error("not deaf to a flood, or to a bystander")
+		}
+		d.overs.mu.Lock()
+		if d.overs.dropped != 1 || d.overs.turned != maxActorTurned+1 {
+			t.Errorf("%d were dropped, and %d turned away", d.overs.dropped, d.overs.turned)
+		}
+		d.overs.mu.Unlock()
+		c.hold <- struct{}{}
+		synctest.Wait()
+		if deaf(flooder) {
+			t.Error("deaf while there is room")
+		}
+		close(c.hold)
+		close(c.silent)
+		d.stop(time.Second)
+		time.Sleep(time.Second) // in a bubble: what is counted is logged
+	})
+}
+
 // What waits for others lets the next of its sender be looked at, up to so many.
 func TestHandlersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

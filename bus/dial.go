@@ -54,11 +54,10 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v,
 			Redacted(servers), minServer)
 	}
-	if most := nc.MaxPayload(); most < minPayload {
+	if most, least := nc.MaxPayload(), needs(nc); most < least {
 		nc.Close()
 		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in "+
-			"its configuration",
-			errServer, Redacted(servers), most, minPayload)
+			"its configuration", errServer, Redacted(servers), most, least)
 	}
 	return nc, nil
 }
@@ -79,6 +78,15 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 		}
 	}
 	return nc, err
+}
+
+// needs is the least that the server must take of a connection in one message. Those with a token may be callers, of
+// whom it takes no more than the largest request: it says so soon after it has let them in.
+func needs(nc *nats.Conn) int64 {
+	if nc.Opts.TokenHandler != nil || nc.Opts.Token != "" {
+		return envelope.MaxEnvelope + envelope.MaxHeaders
+	}
+	return minPayload
 }
 
 // Redacted returns URLs of servers without what is secret in them, to be shown.

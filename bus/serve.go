@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,21 @@ import (
 // waiting.
 type Intake struct {
 	sub  *nats.Subscription
-	desk *desk[*nats.Msg]
+	desk *desk[*arrived]
+}
+
+// arrived is a request. Its headers are read when it is its turn.
+type arrived struct {
+	nats.Msg
+	headers []byte // nil where they were read
+}
+
+func (a *arrived) read() *nats.Msg {
+	if a.headers != nil {
+		a.Header, _ = nats.DecodeHeadersMsg(a.headers) // without any it says where to answer, or is none of ours
+		a.headers = nil
+	}
+	return &a.Msg
 }
 
 const dispatcherQueue = "dispatchers"
@@ -41,18 +56,20 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 	in := &Intake{}
 	strays := newStrays(log)
 	in.desk = newDesk(log, "requests", forRequests(),
-		func(msg *nats.Msg, waits func()) {
-			if request, ok := incoming(strays, msg); ok {
+		func(a *arrived, waits func()) {
+			if request, ok := incoming(strays, a.read()); ok {
 				request.Waits = waits
 				handle(ctx, &request)
 			}
 		},
-		func(msg *nats.Msg, full *fair.Full) {
-			if request, ok := incoming(strays, msg); ok {
+		func(a *arrived, full *fair.Full) {
+			if request, ok := incoming(strays, a.read()); ok {
 				crowded(ctx, &request, full)
 			}
 		})
-	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, in.take)
+	sub, err := nc.QueueSubscribe(subjects.CallWildcard, dispatcherQueue, func(msg *nats.Msg) {
+		in.put(&arrived{Msg: *msg})
+	})
 	if err == nil {
 		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
@@ -63,10 +80,25 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 	return in, nil
 }
 
-// take puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
-func (in *Intake) take(msg *nats.Msg) {
-	tenant, actor, _ := subjects.CallerTokens(msg.Subject)
-	in.desk.put(fair.Sender{Tenant: tenant, Actor: actor}, msg, msg.Size(), func() { msg.Data = nil })
+// put puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
+func (in *Intake) put(a *arrived) {
+	tenant, actor, _ := subjects.CallerTokens(a.Subject)
+	size := len(a.Subject) + len(a.Reply) + len(a.headers) + len(a.Data)
+	in.desk.put(fair.Sender{Tenant: tenant, Actor: actor}, a, size, func() {
+		a.Data, a.headers = nil, bytes.Clone(a.headers) // they are of the same memory
+	})
+}
+
+// Hears reports whether a message is a request. Whoever reads it before the client library does may give it to Take
+// instead, unless it would be dropped, which Deaf says, and counts.
+func (in *Intake) Hears(subject []byte) bool { return bytes.HasPrefix(subject, []byte("tb.call.")) }
+
+// Deaf reports whether a request would be dropped.
+func (in *Intake) Deaf(subject []byte, size int) bool { return in.desk.deaf(subject, size) }
+
+// Take takes in a request. It never waits, and keeps what it is given; header is as it was sent.
+func (in *Intake) Take(subject, reply string, header, body []byte) {
+	in.put(&arrived{Msg: nats.Msg{Subject: subject, Reply: reply, Data: body}, headers: header})
 }
 
 // incoming reads a message. It reports whether it may be answered.
@@ -167,6 +199,11 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 		reply: reply, body: r.Data(),
 	}
 	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
+}
+
+// Deaf is [Intake.Deaf] for questions.
+func (s *Service) Deaf(subject []byte, size int) bool {
+	return bytes.HasPrefix(subject, []byte("tb.svc.")) && s.desk.deaf(subject, size)
 }
 
 // crowded refuses a question that found no room.

@@ -18,8 +18,7 @@ func benchCmd(g *global) *cobra.Command {
 	var cpu, mem string
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure Toolbus beside the leanest pipeline and its own floor", GroupID: "operate",
-		Args: cli.NoArgs,
-		Long: `Runs three pipelines on the same server, in alternating rounds:
+		Args: cli.NoArgs, Long: `Runs three pipelines on the same server, in alternating rounds:
 
   raw      the leanest hand-rolled pipeline for the same durability, without any of the promises
   floor    the durable writes of Toolbus's protocol and nothing else: the limit for all its promises
@@ -89,16 +88,16 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
 	f.StringVar(&o.Side, "side", bench.All, "measure only one side, to profile it: raw, floor, toolbus or all")
+	f.BoolVar(&o.Identity, "identity", false, "with accounts and tokens (a flood)")
 	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
 }
 
 // benchNodeCmd is what a drain runs as processes of their own.
 func benchNodeCmd(g *global) *cobra.Command {
-	var tools, readyFile string
-	var slots int
+	var o bench.NodeOptions
+	var readyFile string
 	cmd := &cobra.Command{
-		Use:   "node dispatcher|executor|KIND",
-		Short: "Run one half of the product with the benchmark's tools, or a flood", Hidden: true,
+		Use: "node ROLE", Short: "Run one half of the product with the benchmark's tools, or a flood", Hidden: true,
 		Args: cli.Args(1, 1, "a role"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := g.access()
@@ -106,14 +105,15 @@ func benchNodeCmd(g *global) *cobra.Command {
 				return err
 			}
 			var failed error
-			err = bench.Node(cmd.Context(), args[0], of.Server, tools, slots,
-				func() { failed = cli.WriteReady(readyFile, of.Server) })
-			return errors.Join(err, failed)
+			o.Role, o.URL, o.Credentials = args[0], of.Server, of.Credentials
+			o.Ready = func() { failed = cli.WriteReady(readyFile, of.Server) }
+			return errors.Join(bench.Node(cmd.Context(), o), failed)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&tools, "tools", "tools", "folder of tool manifests")
+	f.StringVar(&o.Tools, "tools", "tools", "folder of tool manifests")
+	f.StringVar(&o.Keys, "keys", "", "folder of the deployment's secrets, of a dispatcher")
 	f.StringVar(&readyFile, "ready-file", "", "file to write the bus URL to once it serves")
-	f.IntVar(&slots, "slots", 16, "calls that run at once")
+	f.IntVar(&o.Slots, "slots", 16, "calls that run at once")
 	return cmd
 }

@@ -61,7 +61,8 @@ type Conn struct {
 	nonces  atomic.Uint64
 	notices form.Notices
 	control *bus.Control
-	acked   *ack.JetStream // JS
+	acked   *ack.JetStream        // JS
+	front   atomic.Pointer[front] // of a dispatcher
 }
 
 // Connect is [Dial] and [Open].
@@ -149,6 +150,17 @@ func openPayloads(js jetstream.JetStream, l streaming.Lookup) *streaming.Payload
 // NewNonce returns a nonce that no other writer ever uses.
 func (c *Conn) NewNonce() string {
 	return c.Instance + "." + strconv.FormatUint(c.nonces.Add(1), 36)
+}
+
+// Stats counts what went over all connections of the process to the server.
+func (c *Conn) Stats() nats.Statistics {
+	all := c.NC.Stats()
+	if front := c.front.Load(); front != nil {
+		more := front.stats()
+		all.InMsgs, all.OutMsgs = all.InMsgs+more.InMsgs, all.OutMsgs+more.OutMsgs
+		all.InBytes, all.OutBytes = all.InBytes+more.InBytes, all.OutBytes+more.OutBytes
+	}
+	return all
 }
 
 // Release ends what Open has made, after what was published has left. The connection stays open.

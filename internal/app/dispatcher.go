@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/authority"
@@ -304,24 +305,33 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err := executors.Serve(background); err != nil {
 		return err
 	}
-	svc, err := bus.Serve(background, c.NC, c.Logger, o.Version, endpoints(c, d, o))
+	f, err := openFront(c.NC, c.Logger)
 	if err != nil {
 		return err
 	}
-	intake, err := bus.Listen(background, c.NC, c.Logger, func(ctx context.Context, in *question.Incoming) {
+	defer f.close()
+	c.front.Store(f)
+	svc, err := bus.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, o))
+	if err != nil {
+		return err
+	}
+	intake, err := bus.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *question.Incoming) {
 		in.Received = c.Clock.Now()
 		d.Handle(ctx, in)
 	}, d.Crowded)
 	if err != nil {
 		return err
 	}
+	f.serves(intake, svc)
 	deaf, err := c.control.OnLeft(d.Forget)
 	if err != nil {
 		return err
 	}
 	defer deaf()
-	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+	for _, nc := range []*nats.Conn{c.NC, f.nc} {
+		if err := nc.FlushTimeout(5 * time.Second); err != nil {
+			return fmt.Errorf("subscribe: %w", err)
+		}
 	}
 	o.Ready()
 	select {

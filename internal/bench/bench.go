@@ -27,6 +27,7 @@ type Options struct {
 	Side       string        // raw, floor or toolbus measures only one, to profile it; default all
 	Slots      int           // of the executor and of the workers beside it; default 256
 	Partitions int           // of the call log; default 1
+	Identity   bool          // with accounts and tokens: floods
 	Dir        string        // for the servers' files; default the system's temporary directory
 	Self       string        // path of the toolbus command, for child processes
 	Progress   io.Writer     // may be nil

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -37,6 +34,7 @@ const (
 // drain admits calls while no executor may pull, then lets the executor at them: a thousand at a
 // time, then a million.
 func drain(ctx context.Context, o Options, r *Report) (err error) {
+	o.Identity = false // callers may not stop the work of others
 	d, err := o.startDrain(ctx)
 	if err != nil {
 		return err
@@ -114,12 +112,18 @@ type draining struct {
 
 func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	d = &draining{}
+	begun := d
 	defer func() {
 		if err != nil {
-			_ = d.close() // err says more
+			_ = begun.close() // err says more
 		}
 	}()
-	if d.host, err = o.startHost(ctx, "drain", Process, Default); err != nil {
+	if o.Identity {
+		d.host, err = o.startGuarded(ctx, "drain", Process)
+	} else {
+		d.host, err = o.startHost(ctx, "drain", Process, Default)
+	}
+	if err != nil {
 		return nil, err
 	}
 	d.stops = append(d.stops, d.host.close)
@@ -127,23 +131,25 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	if err := writeTools(tools, 1, native.Transport); err != nil {
 		return nil, err
 	}
-	for role, c := range map[string]**child{Dispatcher: &d.dispatcher, Executor: &d.executor} {
-		*c, err = o.startChild(ctx, d.host.dir, role, "bench", "node", role, "--server", d.host.url, "--tools", tools,
-			"--slots", fmt.Sprint(o.Slots))
+	for _, n := range []struct {
+		role  string
+		child **child
+	}{{Dispatcher, &d.dispatcher}, {Executor, &d.executor}} {
+		args, err := d.host.node(n.role, "--tools", tools, "--slots", fmt.Sprint(o.Slots))
 		if err != nil {
 			return nil, err
 		}
-		d.stops = append(d.stops, (*c).stop)
+		if *n.child, err = o.startChild(ctx, d.host.dir, n.role, args...); err != nil {
+			return nil, err
+		}
+		d.stops = append(d.stops, (*n.child).stop)
 	}
-	nc, err := bus.Dial(d.host.url, "bench-caller")
-	if err != nil {
+	var nc *nats.Conn
+	if d.client, nc, err = d.host.caller(ctx, "bench-caller"); err != nil {
 		return nil, err
 	}
 	d.stops = append(d.stops, nc.Close)
-	if d.js, err = jetstream.New(nc); err != nil {
-		return nil, err
-	}
-	d.client, err = toolbus.NewClient(nc, toolbus.ClientOptions{})
+	d.js, err = jetstream.New(nc)
 	return d, err
 }
 
@@ -317,35 +323,4 @@ func (d *draining) span(ctx context.Context, first, last uint64) (time.Duration,
 		at[i] = msg.Time
 	}
 	return at[1].Sub(at[0]), nil
-}
-
-// The roles of a node.
-const (
-	Dispatcher = "dispatcher"
-	Executor   = "executor"
-)
-
-// Node runs one half of the product with the benchmark's own tools, or a flood: a child process of a drain or a flood.
-func Node(ctx context.Context, role, url, tools string, slots int, ready func()) error {
-	if slices.Contains(floods(), role) {
-		return flood(ctx, url, role, ready)
-	}
-	r, err := tool.Load(tools, app.Transports()...)
-	if err != nil {
-		return err
-	}
-	c, err := app.Connect("bench-"+role, app.Options{URL: url, Topology: topology(1)})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	switch role {
-	case Dispatcher:
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: r, Version: "0.1.0", Ready: ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
-		})
-	case Executor:
-		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: slots, Ready: ready})
-	}
-	return fmt.Errorf("%q is neither %s nor %s", role, Dispatcher, Executor)
 }

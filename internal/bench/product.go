@@ -28,7 +28,7 @@ type product struct {
 	caller *nats.Conn // of the client
 	watch  *nats.Conn
 	js     jetstream.JetStream // over watch
-	conns  []*nats.Conn        // of caller, dispatcher and executor
+	conns  []counted           // of caller, dispatcher and executor
 	tools  int
 	stop   func() error
 }
@@ -81,7 +81,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Registr
 		defer executor.Close()
 		return app.RunExecutor(ctx, executor, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: o.Slots})
 	})
-	return p.connect(ctx, h, dispatcher.NC, executor.NC)
+	return p.connect(ctx, h, dispatcher, executor)
 }
 
 // watchInbox is how the inboxes begin in which a benchmark hears what it asks a server for itself.
@@ -89,11 +89,11 @@ const watchInbox = "_WATCH"
 
 // connect opens the connections of the caller and of the benchmark itself, which has one of its own so that what it
 // asks for is not counted.
-func (p *product) connect(ctx context.Context, h *host, others ...*nats.Conn) (err error) {
+func (p *product) connect(ctx context.Context, h *host, others ...counted) (err error) {
 	if p.client, p.caller, err = h.caller(ctx, "bench-caller"); err != nil {
 		return err
 	}
-	p.conns = append([]*nats.Conn{p.caller}, others...)
+	p.conns = append([]counted{p.caller}, others...)
 	if p.watch, err = h.watch(); err != nil {
 		return err
 	}

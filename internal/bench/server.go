@@ -102,6 +102,7 @@ type child struct {
 	said  string // what it wrote to its ready file
 	ready time.Duration
 	stop  func()
+	wait  func() error // until it ends by itself, without an error
 }
 
 // startTimeout bounds the start of a child.
@@ -122,8 +123,15 @@ func (o Options) startChild(ctx context.Context, dir, name string, args ...strin
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	gone := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(gone) }() // stop waits for it
-	c := &child{pid: cmd.Process.Pid, stop: func() { end(cmd.Process, gone) }}
+	var failed error
+	go func() { failed = cmd.Wait(); close(gone) }() // stop waits for it
+	c := &child{pid: cmd.Process.Pid, stop: func() { end(cmd.Process, gone) }, wait: func() error {
+		<-gone
+		if failed != nil {
+			return fmt.Errorf("%s: %w: %s", name, failed, strings.TrimSpace(said.String()))
+		}
+		return nil
+	}}
 	for {
 		if text, err := os.ReadFile(file); err == nil {
 			c.said, c.ready = strings.TrimSpace(string(text)), time.Since(started)

@@ -96,6 +96,10 @@ func pipelineSide(p pipeline, name, asks string, h *host, streams []string, size
 		return nil, err
 	}
 	in := input(size)
+	var conns []counted
+	for _, nc := range p.Conns() {
+		conns = append(conns, nc)
+	}
 	return &side{
 		name: name, asks: asks, settle: p.Settle, stop: func() error { p.Close(); return nil },
 		call: func(ctx context.Context, n uint64) error {
@@ -105,7 +109,7 @@ func pipelineSide(p pipeline, name, asks string, h *host, streams []string, size
 			}
 			return err
 		},
-		meter: meter{server: h.pid, conns: p.Conns(), js: js, streams: streams},
+		meter: meter{server: h.pid, conns: conns, js: js, streams: streams},
 	}, nil
 }
 

@@ -24,6 +24,9 @@ type usage struct {
 	wire          uint64 // bytes of them
 }
 
+// counted is a connection, or several of one party.
+type counted interface{ Stats() nats.Statistics }
+
 // parties are the caller, the dispatcher and the worker.
 const parties = 3
 
@@ -32,8 +35,8 @@ type traffic struct{ sent, received uint64 }
 
 // meter counts what one side uses.
 type meter struct {
-	server  int          // pid; 0 without one
-	conns   []*nats.Conn // of the parties, in their order
+	server  int       // pid; 0 without one
+	conns   []counted // of the parties, in their order
 	js      jetstream.JetStream
 	streams []string
 }

@@ -98,6 +98,20 @@ func (q *Queue[T]) Put(from Sender, item T, bytes, hands int64) (*Job[T], error)
 	return j, nil
 }
 
+// Fits reports whether there is room for an item of a sender: [Queue.Put] would take it now.
+func (q *Queue[T]) Fits(from Sender, bytes int64) bool {
+	more := Load{Items: 1, Bytes: bytes}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tenant := q.all.children[from.Tenant]
+	if q.closed || !q.all.fits(more) || tenant == nil {
+		return !q.closed && q.all.fits(more)
+	}
+	actor := tenant.children[from.Actor]
+	spared := actor == nil && q.limits.Least > 0 || actor != nil && actor.holds.Items < q.limits.Least
+	return (spared || tenant.fits(more)) && (actor == nil || actor.fits(more))
+}
+
 // Begin takes up the job whose turn it is; nil where there is none, or no hand for it.
 func (q *Queue[T]) Begin() *Job[T] {
 	q.mu.Lock()

@@ -120,7 +120,11 @@ func TestBounds(t *testing.T) {
 		Actor: Load{Items: 3, Bytes: 100}, Tenant: Load{Items: 4}, All: Load{Items: 8}, Quantum: 10, Least: 1,
 	})
 	put := func(tenant, actor string, bytes int64) string {
+		fits := q.Fits(Sender{tenant, actor}, bytes)
 		_, err := q.Put(Sender{tenant, actor}, 0, bytes, 1)
+		if fits != (err == nil) {
+			t.Errorf("%s of %s fits: %v, and was put: %v", actor, tenant, fits, err)
+		}
 		if full, ok := errors.AsType[*Full](err); ok {
 			return full.Of
 		}
@@ -297,7 +301,7 @@ func TestClose(t *testing.T) {
 	mustPut(t, q, Sender{"t", "a"}, 0, 1)
 	mustPut(t, q, Sender{"t", "b"}, 0, 1)
 	taken := q.Close()
-	if _, err := q.Put(Sender{"t", "a"}, 0, 1, 1); !errors.Is(err, ErrClosed) {
+	if _, err := q.Put(Sender{"t", "a"}, 0, 1, 1); !errors.Is(err, ErrClosed) || q.Fits(Sender{"u", "a"}, 1) {
 		t.Errorf("put into a closed queue: %v", err)
 	}
 	j := q.Begin()

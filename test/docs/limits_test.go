@@ -23,7 +23,8 @@ var folders = map[string]string{
 	"kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
 	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
-	"archive": "archive", "authority": "authority", "bearer": "bearer", "identity": "identity", "process": "tool/process",
+	"archive": "archive", "accounts": "accounts", "authority": "authority", "bearer": "bearer", "identity": "identity",
+	"process":  "tool/process",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 

@@ -39,6 +39,7 @@ var layers = []layer{
 	{"internal/form", ""},
 	{"internal/crew", ""},
 	{"internal/fair", ""},
+	{"internal/sieve", ""},
 	{"internal/recent", ""},
 	{"internal/room", "internal/fair"},
 	{"internal/jscode", ""},
@@ -52,7 +53,7 @@ var layers = []layer{
 	{"settle", "call envelope subjects"},
 	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
 	{"audit", "call envelope internal/form internal/members subjects question"},
-	{"accounts", "identity subjects"},
+	{"accounts", "envelope identity subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
 		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},

@@ -1,0 +1,167 @@
+package app
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/sieve"
+)
+
+// fronted is a front with what comes over it on the subjects a.*, behind a back.
+type fronted struct {
+	*front
+	t     *testing.T
+	other *nats.Conn // of somebody who sends
+	heard chan *nats.Msg
+}
+
+// newFronted has what other sends come to a front.
+func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
+	t.Helper()
+	f, err := openFront(back, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	w := &fronted{front: f, t: t, other: other, heard: make(chan *nats.Msg, 100)}
+	if _, err := f.nc.ChanSubscribe("a.*", w.heard); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// hears reports an error unless a message comes through.
+func (w *fronted) hears(when string) {
+	w.t.Helper()
+	if err := w.other.Publish("a.b", make([]byte, 200_000)); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case m := <-w.heard:
+		if len(m.Data) != 200_000 {
+			w.t.Errorf("%s: %d bytes came", when, len(m.Data))
+		}
+	case <-time.After(30 * time.Second):
+		w.t.Fatal("nothing comes through " + when)
+	}
+}
+
+// becomes waits until a connection says that it is connected.
+func becomes(t *testing.T, connected chan nats.Status) {
+	t.Helper()
+	select {
+	case <-connected:
+	case <-time.After(30 * time.Second):
+		t.Fatal("not connected")
+	}
+}
+
+// The front is where the back is, also when that goes elsewhere; and comes back when it is lost alone.
+func TestFrontFollows(t *testing.T) {
+	servers := natstest.StartCluster(t, 3)
+	back := servers[0].Connect(t)
+	var stays *natstest.Server
+	for _, s := range servers {
+		if s.Name() != back.ConnectedServerName() {
+			stays = s
+		}
+	}
+	w := newFronted(t, back, stays.Connect(t, nats.DontRandomize()))
+	same := func() bool { return w.nc.ConnectedServerId() == back.ConnectedServerId() }
+	if !same() {
+		t.Errorf("the front is at %q, the back at %q", w.nc.ConnectedServerName(), back.ConnectedServerName())
+	}
+	connected := w.nc.StatusChanged(nats.CONNECTED)
+	if err := w.last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, connected)
+	if !same() {
+		t.Error("the front went elsewhere by itself")
+	}
+	for _, s := range servers {
+		if s.Name() == back.ConnectedServerName() {
+			s.Stop()
+		}
+	}
+	for becomes(t, connected); !same(); becomes(t, connected) {
+		continue
+	}
+}
+
+// What would be dropped does not come, and nothing else is missing: in the clear, encrypted, and within the process.
+func TestFrontLeavesOut(t *testing.T) {
+	certificate, pool := certified(t)
+	srv := natstest.Start(t)
+	secret := natstest.Start(t, func(o *server.Options) {
+		o.TLSConfig, o.TLSTimeout = &tls.Config{Certificates: []tls.Certificate{certificate}}, 30
+	})
+	trusting := nats.Secure(&tls.Config{RootCAs: pool})
+	for name, connect := range map[string]func() *nats.Conn{
+		"in the clear": func() *nats.Conn { return srv.Connect(t) },
+		"encrypted":    func() *nats.Conn { return secret.Connect(t, trusting) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			back := connect()
+			w := newFronted(t, back, connect())
+			w.hears("at first")
+			taken := make(chan sieve.Message, 1)
+			w.taker.Store(&taker{
+				judge: func(subject []byte, size int) sieve.Fate {
+					return map[string]sieve.Fate{"a.drop": sieve.Drop, "a.take": sieve.Take}[string(subject)]
+				},
+				take: func(m sieve.Message) { taken <- m },
+			})
+			for _, subject := range []string{"a.drop", "a.keep", "a.take", "a.keep"} {
+				if err := w.other.Publish(subject, []byte("abc")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if m := <-w.heard; m.Subject != "a.keep" || string(m.Data) != "abc" {
+					t.Errorf("%s came with %d bytes", m.Subject, len(m.Data))
+				}
+			}
+			if m := <-taken; m.Subject != "a.take" || string(m.Body) != "abc" || w.stats().InMsgs != 4 {
+				t.Errorf("%+v was taken", m)
+			}
+			w.hears("behind what is left out")
+		})
+	}
+}
+
+func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if c, err = x509.ParseCertificate(der); err == nil {
+		pool.AddCert(c)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}

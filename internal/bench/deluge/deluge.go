@@ -1,0 +1,149 @@
+package deluge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What a flood is.
+const (
+	messages      = 50_000
+	rate          = 5_000 // a second
+	oversized     = 2_000
+	oversizedRate = 500
+	oversize      = envelope.MaxEnvelope + 1
+	inputs        = 6 // large ones, at once
+	inputSize     = 50_000_000
+	rounds        = 3               // of them
+	pause         = time.Second / 2 // from when it is ready
+)
+
+// Actor is whose flood it is, in the default tenant.
+const Actor = "flooder"
+
+// The kinds that are most at once.
+const (
+	burst     = "burst"          // of malformed messages
+	bulk      = "oversize-burst" // of oversize ones
+	questions = "questions"
+	large     = "large"
+)
+
+// Kinds are those of floods.
+func Kinds() []string {
+	return []string{"malformed", "denied", "oversize", questions, large, burst, bulk}
+}
+
+// Flood is what is sent.
+type Flood struct {
+	Kind, URL   string
+	Credentials string // file with a token of Actor; "" where none is asked for
+	Tool, Fn    string // that takes Input
+	Input       []byte // of those that are denied
+	Ready       func() // called shortly before it begins
+}
+
+// Send sends all of it, as fast as the kind says.
+func (f Flood) Send(ctx context.Context) error {
+	c, err := toolbus.Connect(ctx, f.URL, toolbus.Options{
+		Name: "bench-flooder", Tenant: toolbus.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if f.Kind == large {
+		return f.calls(ctx, c)
+	}
+	msg, err := f.message()
+	if err != nil {
+		return err
+	}
+	n, each := messages, time.Second/rate
+	if strings.HasPrefix(f.Kind, "oversize") {
+		n, each = oversized, time.Second/oversizedRate
+	}
+	if f.Kind == burst || f.Kind == bulk {
+		each = 0
+	}
+	f.Ready()
+	wait.For(ctx, pause)
+	began := time.Now()
+	for i := range n {
+		if err := c.NC.PublishMsg(msg); err != nil {
+			return err
+		}
+		if each > 0 && !wait.For(ctx, time.Until(began.Add(time.Duration(i)*each))) {
+			return nil
+		}
+	}
+	return c.NC.FlushTimeout(time.Minute)
+}
+
+// message is what is sent again and again.
+func (f Flood) message() (*nats.Msg, error) {
+	const tenant = toolbus.DefaultTenant
+	msg := &nats.Msg{
+		Subject: subjects.Call(tenant, Actor, f.Tool), Reply: subjects.Answers(tenant, Actor) + "word", Data: []byte("x"),
+		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}, subjects.HeaderAnswer: {"word"}},
+	}
+	if f.Credentials != "" {
+		held, err := bearer.Read(f.Credentials, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		msg.Header.Set(subjects.HeaderToken, held.Token())
+	}
+	switch f.Kind {
+	case "denied":
+		msg.Data = fmt.Appendf(nil, `{"call_id":%q,"tool_id":%q,"tool_version":"9.x","fn":%q,"input":%s,`+
+			`"context":{"actor_id":%q,"trace_id":%q,"timezone":"UTC","env":"dev"},`+
+			`"constraints":{"timeout_ms":10000,"idempotency_key":"key-0123456789abcdef"}}`,
+			uuid.NewString(), f.Tool, f.Fn, f.Input, Actor, uuid.NewString())
+	case "oversize", bulk:
+		msg.Data = []byte(`{"input":"` + strings.Repeat("x", oversize) + `"}`)
+	case questions:
+		msg.Subject, msg.Data = subjects.Service(subjects.OpDescribe, tenant, Actor), []byte(`{"form":2}`)
+	}
+	return msg, nil
+}
+
+// calls makes calls with large inputs, so many at once.
+func (f Flood) calls(ctx context.Context, conn *toolbus.Conn) error {
+	c, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f.Ready()
+	wait.For(ctx, pause)
+	for n := range rounds {
+		var g errgroup.Group
+		for i := range inputs {
+			in := fmt.Appendf(nil, `{"n":%d,"s":"%s"}`, n*inputs+i, strings.Repeat("x", inputSize))
+			g.Go(func() error {
+				_, err := c.Call(ctx, toolbus.Call{
+					Tool: f.Tool, Fn: f.Fn, Input: in, Key: uuid.NewString(), Timeout: time.Minute,
+				})
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package deluge is an actor that floods a bus, with all kinds of messages.
+package deluge

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/bench/deluge"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// The roles of a node.
+const (
+	Dispatcher = "dispatcher"
+	Executor   = "executor"
+)
+
+// NodeOptions are those of a child process.
+type NodeOptions struct {
+	Role        string // dispatcher, executor, or a kind of flood
+	URL         string
+	Credentials string // file with the token of an executor or a flooder; "" is none
+	Keys        string // folder of the deployment's, of a dispatcher; "" is none
+	Tools       string // folder of manifests
+	Slots       int
+	Ready       func()
+}
+
+// Node runs one half of the product with the benchmark's own tools, or a flood: a child process of a drain or a flood.
+func Node(ctx context.Context, o NodeOptions) error {
+	if slices.Contains(deluge.Kinds(), o.Role) {
+		f := deluge.Flood{
+			Kind: o.Role, URL: o.URL, Credentials: o.Credentials, Tool: toolID(0), Fn: fnEcho, Input: input(256), Ready: o.Ready,
+		}
+		return f.Send(ctx)
+	}
+	r, err := tool.Load(o.Tools, app.Transports()...)
+	if err != nil {
+		return err
+	}
+	c, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	switch o.Role {
+	case Dispatcher:
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			Registry: r, Version: "0.1.0", Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+		})
+	case Executor:
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{
+			Registry: r, Adapters: Adapters(), Slots: o.Slots, Ready: o.Ready,
+		})
+	}
+	return fmt.Errorf("%q is neither %s nor %s", o.Role, Dispatcher, Executor)
+}
+
+func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
+	options := app.Options{URL: o.URL, Topology: topology(1)}
+	if o.Keys != "" {
+		if options.Keys, err = accounts.Load(o.Keys); err != nil {
+			return nil, err
+		}
+	}
+	if o.Credentials == "" {
+		return app.Connect("bench-"+o.Role, options)
+	}
+	held, err := bearer.Read(o.Credentials, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	options.Instance = accounts.NewInstance(held.Says())
+	nc, err := app.DialHolding(ctx, accounts.ConnectionName(options.Instance), options, held)
+	if err != nil {
+		return nil, err
+	}
+	return app.Open(nc, options)
+}
+
+// node is the command that runs a role, with what it takes to be let in.
+func (h *host) node(role string, more ...string) ([]string, error) {
+	args := append([]string{"bench", "node", role, "--server", h.url}, more...)
+	switch {
+	case h.secrets == nil:
+		return args, nil
+	case role == Dispatcher:
+		return append(args, "--keys", h.secrets.Secrets()), nil
+	}
+	p := identity.Principal{Actor: deluge.Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll}}
+	if role == Executor {
+		p = identity.Principal{Actor: "executor://bench", Role: identity.Executor, Pool: tool.DefaultPool}
+	}
+	_, err := h.token(role, p)
+	return append(args, "--credentials", h.secrets.Credentials(role)), err
+}

@@ -1,0 +1,202 @@
+package sieve
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"strconv"
+)
+
+// readSize is how much is read at once.
+const readSize = 64 << 10
+
+// Fate is what becomes of a message.
+type Fate int
+
+// The fates.
+const (
+	Pass Fate = iota // to the client library
+	Drop             // nobody gets it
+	Take             // it is given to whoever takes
+)
+
+// Message is one that was taken. Header is as it was sent, with the line that begins it; nil is none.
+type Message struct {
+	Subject, Reply string
+	Header, Body   []byte
+}
+
+// Conn is a connection to a server as the client library reads it.
+type Conn struct {
+	net.Conn
+	judge func(subject []byte, size int) Fate
+	take  func(Message)
+
+	buf        []byte
+	at, end    int // what was read and not handed on yet
+	pass, skip int // how much of it, and of what follows, is to be handed on, or left out
+	greeting   bool
+	taking     head
+	taken      []byte // as far as it has come; nil if nothing is being taken
+}
+
+// New returns the connection without the messages that judge does not let pass. It is asked once for each, with the
+// subject, which it must not keep, and the size of headers and body in bytes. take must not wait.
+func New(conn net.Conn, judge func(subject []byte, size int) Fate, take func(Message)) *Conn {
+	return &Conn{Conn: conn, judge: judge, take: take, buf: make([]byte, readSize)}
+}
+
+// Upgrade has all that follows be encrypted. What came in the clear behind the greeting of the server is forgotten:
+// anybody may have sent it.
+func (c *Conn) Upgrade(config *tls.Config) {
+	c.Conn = tls.Client(c.Conn, config)
+	c.at, c.end = 0, 0
+}
+
+// Read implements net.Conn. The greeting of the server comes alone.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		if n = c.sift(p); n > 0 {
+			return n, nil
+		}
+		switch { // nothing is left; what is large need not be copied twice
+		case c.taken != nil:
+			n, err = c.Conn.Read(c.taken[len(c.taken):cap(c.taken)])
+			c.taken = c.taken[:len(c.taken)+n]
+			c.give()
+		case c.pass > 0:
+			n, err = c.Conn.Read(p[:min(len(p), c.pass)])
+			c.pass -= n
+			return n, err
+		default:
+			err = c.fill()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// sift hands on what is to be handed on of what was read.
+func (c *Conn) sift(p []byte) (n int) {
+	for n < len(p) && c.at < c.end {
+		switch {
+		case c.taken != nil:
+			come := min(c.end-c.at, cap(c.taken)-len(c.taken))
+			c.taken = append(c.taken, c.buf[c.at:c.at+come]...)
+			c.at += come
+			c.give()
+		case c.skip > 0:
+			left := min(c.skip, c.end-c.at)
+			c.skip, c.at = c.skip-left, c.at+left
+		case c.pass > 0:
+			handed := copy(p[n:], c.buf[c.at:min(c.end, c.at+c.pass)])
+			n, c.pass, c.at = n+handed, c.pass-handed, c.at+handed
+			if c.greeting && c.pass == 0 {
+				c.greeting = false
+				return n
+			}
+		case !c.next():
+			return n
+		}
+	}
+	return n
+}
+
+// give gives what is being taken, if all of it is here.
+func (c *Conn) give() {
+	if len(c.taken) < cap(c.taken) {
+		return
+	}
+	h, m := c.taking, Message{Subject: string(c.taking.subject), Reply: string(c.taking.reply)}
+	if m.Body = c.taken[h.header:h.size:h.size]; h.header > 0 {
+		m.Header = c.taken[:h.header:h.header]
+	}
+	c.taken = nil
+	c.take(m)
+}
+
+// fill reads more behind what is there, of which no whole line is.
+func (c *Conn) fill() error {
+	c.end = copy(c.buf, c.buf[c.at:c.end])
+	c.at = 0
+	if c.end == len(c.buf) { // a long greeting
+		c.buf = append(c.buf, make([]byte, len(c.buf))...)
+	}
+	n, err := c.Conn.Read(c.buf[c.end:])
+	c.end += n
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// next decides about the next line, and the message that it is the head of. It reports whether the line is there.
+func (c *Conn) next() bool {
+	length := bytes.IndexByte(c.buf[c.at:c.end], '\n') + 1
+	if length == 0 {
+		return false
+	}
+	line := c.buf[c.at : c.at+length]
+	h, message := read(line)
+	if !message {
+		c.pass, c.greeting = length, bytes.HasPrefix(line, []byte("INFO "))
+		return true
+	}
+	whole := h.size + len("\r\n")
+	switch c.judge(h.subject, h.size) {
+	case Pass:
+		c.pass = length + whole
+	case Drop:
+		c.skip = length + whole
+	case Take:
+		c.at += length
+		c.taken = make([]byte, 0, whole)
+		c.taking = head{bytes.Clone(h.subject), bytes.Clone(h.reply), h.header, h.size}
+	}
+	return true
+}
+
+// head is the line before a message.
+type head struct {
+	subject, reply []byte
+	header, size   int // of these bytes the first are headers
+}
+
+// read reads the line before a message; other lines are none. It is MSG, the subject, the number of the subscription,
+// the reply subject if there is one, and the size; or HMSG, and before the size that of the headers.
+func read(line []byte) (h head, message bool) {
+	var fields [6][]byte
+	n := 0
+	for field := range bytes.FieldsSeq(line) {
+		if n == len(fields) {
+			return h, false
+		}
+		fields[n] = field
+		n++
+	}
+	sizes := 1
+	switch {
+	case n < 4:
+		return h, false
+	case string(fields[0]) == "HMSG":
+		sizes = 2
+	case string(fields[0]) != "MSG":
+		return h, false
+	}
+	if n < 3+sizes || n > 4+sizes {
+		return h, false
+	}
+	if h.subject = fields[1]; n == 4+sizes {
+		h.reply = fields[3]
+	}
+	var err error
+	if h.size, err = strconv.Atoi(string(fields[n-1])); err == nil && sizes == 2 {
+		h.header, err = strconv.Atoi(string(fields[n-2]))
+	}
+	return h, err == nil && 0 <= h.header && h.header <= h.size && h.size <= maxSize
+}
+
+// maxSize is more than any server sends in one message.
+const maxSize = 1 << 30
