@@ -174,14 +174,14 @@ const (
 	exact = 20 * time.Millisecond // a caller whose control timers were later than this is not judged
 )
 
-// deadlines: P2.
+// deadlines: P2. By how much a control timer was late, the caller may be.
 func deadlines(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		late := a.Done.Sub(a.Due)
 		switch {
 		case len(a.Answers) == 0 && (a.Unsent == "" || len(a.Accepted) > 0):
 			found = append(found, a.broken("it has no answer, not even a local one: %s", a.Unsent))
-		case late > grace && a.Judged():
+		case late-a.stalled() > grace && a.Judged():
 			found = append(found, a.broken("it had its answer %s after its deadline (control timers were %s late)",
 				late.Round(time.Millisecond), a.stalled()))
 		}
