@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -158,14 +159,19 @@ func older(have, want string) bool {
 // Watched makes a connection log what happens to it; the client library would say some of it on
 // standard error, and nothing of the rest.
 func Watched(log *slog.Logger) []nats.Option {
+	lost := false // handlers are called one after the other
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // it was not closed by us
+			if lost = err != nil; lost { // it was not closed by us
 				log.Warn("connection to the bus lost", "err", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Warn("connected to the bus again", "server", Redacted(nc.ConnectedUrl()))
+			level := slog.LevelDebug
+			if lost {
+				level = slog.LevelWarn
+			}
+			log.Log(context.Background(), level, "connected to the bus again", "server", Redacted(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
