@@ -4,12 +4,11 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -77,7 +76,7 @@ func forTurned() fair.Limits {
 type desk[M any] struct {
 	taken  lane[M]
 	turned lane[turnedAway[M]]
-	overs  overs
+	overs  fair.Overs
 }
 
 // turnedAway is a message that found no room.
@@ -93,7 +92,7 @@ func newDesk[M any](log *slog.Logger, kind string, limits fair.Limits, handle fu
 	return &desk[M]{
 		taken:  newLane(limits, handle),
 		turned: newLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
-		overs:  overs{log: log, kind: kind},
+		overs:  fair.Overs{Log: log, Kind: kind},
 	}
 }
 
@@ -102,24 +101,37 @@ func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
 	full, over := errors.AsType[*fair.Full](d.taken.put(from, m, int64(size)+perMessage))
 	if over {
 		strip()
-		dropped := d.turned.put(from, turnedAway[M]{m, full}, perMessage) != nil
-		d.overs.note(from, dropped)
+		d.turn(from, m, full)
 	}
 }
 
-// deaf reports whether a message of so many bytes would be turned away without being told so, and counts it where it
-// would.
-func (d *desk[M]) deaf(subject []byte, size int) bool {
-	if !d.overs.any.Load() {
-		return false
+// turn turns a message away.
+func (d *desk[M]) turn(from fair.Sender, m M, full *fair.Full) {
+	dropped := d.turned.put(from, turnedAway[M]{m, full}, perMessage) != nil
+	d.overs.Note(from, dropped)
+}
+
+// fate is how much need be read of a message: all, or what it takes to tell its sender that there is no room, or
+// nothing, which is counted.
+func (d *desk[M]) fate(subject []byte, size int) sieve.Fate {
+	if !d.overs.Any() {
+		return sieve.Take
 	}
-	tenant, actor, _ := subjects.CallerTokens(string(subject))
-	of := fair.Sender{Tenant: tenant, Actor: actor}
-	if d.taken.queue.Fits(of, int64(size)+perMessage) || d.turned.queue.Fits(of, perMessage) {
-		return false
+	from := sender(string(subject))
+	switch {
+	case d.taken.queue.Fits(from, int64(size)+perMessage):
+		return sieve.Take
+	case d.turned.queue.Fits(from, perMessage):
+		return sieve.TakeHead
 	}
-	d.overs.note(of, true)
-	return true
+	d.overs.Note(from, true)
+	return sieve.Drop
+}
+
+// sender is whose message has a subject.
+func sender(subject string) fair.Sender {
+	tenant, actor, _ := subjects.CallerTokens(subject)
+	return fair.Sender{Tenant: tenant, Actor: actor}
 }
 
 // stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.
@@ -171,47 +183,4 @@ func (l lane[M]) start() {
 			l.queue.End(j)
 		}
 	}
-}
-
-// overs says which senders are over their bounds, once a second.
-type overs struct {
-	log  *slog.Logger
-	kind string
-	any  atomic.Bool // there are some
-
-	mu      sync.Mutex
-	counts  map[fair.Sender]int // in this second; of maxStrays senders at most
-	turned  int
-	dropped int
-}
-
-func (o *overs) note(from fair.Sender, dropped bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.counts == nil {
-		o.counts = map[fair.Sender]int{}
-		o.any.Store(true)
-		time.AfterFunc(time.Second, o.tell)
-	}
-	if _, known := o.counts[from]; known || len(o.counts) < maxStrays {
-		o.counts[from]++
-	}
-	if o.turned++; dropped {
-		o.dropped++
-	}
-}
-
-func (o *overs) tell() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var most fair.Sender
-	for from, n := range o.counts {
-		if n > o.counts[most] {
-			most = from
-		}
-	}
-	o.log.Warn("senders are over their bounds, and were turned away", "kind", o.kind, "messages", o.turned,
-		"untold", o.dropped, "senders", len(o.counts), "tenant", most.Tenant, "actor", most.Actor, "of_it", o.counts[most])
-	o.counts, o.turned, o.dropped = nil, 0, 0
-	o.any.Store(false)
 }

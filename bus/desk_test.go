@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/sieve"
 )
 
 var (
@@ -97,35 +98,40 @@ func TestFloodAtADesk(t *testing.T) {
 	})
 }
 
-// Of a sender that is neither taken in nor told nothing needs to be read, until there is room again; of others all is.
-func TestDeaf(t *testing.T) {
+// Of a message for which there is no room nothing is read but what it takes to tell its sender, as long as there is
+// room for that; of others all is.
+func TestFate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, c := sit(slog.New(slog.DiscardHandler), false)
-		deaf := func(of fair.Sender) bool { return d.deaf([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100) }
-		for n := range maxActorRequests + maxActorTurned {
-			if deaf(flooder) {
-				t.Fatalf("deaf after %d", n)
+		var log bytes.Buffer
+		d, c := sit(slog.New(slog.NewTextHandler(&log, nil)), false)
+		is := func(of fair.Sender, want sieve.Fate) {
+			t.Helper()
+			if got := d.fate([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100); got != want {
+				t.Errorf("%s: %d, want %d", of.Actor, got, want)
 			}
+		}
+		for n := range maxActorRequests + maxActorTurned {
+			want := sieve.Take
+			if n > maxActorRequests { // the first one that is too many is read before it is known
+				want = sieve.TakeHead
+			}
+			is(flooder, want)
 			d.put(flooder, "flood", 100, func() {})
 		}
 		synctest.Wait()
-		if !deaf(flooder) || deaf(bystander) {
-			t.Error("not deaf to a flood, or to a bystander")
-		}
-		d.overs.mu.Lock()
-		if d.overs.dropped != 1 || d.overs.turned != maxActorTurned+1 {
-			t.Errorf("%d were dropped, and %d turned away", d.overs.dropped, d.overs.turned)
-		}
-		d.overs.mu.Unlock()
+		is(flooder, sieve.Drop)
+		is(bystander, sieve.Take)
 		c.hold <- struct{}{}
 		synctest.Wait()
-		if deaf(flooder) {
-			t.Error("deaf while there is room")
-		}
+		is(flooder, sieve.Take)
 		close(c.hold)
 		close(c.silent)
 		d.stop(time.Second)
 		time.Sleep(time.Second) // in a bubble: what is counted is logged
+		synctest.Wait()
+		if want := fmt.Sprintf("messages=%d untold=1", maxActorTurned+1); !strings.Contains(log.String(), want) {
+			t.Errorf("logged %s, want %s", &log, want)
+		}
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -82,23 +83,28 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 
 // put puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
 func (in *Intake) put(a *arrived) {
-	tenant, actor, _ := subjects.CallerTokens(a.Subject)
-	size := len(a.Subject) + len(a.Reply) + len(a.headers) + len(a.Data)
-	in.desk.put(fair.Sender{Tenant: tenant, Actor: actor}, a, size, func() {
+	in.desk.put(sender(a.Subject), a, len(a.headers)+len(a.Data), func() {
 		a.Data, a.headers = nil, bytes.Clone(a.headers) // they are of the same memory
 	})
 }
 
-// Hears reports whether a message is a request. Whoever reads it before the client library does may give it to Take
-// instead, unless it would be dropped, which Deaf says, and counts.
-func (in *Intake) Hears(subject []byte) bool { return bytes.HasPrefix(subject, []byte("tb.call.")) }
+// Fate says how whoever reads a message before the client library does is to treat it: requests are given to Take, as
+// far as there is room for them, and dropped where there is none.
+func (in *Intake) Fate(subject []byte, size int) sieve.Fate {
+	if !bytes.HasPrefix(subject, []byte("tb.call.")) {
+		return sieve.Pass
+	}
+	return in.desk.fate(subject, size)
+}
 
-// Deaf reports whether a request would be dropped.
-func (in *Intake) Deaf(subject []byte, size int) bool { return in.desk.deaf(subject, size) }
-
-// Take takes in a request. It never waits, and keeps what it is given; header is as it was sent.
-func (in *Intake) Take(subject, reply string, header, body []byte) {
-	in.put(&arrived{Msg: nats.Msg{Subject: subject, Reply: reply, Data: body}, headers: header})
+// Take takes in a request. It never waits, and keeps what it is given.
+func (in *Intake) Take(m sieve.Message) {
+	a := &arrived{Msg: nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}, headers: m.Header}
+	if m.Trimmed {
+		in.desk.turn(sender(m.Subject), a, &fair.Full{Of: "actor", Wait: fair.MinWait})
+		return
+	}
+	in.put(a)
 }
 
 // incoming reads a message. It reports whether it may be answered.
@@ -201,9 +207,12 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
-// Deaf is [Intake.Deaf] for questions.
-func (s *Service) Deaf(subject []byte, size int) bool {
-	return bytes.HasPrefix(subject, []byte("tb.svc.")) && s.desk.deaf(subject, size)
+// Fate is [Intake.Fate] for questions, which the client library reads.
+func (s *Service) Fate(subject []byte, size int) sieve.Fate {
+	if bytes.HasPrefix(subject, []byte("tb.svc.")) && s.desk.fate(subject, size) == sieve.Drop {
+		return sieve.Drop
+	}
+	return sieve.Pass
 }
 
 // crowded refuses a question that found no room.

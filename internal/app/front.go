@@ -108,15 +108,12 @@ func (f *front) sieved(conn net.Conn) net.Conn {
 func (f *front) serves(in *bus.Intake, questions *bus.Service) {
 	f.taker.Store(&taker{
 		judge: func(subject []byte, size int) sieve.Fate {
-			switch {
-			case questions.Deaf(subject, size), in.Hears(subject) && in.Deaf(subject, size):
-				return sieve.Drop
-			case in.Hears(subject):
-				return sieve.Take
+			if fate := in.Fate(subject, size); fate != sieve.Pass {
+				return fate
 			}
-			return sieve.Pass
+			return questions.Fate(subject, size)
 		},
-		take: func(m sieve.Message) { in.Take(m.Subject, m.Reply, m.Header, m.Body) },
+		take: in.Take,
 	})
 }
 

@@ -15,15 +15,18 @@ type Fate int
 
 // The fates.
 const (
-	Pass Fate = iota // to the client library
-	Drop             // nobody gets it
-	Take             // it is given to whoever takes
+	Pass     Fate = iota // to the client library
+	Drop                 // nobody gets it
+	Take                 // it is given to whoever takes
+	TakeHead             // it is given to whoever takes, without its body
 )
 
 // Message is one that was taken. Header is as it was sent, with the line that begins it; nil is none.
 type Message struct {
 	Subject, Reply string
 	Header, Body   []byte
+	Size           int  // of both, as they were sent
+	Trimmed        bool // the body was left out
 }
 
 // Conn is a connection to a server as the client library reads it.
@@ -36,7 +39,8 @@ type Conn struct {
 	at, end    int // what was read and not handed on yet
 	pass, skip int // how much of it, and of what follows, is to be handed on, or left out
 	greeting   bool
-	taking     head
+	taking     Message
+	header     int    // how much of taken is that
 	taken      []byte // as far as it has come; nil if nothing is being taken
 }
 
@@ -109,9 +113,12 @@ func (c *Conn) give() {
 	if len(c.taken) < cap(c.taken) {
 		return
 	}
-	h, m := c.taking, Message{Subject: string(c.taking.subject), Reply: string(c.taking.reply)}
-	if m.Body = c.taken[h.header:h.size:h.size]; h.header > 0 {
-		m.Header = c.taken[:h.header:h.header]
+	m := c.taking
+	if c.header > 0 {
+		m.Header = c.taken[:c.header:c.header]
+	}
+	if !m.Trimmed {
+		m.Body = c.taken[c.header:m.Size:m.Size]
 	}
 	c.taken = nil
 	c.take(m)
@@ -145,15 +152,19 @@ func (c *Conn) next() bool {
 		return true
 	}
 	whole := h.size + len("\r\n")
-	switch c.judge(h.subject, h.size) {
+	switch fate := c.judge(h.subject, h.size); fate {
 	case Pass:
 		c.pass = length + whole
 	case Drop:
 		c.skip = length + whole
-	case Take:
+	default:
 		c.at += length
+		c.header = h.header
+		c.taking = Message{Subject: string(h.subject), Reply: string(h.reply), Size: h.size, Trimmed: fate == TakeHead}
+		if c.taking.Trimmed {
+			c.skip, whole = whole-h.header, h.header
+		}
 		c.taken = make([]byte, 0, whole)
-		c.taking = head{bytes.Clone(h.subject), bytes.Clone(h.reply), h.header, h.size}
 	}
 	return true
 }

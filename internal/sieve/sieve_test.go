@@ -43,6 +43,8 @@ func TestSieve(t *testing.T) {
 		{"HMSG take.a 2 reply.to 12 15\r\nNATS/1.0\r\n\r\nabc\r\n", true},
 		{"MSG take.b 1 160000\r\n" + body + "\r\n", true},
 		{"HMSG take.c 1 12 12\r\nNATS/1.0\r\n\r\n\r\n", true},
+		{"HMSG trim.a 1 12 160012\r\nNATS/1.0\r\n\r\n" + body + "\r\n", true},
+		{"MSG trim.b 1 3\r\nabc\r\n", true},
 		{"PING\r\n", false},
 		{"HMSG keep.b 2 reply.to 12 15\r\nNATS/1.0\r\n\r\nabc\r\n", false},
 		{"MSG keep.c 1 160000\r\n" + body + "\r\n", false},
@@ -60,7 +62,7 @@ func TestSieve(t *testing.T) {
 	}
 	dropped, taken := 0, 0
 	judge := func(subject []byte, size int) Fate {
-		if size > len(body) {
+		if size > 12+len(body) {
 			t.Errorf("%s has %d bytes", subject, size)
 		}
 		switch {
@@ -69,6 +71,8 @@ func TestSieve(t *testing.T) {
 			return Drop
 		case bytes.HasPrefix(subject, []byte("take.")):
 			return Take
+		case bytes.HasPrefix(subject, []byte("trim.")):
+			return TakeHead
 		}
 		return Pass
 	}
@@ -82,6 +86,10 @@ func TestSieve(t *testing.T) {
 		case "take.b":
 			if m.Reply != "" || m.Header != nil || string(m.Body) != body {
 				t.Errorf("%q, %q, %d bytes", m.Reply, m.Header, len(m.Body))
+			}
+		case "trim.a", "trim.b":
+			if header := string(m.Header); !m.Trimmed || m.Body != nil || header != "" && header != "NATS/1.0\r\n\r\n" {
+				t.Errorf("%+v", m)
 			}
 		case "take.c":
 			if len(m.Body) != 0 || len(m.Header) != 12 {
@@ -113,7 +121,7 @@ func TestSieve(t *testing.T) {
 			t.Errorf("seed %d: read %d bytes, want %d: %.300q", seed, got.Len(), want.Len(), &got)
 		}
 	}
-	if dropped != 8*4 || taken != 8*3 {
+	if dropped != 8*4 || taken != 8*5 {
 		t.Errorf("%d dropped, and %d taken", dropped, taken)
 	}
 }

@@ -64,7 +64,8 @@ var layers = []layer{
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/wait kv question subjects"},
+	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/sieve internal/wait kv " +
+		"question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
