@@ -135,8 +135,7 @@ func TestDeployment(t *testing.T) {
 			return strings.Replace(conf, old, with, 1)
 		}
 	}
-	const stored = `imports: [
-      {service: {account: TB, subject: "tb.call.*.*.*"}, share: true}`
+	const imported = "imports: [\n      {service: {account: TB," // the first are those of AGENTS
 	for name, test := range map[string]struct {
 		change      func(string) string
 		check, says string
@@ -146,8 +145,8 @@ func TestDeployment(t *testing.T) {
 			"rights missing", "EXEC of one lacks service tb.chunk.> from TB"},
 		"an import too many": {func(conf string) string {
 			conf = strings.Replace(conf, "exports: [", "exports: [\n{service: \"$JS.API.STREAM.>\", accounts: [AGENTS]}", 1)
-			return replace(stored, "imports: [{service: {account: TB, subject: \"$JS.API.STREAM.>\"}}\n"+
-				strings.TrimPrefix(stored, "imports: ["))(conf)
+			return replace(imported, "imports: [{service: {account: TB, subject: \"$JS.API.STREAM.>\"}}\n"+
+				strings.TrimPrefix(imported, "imports: ["))(conf)
 		}, "rights too many", "AGENTS of one has service $JS.API.STREAM.> from TB"},
 		"monitoring for all": {replace("max_payload: 1MB", "max_payload: 1MB\nhttp: \"0.0.0.0:-1\""),
 			"listeners", "one answer monitoring to everybody"},
