@@ -48,26 +48,27 @@ const (
 	killedRunning = "running"
 )
 
-// Kill tells executors that an attempt was cancelled, which was due at a time, and reports whether one says that it
-// was running it.
-func (c *Control) Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool) {
+// Kill tells executors that an attempt was cancelled, which was due at a time, and reports whether one of its pool says
+// that it was running it.
+func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool) {
 	tries := 0
 	// An error says no more than that nobody answered.
 	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
-		msg, err := c.request(ctx, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})
+		msg, err := c.request(ctx, pool, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})
 		running = err == nil && string(msg.Data) == killedRunning
 		return err == nil || tries == killTries, err
 	})
 	return running
 }
 
-// Find asks executors which of them runs an attempt, and since when; ok is false where none says so in time.
-func (c *Control) Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool) {
+// Find asks the executors of a pool which of them runs an attempt, and since when; ok is false where none says so in
+// time.
+func (c *Control) Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
 	defer cancel()
 	var seen sighting
-	msg, err := c.request(ctx, subjects.Seek(id), about{ID: id, Attempt: attempt})
+	msg, err := c.request(ctx, pool, subjects.Seek(id), about{ID: id, Attempt: attempt})
 	if err != nil || Unstamp(form.Control, msg.Data, &seen) != nil {
 		return "", since, false
 	}
@@ -88,9 +89,9 @@ func (c *Control) Left(l question.Leave) {
 	}
 }
 
-// request asks executors, and returns the first answer.
-func (c *Control) request(ctx context.Context, subject string, q about) (*nats.Msg, error) {
-	answer, err := c.ear.open(c.NC, &q.Word)
+// request asks executors, and returns the first answer of the pool.
+func (c *Control) request(ctx context.Context, pool, subject string, q about) (*nats.Msg, error) {
+	answer, err := c.ear.open(c.NC, pool, &q.Word)
 	if err != nil {
 		return nil, err
 	}

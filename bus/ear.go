@@ -16,11 +16,17 @@ import (
 type ear struct {
 	mu      sync.Mutex
 	inbox   string // of executors of earlier builds
-	waiting map[string]chan *nats.Msg
+	waiting map[string]waiter
 }
 
-// open waits for an answer under a word, which it makes. Close it when done.
-func (e *ear) open(nc *nats.Conn, word *string) (<-chan *nats.Msg, error) {
+// waiter waits for an answer of a pool's executors.
+type waiter struct {
+	pool   string
+	answer chan *nats.Msg
+}
+
+// open waits for an answer of a pool under a word, which it makes. Close it when done.
+func (e *ear) open(nc *nats.Conn, pool string, word *string) (<-chan *nats.Msg, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.waiting == nil {
@@ -30,7 +36,7 @@ func (e *ear) open(nc *nats.Conn, word *string) (<-chan *nats.Msg, error) {
 	}
 	*word = rand.Text()
 	answer := make(chan *nats.Msg, 1)
-	e.waiting[*word] = answer
+	e.waiting[*word] = waiter{pool, answer}
 	return answer, nil
 }
 
@@ -48,15 +54,19 @@ func (e *ear) listen(nc *nats.Conn) error {
 			return fmt.Errorf("listen to executors: %w", err)
 		}
 	}
-	e.inbox, e.waiting = inbox, map[string]chan *nats.Msg{}
+	e.inbox, e.waiting = inbox, map[string]waiter{}
 	return nil
 }
 
 func (e *ear) hear(msg *nats.Msg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w := e.waiting[msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]]
+	if pool, _, _, err := subjects.ParseHeard(msg.Subject); err == nil && pool != w.pool {
+		return // executors of all pools hear what is asked, and the server knows which one answers
+	}
 	select {
-	case e.waiting[msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]] <- msg:
+	case w.answer <- msg:
 	default: // nobody waits, or there was one before
 	}
 }

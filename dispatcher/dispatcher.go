@@ -63,10 +63,10 @@ type Recorder interface {
 // Control reaches executors, for whose answers it waits a short, bounded time, and all dispatchers of the deployment,
 // this one included: nobody knows where a caller waits.
 type Control interface {
-	// Kill tells executors that an attempt was cancelled; running is true when one says that it was running the tool.
-	Kill(ctx context.Context, id string, attempt int, due time.Time) (running bool)
-	// Find asks which executor runs an attempt; ok is false where none says in time that it does.
-	Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool)
+	// Kill tells executors that an attempt was cancelled; running is true when one of its pool says that it ran it.
+	Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool)
+	// Find asks which executor of a pool runs an attempt; ok is false where none says in time that it does.
+	Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
 	Left(l question.Leave) // lets every dispatcher Forget; best effort
 }
 

@@ -212,13 +212,16 @@ func (w *world) Alive(context.Context, string) (int, error) { return w.executors
 
 func (w *world) Left(l question.Leave) { w.d.Forget(l) }
 
-func (w *world) Kill(context.Context, string, int, time.Time) bool { w.kills++; return w.running }
+func (w *world) Kill(context.Context, string, string, int, time.Time) bool {
+	w.kills++
+	return w.running
+}
 
-func (w *world) Find(ctx context.Context, id string, attempt int) (by string, since time.Time, ok bool) {
+func (w *world) Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	if w.finds == nil {
 		return "", since, false
 	}
-	return w.finds.Find(ctx, id, attempt)
+	return w.finds.Find(ctx, pool, id, attempt)
 }
 
 // uuid makes a call id out of a number.

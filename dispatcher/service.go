@@ -158,7 +158,7 @@ func (d *Dispatcher) Cancel(
 	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
 	told := "decided"
 	if o.Won || unheard(o.Attempt, d.Now()) {
-		running := d.Control.Kill(ctx, s.ID, a.N, a.Due())
+		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
 		switch {
 		case running || o.Won && o.Attempt.Claim != nil:
 			told = "running"
@@ -208,7 +208,7 @@ func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt)
 		v.Alive = -1
 	}
 	if a.Claim == nil {
-		v.By, v.Since, _ = d.Control.Find(ctx, s.ID, a.N)
+		v.By, v.Since, _ = d.Control.Find(ctx, s.Pool, s.ID, a.N)
 	}
 	return v
 }

@@ -52,7 +52,7 @@ func (p *pool) Delivered(ctx context.Context, _ subjects.Part, _, _ string) (uin
 	return delivered, nil
 }
 
-func (p *pool) Find(context.Context, string, int) (string, time.Time, bool) {
+func (p *pool) Find(context.Context, string, string, int) (string, time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runner, p.since, p.runner != ""

@@ -181,7 +181,7 @@ type alone struct{}
 
 func (alone) Left(question.Leave)                        {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
-func (alone) Find(context.Context, string, int) (by string, since time.Time, ok bool) {
+func (alone) Find(context.Context, string, string, int) (by string, since time.Time, ok bool) {
 	return "", since, false
 }
 
@@ -533,7 +533,7 @@ func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Reques
 
 func (gate) Allowed(context.Context, call.State, int, []call.Owner) error { return nil }
 
-func (k killer) Kill(_ context.Context, id string, attempt int, due time.Time) (running bool) {
+func (k killer) Kill(_ context.Context, _, id string, attempt int, due time.Time) (running bool) {
 	k.w.mu.Lock()
 	executors := append([]*executor.Executor(nil), k.w.executors...)
 	k.w.mu.Unlock()
