@@ -29,6 +29,7 @@ var layers = []layer{
 	{"internal/members/...", ""},
 	{"internal/nearest", ""},
 	{"internal/plain", ""},
+	{"internal/mcpmeta", ""},
 	{"internal/goschema", ""},
 	{"internal/ijson", ""},
 	{"schema", "internal/ijson"},

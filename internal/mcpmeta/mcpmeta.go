@@ -1,0 +1,35 @@
+// Package mcpmeta names what Toolbus says beside the arguments and results of MCP calls: members of _meta, under a
+// prefix of its own, since MCP carries neither an idempotency key, nor a deadline, nor a version of a tool. The door
+// for MCP clients reads and writes them, and so does the adapter for MCP servers.
+package mcpmeta
+
+// Prefix is that of all names below.
+const Prefix = "io.toolbus/"
+
+// Members of _meta in a request.
+const (
+	// IdempotencyKey is a string. What a client gives is the key of the call; what a server is given is the id of the
+	// call, the same in every run of it and in no other call.
+	IdempotencyKey = Prefix + "idempotency_key"
+	DeadlineMS     = Prefix + "deadline_ms" // a number: how long the request may take, from when it was sent
+	RunID          = Prefix + "run_id"      // a string
+	LaneID         = Prefix + "lane_id"     // a string
+)
+
+// ToolVersion is a string: in a request the version, or range of versions, that is asked for, in an answer the one
+// that ran.
+const ToolVersion = Prefix + "tool_version"
+
+// Members of _meta in an answer.
+const (
+	CallID       = Prefix + "call_id"        // a string; servers are told it, too
+	Attempt      = Prefix + "attempt"        // a number, from 1; servers are told it, too
+	Outcome      = Prefix + "outcome"        // a string, such as success or terminal_error
+	Code         = Prefix + "code"           // a string: of the error; servers name one of their manifest
+	Effect       = Prefix + "effect"         // a string: none, applied or unknown
+	RetryAfterMS = Prefix + "retry_after_ms" // a number
+)
+
+// Result is the $comment of a response schema whose values are whole results of MCP tools: an object with content and,
+// where there is one, structuredContent. The door hands them on as they are.
+const Result = Prefix + "result"
