@@ -17,7 +17,7 @@ import (
 )
 
 func auditCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"})
+	cmd := cli.Family(&cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"})
 	f := &auditFlags{}
 	replay := &cobra.Command{
 		Use: "replay", Short: "Replay the audit record, filtered", Args: cli.NoArgs,

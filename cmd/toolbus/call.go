@@ -79,6 +79,15 @@ func (g *guest) close() {
 	g.conn.Close()
 }
 
+// seat connects to the bus in a role, for a command that is made elsewhere.
+func (g *global) seat(ctx context.Context, r identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	guest, err := g.connect(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	return guest.conn, guest.client, nil
+}
+
 // client connects to the bus as a caller; done ends the connection.
 func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
 	guest, err := g.connect(ctx, identity.Agent)

@@ -22,7 +22,7 @@ type bookmark struct {
 }
 
 func contextCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{
+	cmd := cli.Family(&cobra.Command{
 		Use: "context", Short: "Keep how to reach buses, by name", GroupID: "use",
 		Long: `A context is a file with a server, a credentials file, TLS files and a tenant. A command uses the one
 that --context or TOOLBUS_CONTEXT names, or else the one in use. Flags win over the environment,

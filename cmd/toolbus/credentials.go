@@ -25,7 +25,7 @@ import (
 )
 
 func credentialsCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{
+	cmd := cli.Family(&cobra.Command{
 		Use: "credentials", Short: "Issue, inspect, narrow, revoke and list credentials", GroupID: "operate",
 		Long: `A credential is a file with a token, which says who its holder is and what it may do. Tokens live for
 minutes and are renewed by whoever uses the file, for as long as they were issued for.`,

@@ -24,7 +24,7 @@ import (
 )
 
 func deadCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
+	cmd := cli.Family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
 	seqArg := cli.Args(1, 1, "the number of a dead letter")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: cli.NoArgs,

@@ -13,7 +13,7 @@ import (
 )
 
 func keysCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{
+	cmd := cli.Family(&cobra.Command{
 		Use: "keys", Short: "Make the secrets of a deployment, and the configurations of its servers", GroupID: "operate",
 	})
 	cmd.AddCommand(keysInitCmd(g))

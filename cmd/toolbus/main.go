@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 )
@@ -195,7 +196,7 @@ Exit codes:
 		SilenceUsage: true, SilenceErrors: true,
 		Version: cli.Version(),
 	}
-	family(root)
+	cli.Family(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.check() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
@@ -224,7 +225,7 @@ Exit codes:
 func strict(cmd *cobra.Command) {
 	switch cmd.Name() {
 	case "completion":
-		family(cmd)
+		cli.Family(cmd)
 		for _, shell := range cmd.Commands() {
 			shell.Args = cli.NoArgs
 		}
@@ -243,7 +244,7 @@ func commands(g *global) []*cobra.Command {
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
 		natsCmd(g), contextCmd(g),
-		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g),
+		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcli.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g),
 		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
@@ -287,24 +288,6 @@ func versionCmd(g *global) *cobra.Command {
 			return g.say(map[string]string{"version": cli.Version()}, "toolbus "+cli.Version())
 		},
 	}
-}
-
-// family makes cmd one that only its subcommands do something: by itself it shows its help, and a
-// subcommand that does not exist is a usage error.
-func family(cmd *cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		like := cmd.SuggestionsFor(args[0])
-		if len(like) == 0 {
-			return usagef("there is no command %q; `%s --help` lists them", args[0], cmd.CommandPath())
-		}
-		return usagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.SuggestionsMinimumDistance = 2
-	return cmd
 }
 
 func isTerminal(f *os.File) bool {

@@ -18,7 +18,7 @@ import (
 )
 
 func toolsCmd(g *global) *cobra.Command {
-	cmd := family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
+	cmd := cli.Family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the tools of the bus", Args: cli.NoArgs,
 		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",

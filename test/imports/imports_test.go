@@ -98,6 +98,7 @@ var layers = []layer{
 	// The front door: what a Go user imports, and what is built on it.
 	{".", "*"},
 	{"toolbustest", ". internal/natsserver"},
+	{"gateway/mcp", ". envelope identity internal/mcpmeta internal/nearest question subjects"},
 	{"internal/doctor", "*"},
 	{"internal/letter", "archive call envelope internal/plain record"},
 	{"internal/cli", "*"},
@@ -106,6 +107,7 @@ var layers = []layer{
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
 	{"internal/devbus", "*"},
+	{"internal/mcpcli", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
 	{"cmd/toolbus-supervisor", "supervisor"},
 	{"cmd/toolbus", "*"},

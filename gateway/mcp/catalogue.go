@@ -1,0 +1,145 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// catalogue knows the tools as MCP clients see them. Schemas are asked for once for each build of a tool.
+type catalogue struct {
+	mu     sync.Mutex
+	builds map[build][]*Definition
+	last   *view
+}
+
+// build is a tool as it is, whatever it is called by.
+type build struct{ tool, digest string }
+
+// view is all tools at one time.
+type view struct {
+	sorted []*Definition // by name
+	named  map[string]*Definition
+	sum    [sha256.Size]byte // of what is shown
+}
+
+// fetches is how many descriptions are asked for at once.
+const fetches = 8
+
+// of returns the tools that there are for a client, whose token the bus checks in doing so.
+func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, error) {
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tools = slices.DeleteFunc(
+		tools,
+		func(t question.Tool) bool { return t.Status != "active" && t.Status != "deprecated" },
+	)
+	found := make([][]*Definition, len(tools))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetches)
+	for i, t := range tools {
+		if found[i] = c.known(build{t.ToolID, t.Digest}); found[i] != nil {
+			continue
+		}
+		group.Go(func() (err error) {
+			found[i], err = c.fetch(ctx, client, t.ToolID)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return c.keep(tools, slices.Concat(found...)), nil
+}
+
+func (c *catalogue) known(b build) []*Definition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.builds[b]
+}
+
+// fetch asks for the schemas of a tool. None is one that has gone meanwhile.
+func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string) ([]*Definition, error) {
+	t, err := client.Tool(ctx, id)
+	if isGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := Define(t)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.builds == nil {
+		c.builds = map[build][]*Definition{}
+	}
+	c.builds[build{id, t.Digest}] = all
+	return all, nil
+}
+
+// keep makes a view of what was found, and forgets builds that there are no more.
+func (c *catalogue) keep(tools []question.Tool, found []*Definition) *view {
+	slices.SortFunc(found, func(a, b *Definition) int { return strings.Compare(a.Shown.Name, b.Shown.Name) })
+	v := &view{sorted: found, named: make(map[string]*Definition, len(found))}
+	sum := sha256.New()
+	for _, d := range found {
+		v.named[d.Shown.Name] = d
+		_ = json.NewEncoder(sum).Encode(d.Shown) // it is shown so, too
+	}
+	sum.Sum(v.sum[:0])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.builds) > 2*len(tools)+fetches {
+		c.builds = nil // asked for again
+	}
+	c.last = v
+	return v
+}
+
+// find returns the tool of a name. One that is not known may be new: then all are asked for.
+func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name string) (*Definition, error) {
+	c.mu.Lock()
+	last := c.last
+	c.mu.Unlock()
+	if last != nil && last.named[name] != nil {
+		return last.named[name], nil
+	}
+	v, err := c.of(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if d := v.named[name]; d != nil {
+		return d, nil
+	}
+	return nil, unknown(name, v)
+}
+
+// page returns the tools behind a cursor, and the cursor of the next page; "" ends.
+func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
+	after, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(after) > maxName {
+		return nil, "", invalid("the cursor is not one that this door gave: list from the start")
+	}
+	from, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {
+		return strings.Compare(d.Shown.Name, name)
+	})
+	if from < len(v.sorted) && v.sorted[from].Shown.Name == string(after) {
+		from++
+	}
+	page = v.sorted[from:min(from+size, len(v.sorted))]
+	if from+size < len(v.sorted) {
+		next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Shown.Name))
+	}
+	return page, next, nil
+}

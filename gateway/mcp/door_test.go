@@ -1,0 +1,136 @@
+package mcp_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+)
+
+// each runs a test in every protocol.
+func each(
+	t *testing.T,
+	door *mcp.Door,
+	f *fixture,
+	o *sdk.ClientOptions,
+	test func(t *testing.T, s *sdk.ClientSession),
+) {
+	t.Helper()
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			s := f.connect(t, door, protocol, o)
+			if got := s.InitializeResult().ProtocolVersion; got != protocol {
+				t.Fatalf("speaks %s", got)
+			}
+			test(t, s)
+		})
+	}
+}
+
+func TestList(t *testing.T) {
+	f := start(t, toolbus.Tool{ID: "local::two", Fn: "one", Class: toolbus.Pure},
+		toolbus.Tool{ID: "local::two", Fn: "other", Class: toolbus.Pure, FnDescription: "The other."})
+	door := mcp.New(f.Client, mcp.Options{PageSize: 3})
+	each(t, door, f, nil, func(t *testing.T, s *sdk.ClientSession) {
+		var names []string
+		tools := map[string]*sdk.Tool{}
+		for tool, err := range s.Tools(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, tool.Name)
+			tools[tool.Name] = tool
+		}
+		if want := 7; len(names) != want || !slices.IsSorted(names) {
+			t.Errorf("listed %q", names)
+		}
+		if a := tools["send"].Annotations; a.ReadOnlyHint || a.DestructiveHint == nil || !*a.DestructiveHint {
+			t.Errorf("annotations of send: %+v", a)
+		}
+		if a := tools["echo"].Annotations; !a.ReadOnlyHint {
+			t.Errorf("annotations of echo: %+v", a)
+		}
+		if tools["echo"].OutputSchema == nil || tools["echo"].Title != "Echo" {
+			t.Errorf("echo: %+v", tools["echo"])
+		}
+		if is := tools["count"].OutputSchema != nil; is != (s.InitializeResult().ProtocolVersion >= "2026-07-28") {
+			t.Errorf("an output schema of a list is shown: %t", is)
+		}
+		i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "local__two.other_") })
+		if i < 0 || tools[names[i]].Description != "The other." {
+			t.Fatalf("no second function in %q", names)
+		}
+		if got := words(call(t, s, names[i], `{"text":"b"}`, nil)); got != `{"text":"b"}` {
+			t.Error(got)
+		}
+		_, err := s.ListTools(t.Context(), &sdk.ListToolsParams{Cursor: "!"})
+		wantCode(t, err, jsonrpc.CodeInvalidParams)
+	})
+}
+
+func wantCode(t *testing.T, err error, code int64) {
+	t.Helper()
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != code {
+		t.Errorf("got %v, want a protocol error %d", err, code)
+	}
+}
+
+func TestCall(t *testing.T) {
+	f := start(t)
+	each(t, mcp.New(f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
+		res := call(t, s, "echo", `{"text":"hello"}`, nil)
+		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
+			t.Errorf("%+v: %s", res, words(res))
+		}
+		if res.Meta[mcpmeta.Outcome] != "success" || res.Meta[mcpmeta.CallID] == "" ||
+			res.Meta[mcpmeta.ToolVersion] != "0.1.0" {
+			t.Errorf("_meta %v", res.Meta)
+		}
+		// A list is no structured content in the older protocols; what was streamed comes before it.
+		res = call(t, s, "count", `{"input":2}`, nil)
+		if got := words(res); got != "0\n1\n[0,1]" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	f := start(t)
+	each(t, mcp.New(f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
+		res := call(t, s, "fail", `{"text":"no room"}`, nil)
+		for _, want := range []string{"no room", "What to do: empty the box.", "Nothing was done."} {
+			if !res.IsError || !strings.Contains(words(res), want) {
+				t.Errorf("no %q in %q", want, words(res))
+			}
+		}
+		if res.Meta[mcpmeta.Code] == "" || res.Meta[mcpmeta.Outcome] != "terminal_error" {
+			t.Errorf("_meta %v", res.Meta)
+		}
+		res = call(t, s, "echo", `{"txt":"x"}`, nil)
+		if want := "arguments/text: is missing"; !res.IsError || !strings.Contains(words(res), want) ||
+			!strings.Contains(words(res), "Nothing was done.") {
+			t.Errorf("no %q in %q", want, words(res))
+		}
+		_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "ecko"})
+		wantCode(t, err, jsonrpc.CodeInvalidParams)
+		if !strings.Contains(err.Error(), "did you mean echo?") {
+			t.Error(err)
+		}
+		for name, meta := range map[string]sdk.Meta{
+			"key": {mcpmeta.IdempotencyKey: 7}, "short key": {mcpmeta.IdempotencyKey: "short"},
+			"deadline": {mcpmeta.DeadlineMS: "soon"}, "version": {mcpmeta.ToolVersion: ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: text{"x"}, Meta: meta})
+				wantCode(t, err, jsonrpc.CodeInvalidParams)
+			})
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/nearest"
+)
+
+// Codes of protocol errors of our own; JSON-RPC keeps those from -32768 to -32000 for itself. They are those of HTTP.
+const (
+	codeDenied      = http.StatusUnauthorized
+	codeUnavailable = http.StatusServiceUnavailable
+)
+
+func invalid(format string, args ...any) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
+}
+
+func internal(format string, args ...any) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
+}
+
+// unknown refuses a tool that there is not, and says which one may have been meant.
+func unknown(name string, v *view) error {
+	names := make([]string, len(v.sorted))
+	for i, d := range v.sorted {
+		names[i] = d.Shown.Name
+	}
+	if meant, ok := nearest.Of(name, names); ok {
+		return invalid("unknown tool %.128q; did you mean %s?", name, meant)
+	}
+	return invalid("unknown tool %.128q; tools/list has those that there are", name)
+}
+
+// codeOf returns the code of the protocol error that an error of the bus is, and 0 for one that is for the model.
+func codeOf(e *envelope.Error) int64 {
+	switch e.Code {
+	case envelope.CodeToolUnknown, envelope.CodeFnUnknown, envelope.CodeMalformed, envelope.CodeNotFound:
+		return jsonrpc.CodeInvalidParams
+	case envelope.CodeToken, envelope.CodeExpired, envelope.CodeRevoked, envelope.CodeIdentity:
+		return codeDenied
+	}
+	return 0
+}
+
+// failure is an error of the bus as a protocol error.
+func failure(code int64, e *envelope.Error) error {
+	data, _ := json.Marshal(map[string]any{
+		"code": e.Code, "fix": e.Fix, "effect": e.Details.Effect, "retry_after_ms": e.Details.RetryAfterMS,
+	}) // of texts and numbers
+	return &jsonrpc.Error{Code: code, Message: e.String(), Data: data}
+}
+
+// protocolError is what a peer is told of an error for which there is no outcome.
+func protocolError(err error) error {
+	var ours *jsonrpc.Error
+	var refused *toolbus.Refusal
+	switch {
+	case errors.As(err, &ours):
+		return err
+	case errors.As(err, &refused):
+		code := codeOf(refused.Reason)
+		if code == 0 {
+			code = codeUnavailable
+		}
+		return failure(code, refused.Reason)
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return &jsonrpc.Error{Code: codeUnavailable, Message: "the bus gives no answer: " + err.Error()}
+}
+
+// isGone reports whether the bus says that there is no such tool.
+func isGone(err error) bool {
+	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	return ok && refused.Reason.Code == envelope.CodeToolUnknown
+}

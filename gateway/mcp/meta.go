@@ -1,0 +1,73 @@
+package mcp
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+)
+
+// said is what a client says beside the arguments of a call.
+type said struct {
+	key, version, run, lane string
+	within                  time.Duration // how long the call may take; 0 is the tool's own
+	trace, span             string
+}
+
+// HeaderKey is the header in which a client over HTTP may say the idempotency key, too.
+const HeaderKey = "Idempotency-Key"
+
+// read reads what a client says in _meta, and in the headers of the request. What is wrong with it is the client's own
+// fault, which no model can mend.
+func read(meta map[string]any, header http.Header) (s said, err error) {
+	for name, to := range map[string]*string{
+		mcpmeta.IdempotencyKey: &s.key, mcpmeta.ToolVersion: &s.version, mcpmeta.RunID: &s.run, mcpmeta.LaneID: &s.lane,
+	} {
+		value, given := meta[name]
+		text, ok := value.(string)
+		if given && (!ok || text == "") {
+			return s, invalid("_meta %s is a string, and not empty", name)
+		}
+		*to = text
+	}
+	if value, given := meta[mcpmeta.DeadlineMS]; given {
+		ms, ok := value.(float64)
+		if !ok || ms < 1 || ms > envelope.MaxTimeoutMS || ms != math.Trunc(ms) {
+			return s, invalid("_meta %s is a whole number of milliseconds, from 1 to %d", mcpmeta.DeadlineMS,
+				envelope.MaxTimeoutMS)
+		}
+		s.within = time.Duration(ms) * time.Millisecond
+	}
+	if keys := header.Values(HeaderKey); len(keys) > 0 {
+		if len(keys) > 1 || keys[0] == "" || s.key != "" && s.key != keys[0] {
+			return s, invalid("the header %s is one key, and the one of _meta %s if both are given", HeaderKey,
+				mcpmeta.IdempotencyKey)
+		}
+		s.key = keys[0]
+	}
+	if n := utf8.RuneCountInString(s.key); s.key != "" && (n < envelope.MinKey || n > envelope.MaxKey) {
+		return s, invalid("an idempotency key has %d to %d characters, not %d", envelope.MinKey, envelope.MaxKey, n)
+	}
+	s.trace, s.span = traceOf(meta)
+	return s, nil
+}
+
+// traceOf returns the trace that a request is part of, as requests on the bus say it. What is no trace is none.
+func traceOf(meta map[string]any) (trace, span string) {
+	parent, _ := meta["traceparent"].(string)
+	parts := strings.Split(parent, "-")
+	if len(parts) < 4 || len(parts[2]) != 16 {
+		return "", ""
+	}
+	id, err := uuid.Parse(parts[1])
+	if err != nil || id == uuid.Nil || strings.Trim(parts[2], "0123456789abcdef") != "" {
+		return "", ""
+	}
+	return id.String(), parts[2]
+}

@@ -1,0 +1,93 @@
+package mcp
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// progressPause is the least time between two notifications of one call: what comes sooner is left out.
+const progressPause = 100 * time.Millisecond
+
+// progress tells a client how far a call is. A client that does not read holds up neither the call nor what follows it:
+// what is not told soon is not told.
+type progress struct {
+	notify func(*sdk.ProgressNotificationParams)
+	next   chan *sdk.ProgressNotificationParams // the newest one that is to be told
+	done   sync.WaitGroup
+
+	// Of whoever hands in chunks.
+	last    float64
+	counted bool // the tool has said numbers
+	at      time.Time
+}
+
+func newProgress(notify func(*sdk.ProgressNotificationParams)) *progress {
+	p := &progress{notify: notify, next: make(chan *sdk.ProgressNotificationParams, 1)}
+	p.done.Go(func() {
+		for n := range p.next {
+			p.notify(n)
+		}
+	})
+	return p
+}
+
+// stop ends it: no notification follows the answer.
+func (p *progress) stop() {
+	close(p.next)
+	p.done.Wait()
+}
+
+// far is how far a tool says that it is; tools have several words for it.
+type far struct {
+	Progress *float64 `json:"progress"`
+	Done     *float64 `json:"done"`
+	Total    float64  `json:"total"`
+	Message  string   `json:"message"`
+	Unit     string   `json:"unit"`
+}
+
+// chunk takes a chunk of the call. What is told only grows, also where the tool runs again.
+func (p *progress) chunk(c envelope.Chunk) error {
+	n := p.of(c)
+	if n == nil || n.Progress <= p.last || time.Since(p.at) < progressPause {
+		return nil
+	}
+	select {
+	case p.next <- n:
+		p.last, p.at = n.Progress, time.Now()
+	default: // the client has not read the one before
+	}
+	return nil
+}
+
+// of is what a chunk says of how far the call is; nil for nothing.
+func (p *progress) of(c envelope.Chunk) *sdk.ProgressNotificationParams {
+	var says far
+	var text string
+	if json.Unmarshal(c.Data, &text) != nil && json.Unmarshal(c.Data, &says) != nil {
+		says = far{}
+	}
+	at := says.Progress
+	if at == nil {
+		at = says.Done
+	}
+	switch {
+	case c.Kind == envelope.ChunkProgress && at != nil:
+		p.counted = true
+		message := says.Message
+		if message == "" {
+			message = says.Unit
+		}
+		return &sdk.ProgressNotificationParams{Progress: *at, Total: max(0, says.Total), Message: message}
+	case p.counted:
+		return nil // numbers say more
+	case c.Kind == envelope.ChunkData:
+		text = "" // is part of the output
+	}
+	return &sdk.ProgressNotificationParams{Progress: p.last + 1, Message: text}
+}

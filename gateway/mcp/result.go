@@ -1,0 +1,134 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+)
+
+// result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can
+// do something about.
+func (d *Definition) result(r *envelope.Response, key, protocol string) (*sdk.CallToolResult, error) {
+	meta := metaOf(r, key)
+	if r.Status == envelope.Success {
+		res, err := d.success(r.Output, protocol)
+		if err == nil {
+			res.Meta = merged(res.Meta, meta)
+		}
+		return res, err
+	}
+	if code := codeOf(r.Error); code != 0 {
+		return nil, failure(code, r.Error)
+	}
+	text := inWords(r)
+	return &sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+}
+
+// success returns an output, structured and as text; or the result that it is.
+func (d *Definition) success(output jsontext.Value, protocol string) (*sdk.CallToolResult, error) {
+	if d.results {
+		res := &sdk.CallToolResult{}
+		if err := json.Unmarshal(output, res); err != nil {
+			return nil, internal("the output is no result of MCP: %v", err)
+		}
+		return res, nil
+	}
+	res := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: textOf(output)}}}
+	if len(output) > 0 && (output.Kind() == '{' || protocol >= modern) {
+		res.StructuredContent = json.RawMessage(output)
+	}
+	return res, nil
+}
+
+// textOf is an output as a model reads it: a text as it is, anything else as JSON.
+func textOf(output jsontext.Value) string {
+	var text string
+	if output.Kind() == '"' && json.Unmarshal(output, &text) == nil {
+		return text
+	}
+	return string(output)
+}
+
+func merged(a, b sdk.Meta) sdk.Meta {
+	for name, value := range a {
+		if _, ours := b[name]; !ours {
+			b[name] = value
+		}
+	}
+	return b
+}
+
+// metaOf is what is said of an outcome beside it.
+func metaOf(r *envelope.Response, key string) sdk.Meta {
+	m := sdk.Meta{
+		mcpmeta.CallID: r.CallID, mcpmeta.Outcome: string(r.Status), mcpmeta.IdempotencyKey: key,
+	}
+	if r.Provenance.Attempt > 0 {
+		m[mcpmeta.Attempt], m[mcpmeta.ToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion
+	}
+	if e := r.Error; e != nil {
+		m[mcpmeta.Code] = string(e.Code)
+		if e.Details.Effect != "" {
+			m[mcpmeta.Effect] = string(e.Details.Effect)
+		}
+		if e.Details.RetryAfterMS > 0 {
+			m[mcpmeta.RetryAfterMS] = e.Details.RetryAfterMS
+		}
+	}
+	return m
+}
+
+// inWords says to a model what went wrong, whether anything was done, and what to do about it.
+func inWords(r *envelope.Response) string {
+	e, w := r.Error, &strings.Builder{}
+	fmt.Fprintf(w, "%s (%s)", strings.TrimSuffix(e.Message, "."), e.Code)
+	if e.Cause != "" {
+		fmt.Fprintf(w, ": %s", e.Cause)
+	}
+	w.WriteString(".\n")
+	for _, v := range e.Details.Violations {
+		fmt.Fprintf(w, "- %s: %s\n", placeOf(v.Pointer), v.Message)
+	}
+	switch e.Details.Effect {
+	case envelope.EffectNone:
+		w.WriteString("Nothing was done.\n")
+	case envelope.EffectApplied:
+		w.WriteString("What it does has been done: do not do it again.\n")
+	default:
+		w.WriteString("Whether it was done is not known: find out before you do it again.\n")
+	}
+	if e.Fix != "" {
+		fmt.Fprintf(w, "What to do: %s.\n", strings.TrimSuffix(e.Fix, "."))
+	}
+	switch {
+	case e.Retryable && e.Details.RetryAfterMS > 0:
+		fmt.Fprintf(
+			w,
+			"It may succeed if tried again after %s.\n",
+			time.Duration(e.Details.RetryAfterMS)*time.Millisecond,
+		)
+	case !e.Retryable && r.Status == envelope.TerminalError:
+		w.WriteString("The same call would end the same way.\n")
+	}
+	return strings.TrimSuffix(w.String(), "\n")
+}
+
+// placeOf names a place in the arguments as a model knows them.
+func placeOf(pointer string) string {
+	switch inner, ok := strings.CutPrefix(pointer, "/input"); {
+	case ok && inner == "":
+		return "arguments"
+	case ok && inner[0] == '/':
+		return "arguments" + inner
+	case pointer == "":
+		return "the request"
+	}
+	return pointer
+}

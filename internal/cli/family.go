@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Family makes cmd one that only its subcommands do something: by itself it shows its help, and a
+// subcommand that does not exist is a usage error.
+func Family(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		like := cmd.SuggestionsFor(args[0])
+		if len(like) == 0 {
+			return Usagef("there is no command %q; `%s --help` lists them", args[0], cmd.CommandPath())
+		}
+		return Usagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}

@@ -1,0 +1,52 @@
+package mcpcli
+
+import (
+	"context"
+	"io"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+// Connect connects to the bus that the command line names, as whoever it names, in a role.
+type Connect func(ctx context.Context, r identity.Role) (*toolbus.Conn, *toolbus.Client, error)
+
+// Serve returns the command that serves one MCP client over standard input and output.
+func Serve(env cli.Env, stdin io.Reader, connect Connect) *cobra.Command {
+	cmd := cli.Family(&cobra.Command{
+		Use:     "mcp",
+		Short:   "Let an MCP client call the tools of the bus",
+		GroupID: "use",
+		Long: `Serves one MCP client over standard input and output, for agents that start their servers: its tools are those
+of the bus, and every call has one outcome by its deadline, is safe to ask for again, and is on record. It calls as
+whoever the credentials of the command line are of. Nothing but messages goes to standard output.`,
+		Example: `  toolbus mcp
+  toolbus mcp --credentials ~/agent.token --server nats://bus:4222`,
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		conn, client, err := connect(ctx, identity.Agent)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		defer func() { _ = client.Close() }() // the connection ends next
+		door := mcp.New(client, mcp.Options{Version: cli.Version()})
+		go door.Watch(ctx)
+		over := &sdk.IOTransport{Reader: io.NopCloser(stdin), Writer: kept{env.Stdout}}
+		return cli.Stopped(ctx, door.Serve(ctx, over))
+	}
+	return cmd
+}
+
+// kept is a writer that is not closed with what is written to it.
+type kept struct{ io.Writer }
+
+// Close implements io.Closer.
+func (kept) Close() error { return nil }
