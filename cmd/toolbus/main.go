@@ -243,7 +243,7 @@ func commands(g *global) []*cobra.Command {
 	env := g.env.common()
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
-		natsCmd(g), contextCmd(g),
+		natsCmd(g), contextCmd(g), mcpcli.Gateway(env, g.seat),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcli.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g),
 		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),

@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,6 +44,10 @@ func (d *Door) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*
 		Tool: of.Tool, Fn: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
 		Context: envelope.Context{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
 	}
+	if by.guest != nil { // a token may be for one alone
+		to := &a.call.Context
+		to.RunID, to.LaneID = cmp.Or(to.RunID, by.guest.says.Run), cmp.Or(to.LaneID, by.guest.says.Lane)
+	}
 	if a.call.Key == "" {
 		a.call.Key = by.asking.key(of, given)
 	}
@@ -69,10 +75,11 @@ func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 	return jsontext.Value(members[input]), nil
 }
 
-// run makes the call and returns its outcome. When ctx ends, the call of whoever cannot ask for it again is cancelled.
+// run makes the call and returns its outcome. When ctx ends, the call of whoever cannot ask for it again is cancelled,
+// but for when the door closes.
 func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
 	resp, err := a.by.client.Call(ctx, a.call)
-	if err != nil && ctx.Err() != nil && !a.lasting {
+	if err != nil && ctx.Err() != nil && !a.lasting && !errors.Is(context.Cause(ctx), errClosed) {
 		a.cancel(ctx)
 	}
 	return resp, err

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -20,6 +22,12 @@ type Options struct {
 	Version  string       // of the program, which clients are told; default "devel"
 	PageSize int          // tools on a page of a list; default 100
 	Logger   *slog.Logger // nil discards
+	// Guest makes clients of callers that come over HTTP with tokens of their own. Without it nobody is asked for one,
+	// and all call as the client that the door was made with.
+	Guest       func(toolbus.ClientOptions) (*toolbus.Client, error)
+	MaxBody     int64 // bytes of a request over HTTP; default 4 MiB
+	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
+	MaxSessions int   // of clients that have such; default 1,000
 	// Every is how often the door looks whether the tools have changed, to tell its clients; default 5 s.
 	Every time.Duration
 }
@@ -31,14 +39,22 @@ type Door struct {
 	server    *sdk.Server
 	catalogue catalogue
 	instance  string // of this door, in the names of its sessions
+	open      context.Context
+	end       context.CancelFunc
+	guests    guests
+	requests  chan struct{} // one for each over HTTP
+	calls     chan struct{} // one for each on its way
 }
 
 // New returns a door that looks at tools as client, which stays the caller's, and is whoever calls over
-// [Door.Serve].
-func New(client *toolbus.Client, o Options) *Door {
+// [Door.Serve]. It is open until ctx ends; close it when it is not used any more.
+func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	o.Version, o.PageSize, o.Every = cmp.Or(o.Version, "devel"), cmp.Or(o.PageSize, 100), cmp.Or(o.Every, 5*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	d := &Door{o: o, own: client, instance: rand.Text()[:13]}
+	o.limits()
+	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{tenant: client.Tenant, client: o.Guest}}
+	d.open, d.end = context.WithCancel(ctx)
+	d.requests, d.calls = make(chan struct{}, o.MaxRequests), make(chan struct{}, o.MaxRequests)
 	d.server = sdk.NewServer(
 		&sdk.Implementation{Name: "toolbus", Title: "Toolbus", Version: o.Version},
 		&sdk.ServerOptions{
@@ -68,6 +84,7 @@ type caller struct {
 	asking    asking
 	stateless bool // the request came over HTTP, and is of no session
 	protocol  string
+	guest     *guest // nil where nobody is asked for a token
 }
 
 // receive answers what is about tools; everything else the library does.
@@ -94,10 +111,24 @@ func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
 // caller returns whoever sent a request.
 func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 	by := &caller{client: d.own, protocol: protocol}
-	if extra := req.GetExtra(); extra != nil {
-		by.header = extra.Header
-		by.asking = asking{session: extra.Header.Get(headerSession), id: extra.Header.Get(headerID)}
+	extra := req.GetExtra()
+	if extra == nil {
+		return by, nil
 	}
+	h := extra.Header
+	by.header, by.asking = h, asking{session: h.Get(headerSession), id: h.Get(headerID)}
+	web := h.Get(headerWeb) != ""
+	by.stateless = web && by.asking.session == ""
+	if !web || d.guests.client == nil {
+		return by, nil
+	}
+	if extra.TokenInfo != nil {
+		by.guest, _ = extra.TokenInfo.Extra[guestKey].(*guest)
+	}
+	if by.guest == nil { // no request comes here without
+		return nil, &jsonrpc.Error{Code: codeDenied, Message: noToken}
+	}
+	by.client = by.guest.client
 	return by, nil
 }
 
@@ -125,6 +156,19 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 
 // callTool answers tools/call.
 func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+	select {
+	case d.calls <- struct{}{}:
+		defer func() { <-d.calls }()
+	default:
+		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
+	}
+	if by.guest != nil {
+		d.guests.hold(by.guest)
+		defer d.guests.release(by.guest)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.open, func() { cancel(errClosed) })()
 	a, err := d.ask(ctx, by, req)
 	if err != nil {
 		return nil, err
@@ -154,6 +198,18 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 		streamed.before(res)
 	}
 	return res, err
+}
+
+// errClosed ends the waiting for a call when the door closes: the call goes on.
+var errClosed = errors.New("the door is closed")
+
+// Close ends what the door holds for its clients. Calls go on; whoever may ask for one again finds it behind any door.
+func (d *Door) Close() {
+	d.end()
+	for s := range d.server.Sessions() {
+		_ = s.Close() // nobody reads any more
+	}
+	d.guests.close()
 }
 
 // Watch tells clients when the tools have changed, until ctx ends.

@@ -37,7 +37,7 @@ func each(
 func TestList(t *testing.T) {
 	f := start(t, toolbus.Tool{ID: "local::two", Fn: "one", Class: toolbus.Pure},
 		toolbus.Tool{ID: "local::two", Fn: "other", Class: toolbus.Pure, FnDescription: "The other."})
-	door := mcp.New(f.Client, mcp.Options{PageSize: 3})
+	door := mcp.New(t.Context(), f.Client, mcp.Options{PageSize: 3})
 	each(t, door, f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		var names []string
 		tools := map[string]*sdk.Tool{}
@@ -84,7 +84,7 @@ func wantCode(t *testing.T, err error, code int64) {
 
 func TestCall(t *testing.T) {
 	f := start(t)
-	each(t, mcp.New(f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
+	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		res := call(t, s, "echo", `{"text":"hello"}`, nil)
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
 			t.Errorf("%+v: %s", res, words(res))
@@ -103,7 +103,7 @@ func TestCall(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	f := start(t)
-	each(t, mcp.New(f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
+	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		res := call(t, s, "fail", `{"text":"no room"}`, nil)
 		for _, want := range []string{"no room", "What to do: empty the box.", "Nothing was done."} {
 			if !res.IsError || !strings.Contains(words(res), want) {

@@ -72,7 +72,7 @@ func protocolError(err error) error {
 			code = codeUnavailable
 		}
 		return failure(code, refused.Reason)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, errClosed), errors.Is(err, context.Canceled):
 		return err
 	}
 	return &jsonrpc.Error{Code: codeUnavailable, Message: "the bus gives no answer: " + err.Error()}

@@ -15,6 +15,7 @@ const (
 	headerOwn     = "Toolbus-Mcp-" // what all of them begin with
 	headerSession = headerOwn + "Session"
 	headerID      = headerOwn + "Id"
+	headerWeb     = headerOwn + "Web" // it came over HTTP
 )
 
 // Serve serves one client over a transport, such as standard input and output, until ctx ends or the client leaves.

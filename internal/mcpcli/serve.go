@@ -28,7 +28,12 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		Example: `  toolbus mcp
   toolbus mcp --credentials ~/agent.token --server nats://bus:4222`,
 	})
+	o := mcp.Options{Version: cli.Version()}
+	showFlags(cmd, &o)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := check(&o); err != nil {
+			return err
+		}
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		conn, client, err := connect(ctx, identity.Agent)
@@ -37,7 +42,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		}
 		defer conn.Close()
 		defer func() { _ = client.Close() }() // the connection ends next
-		door := mcp.New(client, mcp.Options{Version: cli.Version()})
+		door := mcp.New(ctx, client, o)
 		go door.Watch(ctx)
 		over := &sdk.IOTransport{Reader: io.NopCloser(stdin), Writer: kept{env.Stdout}}
 		return cli.Stopped(ctx, door.Serve(ctx, over))

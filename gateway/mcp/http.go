@@ -1,0 +1,256 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// The headers of MCP that the door looks at itself.
+const (
+	headerProtocol = "Mcp-Protocol-Version"
+	headerSessions = "Mcp-Session-Id"
+)
+
+// How long clients over HTTP may take, and sessions may be idle.
+const (
+	bodyTime    = 30 * time.Second // to send a request
+	writeTime   = 30 * time.Second // to read what was written to them
+	sessionTime = time.Hour
+)
+
+// Handler returns the handler of clients over HTTP, for one path. Close the door when it is not used any more.
+func (d *Door) Handler() http.Handler {
+	o := sdk.StreamableHTTPOptions{
+		Logger: d.o.Logger, MaxRequestBodyBytes: d.o.MaxBody, SessionTimeout: sessionTime,
+		EventStore: sdk.NewMemoryEventStore(nil), PropagateRequestCancellation: true,
+	}
+	server := func(*http.Request) *sdk.Server { return d.server }
+	stateful := sdk.NewStreamableHTTPHandler(server, &o)
+	o.Stateless, o.EventStore = true, nil
+	stateless := sdk.NewStreamableHTTPHandler(server, &o)
+	choose := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case d.sessionless(r):
+			stateless.ServeHTTP(w, r)
+		case r.Header.Get(headerSessions) == "" && d.full():
+			refuse(
+				w,
+				http.StatusServiceUnavailable,
+				"too many sessions at once: try again later, or use a protocol without",
+			)
+		default:
+			stateful.ServeHTTP(w, r)
+		}
+	})
+	protected := http.NewCrossOriginProtection()
+	return protected.Handler(d.bounded(d.admitted(d.read(choose))))
+}
+
+// sessionless reports whether a request is answered by itself: it is of a protocol without sessions, or of a session
+// that another door has begun, or this one before it was started anew. Such a session goes on here as far as calls go,
+// since all that there is of a call is on the bus.
+func (d *Door) sessionless(r *http.Request) bool {
+	session := r.Header.Get(headerSessions)
+	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
+}
+
+// full reports whether there are as many sessions as there may be.
+func (d *Door) full() bool {
+	n := 0
+	for s := range d.server.Sessions() {
+		if s.ID() != "" {
+			n++
+		}
+	}
+	return n >= d.o.MaxSessions
+}
+
+// bounded refuses requests beyond what the door takes at once, and gives up on clients that do not read.
+func (d *Door) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := &reader{ResponseWriter: w, of: http.NewResponseController(w)}
+		select {
+		case d.requests <- struct{}{}:
+			defer func() { <-d.requests }()
+			next.ServeHTTP(to, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			refuse(to, http.StatusServiceUnavailable, "too many requests at once: try again later")
+		}
+	})
+}
+
+// reader is whoever reads an answer, and has to in time.
+type reader struct {
+	http.ResponseWriter
+	of *http.ResponseController
+}
+
+// Write implements http.ResponseWriter.
+func (r *reader) Write(p []byte) (int, error) {
+	_ = r.of.SetWriteDeadline(time.Now().Add(writeTime)) // where it cannot be set there is none
+	return r.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (r *reader) Flush() {
+	_ = r.of.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = r.of.Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (r *reader) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, status) }
+
+// noToken says what to do.
+const noToken = "this door asks for your Toolbus token with each request, as the header Authorization: Bearer TOKEN; " +
+	"an operator makes one with `toolbus credentials issue --actor agent://NAME`"
+
+// admitted lets in whoever has a token that the bus believes, where the bus asks for one.
+func (d *Door) admitted(next http.Handler) http.Handler {
+	if d.guests.client == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, err := d.guestOf(r)
+		if err != nil {
+			turnAway(w, err)
+			return
+		}
+		defer d.guests.release(at)
+		if r.Method == http.MethodGet { // a stream of what happens ends with the token that it was asked for with
+			ctx, cancel := context.WithDeadline(r.Context(), at.says.Expires)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		info := &auth.TokenInfo{
+			UserID:     subjects.Token(at.says.Tenant) + "." + subjects.Token(at.says.Actor),
+			Expiration: at.says.Expires, Extra: map[string]any{guestKey: at},
+		}
+		known := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
+		auth.RequireBearerToken(known, nil)(next).ServeHTTP(w, r)
+	})
+}
+
+// guestKey is where the library carries a guest along with its requests.
+const guestKey = "guest"
+
+func (d *Door) guestOf(r *http.Request) (*guest, error) {
+	credentials := r.Header.Values("Authorization")
+	if len(credentials) == 0 {
+		return nil, &barred{http.StatusUnauthorized, noToken}
+	}
+	scheme, token, _ := strings.Cut(credentials[0], " ")
+	if len(credentials) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		return nil, &barred{http.StatusUnauthorized, noToken}
+	}
+	return d.guests.admit(r.Context(), strings.TrimSpace(token))
+}
+
+// turnAway says why nobody is let in.
+func turnAway(w http.ResponseWriter, err error) {
+	why := &barred{http.StatusInternalServerError, err.Error()}
+	_ = errors.As(err, &why)
+	switch why.status {
+	case http.StatusUnauthorized:
+		challenge := fmt.Sprintf("Bearer realm=%q, error=%q, error_description=%q", "toolbus", "invalid_token",
+			strings.ReplaceAll(why.why, `"`, "'"))
+		w.Header().Set("WWW-Authenticate", challenge)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	refuse(w, why.status, why.why)
+}
+
+// single are the headers that say one thing: with two of them, whoever is in between may have read the other one.
+var single = []string{headerProtocol, headerSessions, "Authorization", "Content-Type", "Content-Length", "Mcp-Method",
+	"Mcp-Name", HeaderKey}
+
+// read reads a request as a whole, and notes which one it is. What a client says in the door's own headers is void.
+func (d *Door) read(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range single {
+			if len(r.Header.Values(name)) > 1 {
+				refuse(w, http.StatusBadRequest, "more than one header "+name)
+				return
+			}
+		}
+		for name := range r.Header {
+			if strings.HasPrefix(name, headerOwn) {
+				delete(r.Header, name)
+			}
+		}
+		body, status, why := d.body(w, r)
+		if status != 0 {
+			refuse(w, status, why)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if id := typed(idOf(body)); id != "" {
+			r.Header.Set(headerID, id)
+		}
+		if session := r.Header.Get(headerSessions); session != "" && r.Header.Get(headerProtocol) < modern {
+			r.Header.Set(headerSession, session)
+		}
+		r.Header.Set(headerWeb, "1")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// body returns the body of a request, or why not.
+func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
+	of := http.NewResponseController(w)
+	_ = of.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
+	defer func() { _ = of.SetReadDeadline(time.Time{}) }()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
+	switch {
+	case err == nil:
+		return body, 0, ""
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request is at most %d bytes", d.o.MaxBody)
+	}
+	return nil, http.StatusBadRequest, "the request could not be read"
+}
+
+// idOf returns the id of a request in JSON-RPC; nothing for what is none, or several.
+func idOf(body []byte) (id jsontext.Value) {
+	dec := jsontext.NewDecoder(bytes.NewReader(body))
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
+		return nil
+	}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil
+		}
+		is := name.String() == "id"
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil
+		}
+		if is {
+			id = value.Clone()
+		}
+	}
+	return id
+}
+
+// limits are the defaults of what a door takes.
+func (o *Options) limits() {
+	o.MaxBody = cmp.Or(o.MaxBody, sdk.DefaultMaxRequestBodyBytes)
+	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, 4096), cmp.Or(o.MaxSessions, 1000)
+}

@@ -1,0 +1,366 @@
+package mcp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+)
+
+// open serves a door over HTTP until the test ends.
+func open(t *testing.T, door *mcp.Door) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(door.Handler())
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		door.Close()
+	})
+	return s
+}
+
+// over connects a client over HTTP.
+func over(t *testing.T, s *httptest.Server, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	session := join(
+		t,
+		&sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: s.Client(), MaxRetries: -1},
+		protocol,
+		o,
+	)
+	t.Cleanup(func() { _ = session.Close() }) // the server may have gone
+	return session
+}
+
+// post sends a request as it is, and returns the answer.
+func post(t *testing.T, url, body string, header http.Header) (status int, answer string) {
+	t.Helper()
+	resp := send(t, t.Context(), url, body, header)
+	defer func() { _ = resp.Body.Close() }() // it was read
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func send(t *testing.T, ctx context.Context, url, body string, header http.Header) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// modern is a call of a tool as a client of 2026-07-28 sends it.
+func modern(id, tool, arguments, meta string) (body string, header http.Header) {
+	body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{%s`+
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		id, tool, arguments, meta)
+	return body, http.Header{
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {tool},
+	}
+}
+
+func TestOverHTTP(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			c := over(t, s, protocol, nil)
+			if got := c.InitializeResult().ProtocolVersion; got != protocol {
+				t.Fatalf("speaks %s", got)
+			}
+			if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 5 {
+				t.Fatalf("%v: %v", tools, err)
+			}
+			if got := words(call(t, c, "echo", `{"text":"hello"}`, nil)); got != `{"text":"hello"}` {
+				t.Error(got)
+			}
+			_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "nothing"})
+			wantCode(t, err, jsonrpc.CodeInvalidParams)
+		})
+	}
+}
+
+// A key makes two requests one call, over whichever session, door and protocol they come; with other arguments it is
+// refused.
+func TestKeys(t *testing.T) {
+	f := start(t)
+	first, second := open(
+		t,
+		mcp.New(t.Context(), f.Client, mcp.Options{}),
+	), open(
+		t,
+		mcp.New(t.Context(), f.Client, mcp.Options{}),
+	)
+	meta := sdk.Meta{mcpmeta.IdempotencyKey: "one-key-for-all-of-them"}
+	for _, s := range []*httptest.Server{first, second} {
+		for _, protocol := range protocols {
+			c := over(t, s, protocol, nil)
+			if got := words(call(t, c, "send", `{"text":"once"}`, meta)); got != `{"text":"once"}` {
+				t.Error(got)
+			}
+			res := call(t, c, "send", `{"text":"else"}`, meta)
+			if !res.IsError || res.Meta[mcpmeta.Code] != "I-REQ-KEY_REUSED" || res.Meta[mcpmeta.Effect] != "none" {
+				t.Errorf("%s: %v", words(res), res.Meta)
+			}
+		}
+	}
+	if n := f.ran.Load(); n != 1 {
+		t.Errorf("ran %d times", n)
+	}
+	body, header := modern("1", "send", `{"text":"twice"}`, "")
+	header.Set(mcp.HeaderKey, "a-key-in-a-header-is-one-too")
+	for range 2 {
+		if status, answer := post(
+			t,
+			first.URL,
+			body,
+			header,
+		); status != http.StatusOK ||
+			strings.Contains(answer, "isError") {
+			t.Errorf("%d %s", status, answer)
+		}
+	}
+	if n := f.ran.Load(); n != 2 {
+		t.Errorf("ran %d times", n)
+	}
+}
+
+// What a client sends again without a key is one call where it can be told, and two where it cannot.
+func TestResent(t *testing.T) {
+	f := start(t)
+	first, second := open(
+		t,
+		mcp.New(t.Context(), f.Client, mcp.Options{}),
+	), open(
+		t,
+		mcp.New(t.Context(), f.Client, mcp.Options{}),
+	)
+	legacy := func(id, text string) string {
+		return fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"send","arguments":{"text":%q}}}`,
+			id,
+			text,
+		)
+	}
+	session := func(id string) http.Header {
+		return http.Header{"Mcp-Protocol-Version": {"2025-11-25"}, "Mcp-Session-Id": {id}}
+	}
+	resp := send(t, t.Context(), first.URL, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, http.Header{})
+	_ = resp.Body.Close()
+	ours := session(resp.Header.Get("Mcp-Session-Id"))
+	post(t, first.URL, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, ours)
+
+	send := func(name string, s *httptest.Server, body string, header http.Header, want int64) {
+		t.Helper()
+		before := f.ran.Load()
+		status, answer := post(t, s.URL, body, header)
+		if status != http.StatusOK || !strings.Contains(answer, `"io.toolbus/outcome":"success"`) {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+		if n := f.ran.Load() - before; n != want {
+			t.Errorf("%s: ran %d times, want %d", name, n, want)
+		}
+	}
+	send("a call", first, legacy("7", "a"), ours, 1)
+	send("again, in the same session", first, legacy("7", "a"), ours, 0)
+	send("again, through another door", second, legacy("7", "a"), ours, 0)
+	send("the model's second call", first, legacy("8", "a"), ours, 1)
+	send("an id of another type", first, legacy(`"7"`, "a"), ours, 1)
+	send("an id used again for something else", first, legacy("7", "b"), ours, 1)
+	send("another session with the same number", second, legacy("7", "a"), session("of-another-client-0001"), 1)
+
+	body, header := modern("7", "send", `{"text":"a"}`, "")
+	send("without a session", first, body, header, 1)
+	send("without a session, a number that any client may have", first, body, header, 1)
+	body, header = modern(`"0c2f3f0e-3f7e-4a53-9f5d-6d8c1f3b2a10"`, "send", `{"text":"a"}`, "")
+	send("without a session, an id of its own", first, body, header, 1)
+	send("the same, again and elsewhere", second, body, header, 0)
+}
+
+// A client that goes away ends the work of a call that nobody can ask for any more, and of no other.
+func TestGone(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	gone := func(id, meta string) {
+		t.Helper()
+		ctx, cut := context.WithCancel(t.Context())
+		body, header := modern(id, "hold", `{"text":`+fmt.Sprintf("%q", id+meta)+`}`, meta)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header = header
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				_, err = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close() // it failed
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Error("the request ended:", err)
+			}
+		}()
+		<-f.held
+		cut()
+		<-done
+	}
+	gone("1", "")
+	if err := <-f.ends; err == nil {
+		t.Error("the work of a plain call went on")
+	}
+	gone("1", `"io.toolbus/idempotency_key":"a-key-to-ask-with-again",`)
+	gone(`"5f0d3a5e-7c58-4f0e-9b43-1a4f6f3c9d11"`, "")
+	close(f.hold)
+	for range 2 {
+		if err := <-f.ends; err != nil {
+			t.Error("the work of a call that may be asked for was cancelled:", err)
+		}
+	}
+	body, header := modern(`"5f0d3a5e-7c58-4f0e-9b43-1a4f6f3c9d11"`, "hold",
+		`{"text":"\"5f0d3a5e-7c58-4f0e-9b43-1a4f6f3c9d11\""}`, "")
+	if _, answer := post(t, s.URL, body, header); !strings.Contains(answer, `"io.toolbus/outcome":"success"`) {
+		t.Error(answer)
+	}
+	if len(f.held) > 0 {
+		t.Error("asked again, it ran again")
+	}
+}
+
+// A client that cancels ends the work, in every protocol.
+func TestCancelled(t *testing.T) {
+	f := start(t)
+	door := mcp.New(t.Context(), f.Client, mcp.Options{})
+	s := open(t, door)
+	for _, protocol := range protocols {
+		for name, c := range map[string]*sdk.ClientSession{
+			"http": over(t, s, protocol, nil), "memory": f.connect(t, door, protocol, nil),
+		} {
+			t.Run(protocol+" "+name, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-f.held; cancel() }()
+				_, err := c.CallTool(ctx, &sdk.CallToolParams{Name: "hold", Arguments: text{protocol + name}})
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if err := <-f.ends; err == nil {
+					t.Error("the work went on")
+				}
+			})
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	f := start(t)
+	door := mcp.New(t.Context(), f.Client, mcp.Options{})
+	s := open(t, door)
+	for _, protocol := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			told := make(chan *sdk.ProgressNotificationParams, 1000)
+			o := &sdk.ClientOptions{
+				ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { told <- r.Params },
+			}
+			for name, c := range map[string]*sdk.ClientSession{
+				"http": over(t, s, protocol, o), "memory": f.connect(t, door, protocol, o),
+			} {
+				p := &sdk.CallToolParams{Name: "count", Arguments: map[string]int{"input": 200}}
+				p.SetProgressToken(name)
+				began := time.Now()
+				if _, err := c.CallTool(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				most := int(time.Since(began)/(100*time.Millisecond)) + 1
+				first := <-told
+				if first.ProgressToken != name || first.Progress < 1 || first.Total != 200 {
+					t.Errorf("%s: %+v", name, first)
+				}
+				if more := len(told); more > most {
+					t.Errorf("%s: told %d times more, at most %d were due", name, more, most)
+				}
+				for last := first; len(told) > 0; {
+					next := <-told
+					if next.Progress <= last.Progress {
+						t.Errorf("%s: told %v after %v", name, next.Progress, last.Progress)
+					}
+					last = next
+				}
+			}
+		})
+	}
+}
+
+// What clients say in the door's own headers, or twice, is not taken for anything.
+func TestSmuggled(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{MaxBody: 1000}))
+	body, header := modern("1", "send", `{"text":"a"}`, "")
+	header["Toolbus-Mcp-Session"], header["Toolbus-Mcp-Id"] = []string{"s"}, []string{"sthe-id-of-another-request"}
+	for range 2 {
+		if status, answer := post(t, s.URL, body, header); status != http.StatusOK {
+			t.Errorf("%d %s", status, answer)
+		}
+	}
+	if n := f.ran.Load(); n != 2 {
+		t.Errorf("ran %d times", n)
+	}
+	for name, change := range map[string]func(h http.Header) (status int){
+		"two versions": func(h http.Header) int {
+			h.Add("Mcp-Protocol-Version", "2025-11-25")
+			return http.StatusBadRequest
+		},
+		"another tool": func(h http.Header) int { h.Set("Mcp-Name", "echo"); return http.StatusBadRequest },
+		"no method":    func(h http.Header) int { h.Del("Mcp-Method"); return http.StatusBadRequest },
+		"another site": func(h http.Header) int { h.Set("Origin", "https://example.com"); return http.StatusForbidden },
+		"an old body":  func(h http.Header) int { h.Set("Mcp-Protocol-Version", "2025-11-25"); return http.StatusBadRequest },
+		"no such":      func(h http.Header) int { h.Set("Mcp-Protocol-Version", "1999-01-01"); return http.StatusBadRequest },
+		"two keys":     func(h http.Header) int { h["Idempotency-Key"] = []string{"a", "b"}; return http.StatusBadRequest },
+		"a short key":  func(h http.Header) int { h.Set("Idempotency-Key", "short"); return http.StatusBadRequest },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := header.Clone()
+			want := change(h)
+			if status, answer := post(t, s.URL, body, h); status != want {
+				t.Errorf("%d, want %d: %s", status, want, answer)
+			}
+		})
+	}
+	if status, _ := post(
+		t,
+		s.URL,
+		`{"jsonrpc":"2.0","id":1,"method":"`+strings.Repeat("x", 1000)+`"}`,
+		header,
+	); status != 413 {
+		t.Errorf("a long request: %d", status)
+	}
+	if n := f.ran.Load(); n != 2 {
+		t.Errorf("ran %d times", n)
+	}
+}
