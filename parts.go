@@ -3,7 +3,6 @@ package toolbus
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // Release is the version of Toolbus, as services are discovered by it.
@@ -56,16 +54,14 @@ func (c *Conn) Executor(tools *Tools, o ExecutorOptions) (*Executor, error) {
 	if o.Pool != "" && !tool.ValidPool(o.Pool) {
 		return nil, fmt.Errorf("%q is no pool of a tool: lower-case letters, digits and -, at most 32 bytes", o.Pool)
 	}
-	adapters := map[string]tool.Adapter{}
+	adapters, err := app.Adapters(tools.folders, app.AdapterOptions{
+		Environ: o.Environ, Supervisor: o.Supervisor, Version: Release, Logger: c.options.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
 	if len(tools.typed) > 0 {
 		adapters[native.Transport] = tools.native()
-	}
-	if slices.ContainsFunc(tools.folders, func(m *tool.Manifest) bool { return m.Transport == process.Transport }) {
-		programs, err := process.New(process.Options{Environ: o.Environ, Supervisor: o.Supervisor})
-		if err != nil {
-			return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.RunIfSupervisor first in main: %w", err)
-		}
-		adapters[process.Transport] = programs
 	}
 	options := app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
 	return &Executor{c, options, o.Ready}, nil

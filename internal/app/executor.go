@@ -45,6 +45,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}
+	defer rest(o.Adapters)
 	counter, err := openExecutor(ctx, c, o.Pool)
 	if err != nil {
 		return err

@@ -33,3 +33,16 @@ const (
 // Result is the $comment of a response schema whose values are whole results of MCP tools: an object with content and,
 // where there is one, structuredContent. The door hands them on as they are.
 const Result = Prefix + "result"
+
+// Members of _meta that servers know which are written for Toolbus.
+const (
+	// Invocation is an object, in a request to a server whose manifest asks for it: all that any other tool is told of a
+	// call, as programs read it.
+	Invocation = Prefix + "invocation"
+	// Chunk is an object, in a progress notification: {"kind": "chunk", "progress" or "log", "data": any JSON}.
+	Chunk       = Prefix + "chunk"
+	Details     = Prefix + "details"      // an object: of an error
+	SideEffects = Prefix + "side_effects" // a list of objects: what the call has changed
+	Warnings    = Prefix + "warnings"     // a list of strings
+	Absent      = Prefix + "absent"       // true: a lookup has found nothing under the key
+)

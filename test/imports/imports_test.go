@@ -81,6 +81,8 @@ var layers = []layer{
 	{"tool/process/protocol", ""},
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
 	{"tool/native", "envelope internal/ijson tool"},
+	{"tool/mcp/upstream", "supervisor"},
+	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta supervisor tool tool/mcp/upstream"},
 	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},

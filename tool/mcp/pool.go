@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+)
+
+// Back-off of a server that does not last: it is started again at once, then after backoff, after twice that, and so on.
+const (
+	backoff    = 250 * time.Millisecond
+	maxBackoff = 30 * time.Second
+	lasting    = 10 * time.Second // how long a server has to live to be well, if it answered nothing
+)
+
+// pool is one server: the connections to it, and when there may be a new one.
+type pool struct {
+	name   string
+	server upstream.Server
+	dial   upstream.Options
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	links   []*link
+	opening *opening // nil while nobody connects
+	streak  int      // connections in a row that were no good
+	again   time.Time
+	failed  error // of the last attempt to connect
+}
+
+// opening is an attempt to connect.
+type opening struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// downError means that a server is not there now, so that nothing was sent to it.
+type downError struct {
+	server string
+	err    error
+	again  time.Duration // until it is started again
+}
+
+func (e *downError) Error() string {
+	return fmt.Sprintf("server %s cannot be used: %v; it is started again in %v", e.server, e.err,
+		e.again.Round(time.Millisecond))
+}
+
+func (e *downError) Unwrap() error { return e.err }
+
+// take returns a connection for one call, which is to be given back. It starts the server if there is none.
+func (p *pool) take(ctx context.Context) (*link, error) {
+	for {
+		l, wait, err := p.pick(ctx)
+		if l != nil || err != nil {
+			return l, err
+		}
+		select {
+		case <-wait.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// pick returns the connection with the fewest calls, or else what is to be waited for.
+func (p *pool) pick(ctx context.Context) (*link, *opening, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.links = slices.DeleteFunc(p.links, p.lost)
+	var best *link
+	for _, l := range p.links {
+		if best == nil || l.calls < best.calls {
+			best = l
+		}
+	}
+	more := best == nil || best.calls > 0 && len(p.links) < p.server.Instances
+	left := time.Until(p.again)
+	if more && p.opening == nil && left <= 0 {
+		p.open(ctx)
+	}
+	switch {
+	case best != nil:
+		best.calls++
+		return best, nil, nil
+	case p.opening != nil:
+		return nil, p.opening, nil
+	}
+	return nil, nil, &downError{p.name, p.failed, left}
+}
+
+// lost reports whether a connection is of no use any more, and notes what that says of the server.
+func (p *pool) lost(l *link) bool {
+	select {
+	case <-l.conn.Broken():
+	default:
+		return false
+	}
+	if l.served.Load() || time.Since(l.opened) > lasting {
+		p.streak, p.again = 0, time.Time{}
+	} else {
+		p.postpone(errors.New("it ended before it had answered a call"))
+	}
+	return true
+}
+
+// postpone notes a failure.
+func (p *pool) postpone(err error) {
+	p.failed = err
+	var pause time.Duration
+	if p.streak > 0 {
+		pause = min(backoff<<min(p.streak-1, 10), maxBackoff)
+	}
+	p.streak++
+	p.again = time.Now().Add(pause)
+	p.log.Warn("MCP server failed", "err", err, "again_in", pause)
+}
+
+// open connects, for whoever waits for it: it goes on when the call that needed it first has ended.
+func (p *pool) open(ctx context.Context) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	o := &opening{stop, make(chan struct{})}
+	p.opening = o
+	go func() {
+		defer close(o.done)
+		defer stop()
+		conn, err := upstream.Dial(ctx, p.server, p.dial)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.opening = nil
+		if err != nil {
+			p.postpone(err)
+			return
+		}
+		name, version, protocol := conn.About()
+		p.log.Info("MCP server started", "name", name, "version", version, "protocol", protocol)
+		p.links = append(p.links, &link{conn: conn, opened: time.Now(), checking: make(chan struct{}, 1)})
+	}()
+}
+
+// give gives a connection back.
+func (p *pool) give(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.calls--
+}
+
+// rest ends the server, and returns when nothing of it is left.
+func (p *pool) rest() {
+	p.mu.Lock()
+	o := p.opening
+	p.mu.Unlock()
+	if o != nil {
+		o.stop()
+		<-o.done
+	}
+	p.mu.Lock()
+	links := p.links
+	p.links, p.streak, p.again = nil, 0, time.Time{}
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, l := range links {
+		all.Go(l.conn.Close)
+	}
+	all.Wait()
+}

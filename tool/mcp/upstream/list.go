@@ -1,0 +1,76 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Bounds of what a server lists.
+const (
+	MaxTools = 10_000
+	maxPages = 1_000
+	maxList  = 64 << 20 // bytes of all pages
+)
+
+// Tool is a tool as its server defines it.
+type Tool struct {
+	Name         string         `json:"name"`
+	Title        string         `json:"title,omitzero"`
+	Description  string         `json:"description,omitzero"`
+	InputSchema  jsontext.Value `json:"inputSchema,omitzero"`
+	OutputSchema jsontext.Value `json:"outputSchema,omitzero"`
+	Annotations  jsontext.Value `json:"annotations,omitzero"`
+}
+
+// List returns all tools of the server, as it orders them.
+func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
+	cursor, left := "", int64(maxList)
+	for range maxPages {
+		raw, err := c.page(ctx, cursor, min(left, minFrame))
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Tools []Tool `json:"tools"`
+			Next  string `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, &MalformedError{Reason: err.Error()}
+		}
+		left -= int64(len(raw))
+		if all = append(all, page.Tools...); page.Next == "" {
+			return all, nil
+		}
+		if cursor = page.Next; len(all) > MaxTools || left <= 0 {
+			break
+		}
+	}
+	return nil, fmt.Errorf("it lists more than %d tools, %d pages or %d bytes", MaxTools, maxPages, maxList)
+}
+
+func (c *Conn) page(ctx context.Context, cursor string, limit int64) (jsontext.Value, error) {
+	f := &flight{limit: limit, shorten: unkept}
+	return c.fly(ctx, f, func(ctx context.Context) error {
+		_, err := c.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		return err
+	})
+}
+
+// unkept is a page of a list that the SDK does not answer the next question from: what the tools are now is asked
+// because they may have changed. It still learns from it which headers the arguments of a tool are to be sent in.
+func unkept(page jsontext.Value) jsontext.Value {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(page, &members) != nil || members["ttlMs"] == nil {
+		return page
+	}
+	members["ttlMs"] = jsontext.Value("0")
+	short, err := json.Marshal(members)
+	if err != nil {
+		return page
+	}
+	return short
+}
