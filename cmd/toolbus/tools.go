@@ -13,12 +13,15 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func toolsCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{Use: "tools", Short: "See which tools there are", GroupID: "use"})
+	cmd := cli.Family(&cobra.Command{
+		Use: "tools", Short: "See which tools there are, and make tools of MCP servers", GroupID: "use",
+	})
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the tools of the bus", Args: cli.NoArgs,
 		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",
@@ -44,7 +47,7 @@ func toolsCmd(g *global) *cobra.Command {
 			return err
 		}
 		return g.print(t, func(w io.Writer) error { return showTool(w, t) })
-	}))
+	}), mcpcli.Import(g.env.common()))
 	return cmd
 }
 

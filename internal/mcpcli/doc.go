@@ -1,2 +1,3 @@
-// Package mcpcli has the commands that let MCP clients call the tools of a bus.
+// Package mcpcli has the commands that let MCP clients call the tools of a bus, and that make
+// tools of what MCP servers offer.
 package mcpcli

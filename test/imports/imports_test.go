@@ -109,6 +109,7 @@ var layers = []layer{
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
 	{"internal/devbus", "*"},
+	{"internal/mcpimport", "call internal/mcpmeta subjects supervisor tool tool/mcp tool/mcp/upstream"},
 	{"internal/mcpcli", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
 	{"cmd/toolbus-supervisor", "supervisor"},

@@ -5,8 +5,8 @@
 // own environment and files. Neither manifests nor what callers are told have any of it.
 //
 // Servers live longer than calls. The first call of one starts it, below a supervisor of its own; calls share it; when
-// it dies the calls that it had fail, each as its class says, and the next one starts it again, later and later while it
-// does not last. Nothing of one server is anything to another: each has its own processes, back-off and bounds.
+// it dies the calls that it had fail, each as its class says, and the next one starts it again, later and later while
+// it does not last. Nothing of one server is anything to another: each has its own processes, back-off and bounds.
 //
 // # What becomes of a call
 //

@@ -51,7 +51,8 @@ func generic() map[string]tool.ErrorSpec {
 		},
 		errForbidden: {
 			Name: errForbidden, Class: envelope.ClassAuth, HTTPStatus: http.StatusForbidden,
-			Message: "the server refused the executor's credentials", Fix: "correct the headers in the executor's " + ServersFile,
+			Message: "the server refused the executor's credentials",
+			Fix:     "correct the headers in the executor's " + ServersFile,
 		},
 		errGateway: {
 			Name: errGateway, Class: envelope.ClassUpstream, HTTPStatus: http.StatusBadGateway,

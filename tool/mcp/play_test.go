@@ -159,7 +159,8 @@ func answer(res tool.Result, err error) (*sdk.CallToolResult, error) {
 		if said.Details != nil {
 			meta[mcpmeta.Details] = said.Details
 		}
-		return &sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: said.Message}}}, nil
+		content := []sdk.Content{&sdk.TextContent{Text: said.Message}}
+		return &sdk.CallToolResult{Meta: meta, IsError: true, Content: content}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
-// Back-off of a server that does not last: it is started again at once, then after backoff, after twice that, and so on.
+// Back-off of a server that does not last: it is started again at once, then after backoff, after twice that, and so
+// on.
 const (
 	backoff    = 250 * time.Millisecond
 	maxBackoff = 30 * time.Second

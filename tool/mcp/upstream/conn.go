@@ -43,11 +43,10 @@ type Conn struct {
 	way     way
 	broken  chan struct{}
 	changed atomic.Bool
-	probing atomic.Bool
 }
 
-// Dial starts or reaches the server, in which all is resolved, and agrees with it on a version of the protocol. It takes
-// no longer than the server's StartMS.
+// Dial starts or reaches the server, in which all is resolved, and agrees with it on a version of the protocol. It
+// takes no longer than the server's StartMS.
 func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.start())
 	defer cancel()

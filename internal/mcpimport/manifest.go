@@ -1,0 +1,208 @@
+package mcpimport
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+)
+
+// Files of the folder of a tool.
+const (
+	manifestFile = "tool.yaml"
+	requestFile  = "schema/request.json"
+	responseFile = "schema/response.json"
+	outputFile   = "schema/output.json" // the server's own schema of what is structured
+)
+
+// fn is the name of the only function of a tool.
+const fn = "run"
+
+// Limits of calls that a server says nothing of, in milliseconds.
+const (
+	timeoutDefault = 60_000
+	timeoutMax     = 600_000
+)
+
+// maxID is how long the id of a tool may be, in bytes.
+const maxID = 128
+
+// idOf is the id of a tool of a server: what no id may have becomes -.
+func idOf(server, name string) string {
+	valid := func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}
+	id := server + "." + strings.Map(valid, strings.ToLower(name))
+	return id[:min(len(id), maxID)]
+}
+
+// annotations are the hints of a server, with what MCP says they are where they are missing.
+type annotations struct {
+	Title       string `json:"title"`
+	ReadOnly    bool   `json:"readOnlyHint"`
+	Idempotent  bool   `json:"idempotentHint"`
+	Destructive *bool  `json:"destructiveHint"`
+}
+
+func hints(t upstream.Tool) (a annotations) {
+	if json.Unmarshal(t.Annotations, &a) != nil {
+		return annotations{}
+	}
+	return a
+}
+
+// proposed is the effect class that a server proposes for its tool, and why.
+func proposed(t upstream.Tool) (class call.Class, why string) {
+	switch a := hints(t); {
+	case a.ReadOnly:
+		return call.Pure, "the server says that it changes nothing (readOnlyHint)"
+	case a.Idempotent:
+		return call.Idempotent, "the server says that repeating it changes nothing more (idempotentHint)"
+	}
+	return call.SideEffectful, "the server says nothing that would make a repetition safe"
+}
+
+// version is the version of a tool of a server of that version.
+func version(of string) string {
+	if v, err := semver.StrictNewVersion(of); err == nil && len(of) <= 64 {
+		return v.String()
+	}
+	return "0.1.0"
+}
+
+// source is what the files of a tool are made of.
+type source struct {
+	id      string
+	server  string // its name in servers.json
+	about   string // what the server calls itself, with its version
+	version string
+	owner   string
+	pool    string
+	class   call.Class
+	tool    upstream.Tool
+}
+
+// files returns those of the tool's folder, by name.
+func (s source) files() (map[string][]byte, error) {
+	definition, err := mcp.Definition(s.tool)
+	if err != nil {
+		return nil, err
+	}
+	response, err := responseSchema(s.tool)
+	if err != nil {
+		return nil, err
+	}
+	text, err := yaml.MarshalWithOptions(s.manifest(mcp.Digest(definition)), yaml.IndentSequence(false))
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
+		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
+		"# definition.json, which `toolbus tools approve` keeps.\n", oneLine(s.about))
+	files := map[string][]byte{
+		manifestFile: append([]byte(head), text...), requestFile: pretty(requestSchema(s.tool)),
+		responseFile: response, mcp.DefinitionFile: pretty(definition),
+	}
+	if s.tool.OutputSchema != nil {
+		if files[outputFile], err = bare(s.tool.OutputSchema); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func (s source) manifest(digest string) yaml.MapSlice {
+	description := strings.TrimSpace(s.tool.Description)
+	if description == "" {
+		description = "The tool " + s.tool.Name + " of the MCP server " + s.server + "."
+	}
+	of := yaml.MapSlice{
+		{Key: "tool_id", Value: s.id},
+		{Key: "semver", Value: s.version},
+		{Key: "owner", Value: s.owner},
+		{Key: "title", Value: cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name)},
+		{Key: "description", Value: description},
+		{Key: "tags", Value: []string{"mcp", s.server}},
+		{Key: "determinism", Value: string(s.class)},
+	}
+	if s.pool != "" {
+		of = append(of, yaml.MapItem{Key: "pool", Value: s.pool})
+	}
+	return append(of,
+		yaml.MapItem{Key: "transport", Value: mcp.Transport},
+		yaml.MapItem{Key: "endpoint", Value: yaml.MapSlice{
+			{Key: "server", Value: s.server}, {Key: "tool", Value: s.tool.Name},
+			{Key: "output", Value: string(mcp.OutputWhole)}, {Key: "definition", Value: digest},
+		}},
+		yaml.MapItem{Key: "functions", Value: yaml.MapSlice{{Key: fn, Value: yaml.MapSlice{
+			{Key: "description", Value: description},
+			{Key: "request", Value: requestFile}, {Key: "response", Value: responseFile},
+		}}}},
+		yaml.MapItem{Key: "capabilities", Value: yaml.MapSlice{{Key: "streaming", Value: true}}},
+		yaml.MapItem{Key: "limits", Value: yaml.MapSlice{
+			{Key: "timeout_ms_default", Value: timeoutDefault}, {Key: "timeout_ms_max", Value: timeoutMax},
+		}},
+	)
+}
+
+func requestSchema(t upstream.Tool) jsontext.Value {
+	if t.InputSchema == nil {
+		return jsontext.Value(`{"type":"object"}`)
+	}
+	return t.InputSchema
+}
+
+// responseSchema is that of whole results. The server's own schema is a document of its own, in which references to
+// itself mean what they did.
+func responseSchema(t upstream.Tool) ([]byte, error) {
+	properties := map[string]any{"content": map[string]any{"type": "array", "items": map[string]any{"type": "object"}}}
+	required := []string{"content"}
+	if t.OutputSchema != nil {
+		properties["structuredContent"] = map[string]any{"$ref": "output.json"}
+		required = append(required, "structuredContent")
+	}
+	raw, err := json.Marshal(map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": mcpmeta.Result, "type": "object",
+		"required": required, "properties": properties,
+	}, json.Deterministic(true))
+	return pretty(raw), err
+}
+
+// bare returns a schema without the address that it may claim: here it has that of its file.
+func bare(schema jsontext.Value) ([]byte, error) {
+	var members map[string]jsontext.Value
+	if schema.Kind() != '{' {
+		return pretty(schema), nil
+	}
+	if err := json.Unmarshal(schema, &members); err != nil {
+		return nil, err
+	}
+	delete(members, "$id")
+	raw, err := json.Marshal(members, json.Deterministic(true))
+	return pretty(raw), err
+}
+
+// pretty is v as people read it.
+func pretty(v jsontext.Value) []byte {
+	out := v.Clone()
+	if out.Indent(jsontext.WithIndent("  ")) != nil {
+		return v
+	}
+	return append(bytes.TrimSpace(out), '\n')
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

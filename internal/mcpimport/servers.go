@@ -1,0 +1,99 @@
+package mcpimport
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+)
+
+// addServer writes a server into the folder of tools, for executors alone to read.
+func addServer(dir, name string, s upstream.Server) error {
+	servers, err := mcp.ReadServers(dir)
+	if err != nil {
+		return err
+	}
+	servers[name] = s
+	raw, err := json.Marshal(map[string]any{"servers": servers}, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	return replace(filepath.Join(dir, mcp.ServersFile), append(raw, '\n'), 0o600)
+}
+
+// replace writes a file all at once.
+func replace(file string, data []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
+
+// nameOf makes the name of a server of what it is called.
+func nameOf(called string) (string, error) {
+	name := strings.ToLower(called[strings.LastIndexByte(called, '/')+1:])
+	name = regexp.MustCompile(`[^a-z0-9_-]+`).ReplaceAllString(name, "-")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "-server"), "-mcp")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "mcp-"), "server-")
+	name = strings.Trim(name, "-_")
+	if name == "" || len(name) > 64 {
+		return "", fmt.Errorf("%.80q makes no name of a server: give one with --name", called)
+	}
+	return name, nil
+}
+
+// Found writes into s how an executor finds its command, which is looked for as a shell would that has this
+// environment: executors have a PATH of their own. A server also gets the home of the executor, where many keep what
+// they load.
+func Found(s *upstream.Server, environ []string) error {
+	var path string
+	for _, entry := range environ {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	if s.Env == nil {
+		s.Env = map[string]string{}
+	}
+	if _, set := s.Env["HOME"]; !set {
+		s.Env["HOME"] = "${env:HOME:-/}"
+	}
+	if strings.Contains(s.Command, "/") {
+		if !filepath.IsAbs(s.Command) {
+			s.Command = filepath.Join(s.CWD, s.Command)
+		}
+		return nil
+	}
+	for _, folder := range filepath.SplitList(path) {
+		file := filepath.Join(folder, s.Command)
+		info, err := os.Stat(file)
+		if err != nil || !filepath.IsAbs(file) || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		if _, set := s.Env["PATH"]; !set && !slices.Contains(filepath.SplitList(upstream.DefaultPath), folder) {
+			s.Env["PATH"] = folder + string(filepath.ListSeparator) + upstream.DefaultPath
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no program %s on the PATH", s.Command)
+}
