@@ -37,7 +37,7 @@ type described struct {
 
 type function struct {
 	name              string
-	digest            string // of the build that it is of
+	pool, digest      string // of the build that it is of
 	request, response *schema.Schema
 }
 
@@ -219,7 +219,7 @@ func compile(info question.Tool) (*described, error) {
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		d.fns[name] = &function{name: name, digest: info.Digest, request: request, response: response}
+		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, request: request, response: response}
 	}
 	return d, nil
 }

@@ -72,13 +72,13 @@ type chunkStream struct {
 }
 
 // follow subscribes to the chunks of the call before it is sent, so that none is missed live.
-func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (*chunkStream, error) {
+func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request) (*chunkStream, error) {
 	key := c.key(req)
 	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
 	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
 	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), func(msg *nats.Msg) {
 		src, err := subjects.ParseChunk(msg.Subject)
-		if err == nil && !stored(msg) {
+		if err == nil && !stored(msg) && (src.Pool == e.fn.pool || src.Pool == "") {
 			s.live.Store(true)
 			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
 		}
@@ -92,7 +92,7 @@ func (c *Client) follow(ctx context.Context, call Call, req *envelope.Request) (
 	go func() { // finish or stop waits for it
 		err := errStopped // unless the caller's function ends this goroutine
 		defer func() { s.done <- err }()
-		err = deliver(ctx, s.reader, call.Chunk)
+		err = deliver(ctx, s.reader, e.call.Chunk)
 	}()
 	return s, nil
 }

@@ -264,7 +264,7 @@ func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRe
 	if c.Payloads == nil {
 		return nil, errors.New("this client has no access to the payload store")
 	}
-	data, err := c.Payloads.Get(ctx, c.owner(), ref)
+	data, err := c.Payloads.Get(ctx, c.owner().On(ref.Pool), ref)
 	if !errors.Is(err, streaming.ErrMissing) {
 		return data, err
 	}

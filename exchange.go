@@ -148,7 +148,7 @@ func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, err
 	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
 	if e.call.Chunk != nil {
-		if stream, err = c.follow(e.ctx, e.call, req); err != nil {
+		if stream, err = c.follow(e.ctx, e, req); err != nil {
 			return nil, err
 		}
 		defer stream.stop()
@@ -253,7 +253,7 @@ func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
 	}
 	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
 	defer cancel()
-	return c.Payloads.PutNow(bounded, c.owner(), data)
+	return c.Payloads.PutNow(bounded, c.owner().On(e.fn.pool), data)
 }
 
 // unstored is what is said of a request that could not be made ready, if its input found no room.

@@ -39,11 +39,12 @@ func Permissions(p identity.Principal, f Facts) jwt.Permissions {
 	}
 	switch p.Role {
 	case identity.Agent:
-		return allow(slices.Concat(asks(p), payloads(caller(p))), append(hears(p), chunks(caller(p))))
+		own := subjects.PayloadsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
+		return allow(append(asks(p), payloads(own)...), append(hears(p), chunks(caller(p))))
 	case identity.Door:
-		tenant := subjects.Token(p.Tenant) + "."
+		tenant, all := subjects.Token(p.Tenant)+".", subjects.PayloadsOf(subjects.Token(p.Tenant), "")
 		return allow(
-			slices.Concat([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(tenant)),
+			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all)...),
 			append(hears(p), "tb.ans."+tenant+">", chunks(tenant)))
 	case identity.Operator:
 		return allow(asks(p)[1:], hears(p))
@@ -82,16 +83,16 @@ func hears(p identity.Principal) []string {
 
 func chunks(of string) string { return "tb.chunk." + of + ">" }
 
-// payloads are the large inputs and outputs below a prefix, to write and to read.
-func payloads(of string) []string {
-	own := strings.TrimSuffix(subjects.PayloadsAll, ">") + of + ">"
-	return []string{own, directGet(subjects.PayloadsStream, own)}
+// payloads are large inputs and outputs, to write and to read.
+func payloads(these string) []string {
+	return []string{these, directGet(subjects.PayloadsStream, these)}
 }
 
 // executor is what an instance of an executor may do: with the work of its pool, and under its own name.
 func executor(p identity.Principal, f Facts) jwt.Permissions {
-	publish := slices.Concat(payloads(""), []string{
-		subjects.ChunksAll, directGet(subjects.ChunksStream, subjects.ChunksAll), "tb.ans.>",
+	emitted := subjects.ChunksOn(p.Pool)
+	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool)), []string{
+		emitted, directGet(subjects.ChunksStream, emitted), "tb.ans.>",
 		subjects.PoolSubject(p.Pool, f.Instance),
 		"tb.exe.*." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance),
 		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",

@@ -19,7 +19,7 @@ func (d *Desk) hello(ctx context.Context, _ asker, _ nothing) (Hello, error) {
 	now, err := d.Clock.Server(ctx)
 	return Hello{
 		Now: now, Partitions: d.CallLog.Partitions(), Replicas: d.CallLog.Replicas(),
-		LeaseMS: d.Lease.Milliseconds(), Fsync: d.Fsync,
+		LeaseMS: d.Lease.Milliseconds(), Fsync: d.Fsync, Identity: d.Identity,
 	}, err
 }
 

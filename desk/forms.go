@@ -15,6 +15,7 @@ type Hello struct {
 	Replicas   int       `json:"replicas"` // of the call log
 	LeaseMS    int64     `json:"lease_ms"`
 	Fsync      bool      `json:"fsync,omitzero"`
+	Identity   bool      `json:"identity,omitzero"` // tokens say who is who, and permissions go by them
 }
 
 // Lease is how long an executor may be silent.

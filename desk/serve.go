@@ -21,7 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Desk is what a dispatcher answers executors with. All but Fsync is required.
+// Desk is what a dispatcher answers executors with. All but Fsync and Identity is required.
 type Desk struct {
 	NC       *nats.Conn
 	JS       jetstream.JetStream
@@ -33,6 +33,7 @@ type Desk struct {
 	Made     []string // the pools whose consumers it makes
 	Lease    time.Duration
 	Fsync    bool
+	Identity bool // tokens say who is who
 	Log      *slog.Logger
 
 	subs    []*nats.Subscription

@@ -66,7 +66,7 @@ func (d *Dispatcher) formerOfLarge(ctx context.Context, a *asker) (string, error
 		return "", err
 	}
 	defer share.Free()
-	input, err := d.Payloads.Get(ctx, subjects.Owner(a.in.From), ref)
+	input, err := d.Payloads.Get(ctx, subjects.Owner(a.in.From).On(a.ask.Facts.Pool), ref)
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ type Replier interface {
 
 // Payloads fetches inputs that are too large to travel inline.
 type Payloads interface {
-	Get(ctx context.Context, of subjects.Owner, ref envelope.PayloadRef) ([]byte, error)
+	Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error)
 }
 
 // Health says whether the deployment can take more.

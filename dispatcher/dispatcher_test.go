@@ -140,7 +140,7 @@ func (c catalog) Named(token string) (string, bool) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Get(ctx context.Context, _ subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
 	p.w.fetching.Add(1)
 	p.w.fetched.Add(1)
 	defer p.w.fetching.Add(-1)

@@ -137,7 +137,7 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 	if refusal := d.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
 		return refusal
 	}
-	if c.input, refusal = d.read(ctx, c.owner(), c.large.ref); refusal != nil {
+	if c.input, refusal = d.read(ctx, c.owner().On(c.m.Pool), c.large.ref); refusal != nil {
 		return refusal
 	}
 	c.large.share.Spent(c.large.ref.Bytes)
@@ -190,9 +190,9 @@ func (d *Dispatcher) release(c *candidate) {
 	}
 }
 
-// read gets an input of an owner out of the payload store.
+// read gets an input out of the payload store.
 func (d *Dispatcher) read(
-	ctx context.Context, of subjects.Owner, ref envelope.PayloadRef,
+	ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef,
 ) (jsontext.Value, *envelope.Error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()

@@ -29,12 +29,12 @@ func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.
 	})
 }
 
-// OutputOwner says whose the large output is that a call had. It may be read by whoever was told the outcome, which a
+// OutputShelf says where the large output lies that a call had. It may be read by whoever was told the outcome, which a
 // key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
 // So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
-func (d *Dispatcher) OutputOwner(
+func (d *Dispatcher) OutputShelf(
 	ctx context.Context, from question.Sender, q question.Payload,
-) (of subjects.Owner, _ *envelope.Error) {
+) (of subjects.Shelf, _ *envelope.Error) {
 	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
 		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
 			return a.Decision != nil && a.Decision.OutputHash == q.SHA256
@@ -42,7 +42,7 @@ func (d *Dispatcher) OutputOwner(
 		if i < 0 || q.SHA256 == "" || subjects.Token(s.Tenant) != from.Tenant {
 			return false
 		}
-		of = subjects.Owner{Tenant: s.Tenant, Actor: s.Attempts[i].Owner.Actor}
+		of = subjects.Owner{Tenant: s.Tenant, Actor: s.Attempts[i].Owner.Actor}.On(s.Pool)
 		return true
 	})
 	return of, refusal

@@ -78,6 +78,7 @@ type Chunks struct {
 type PayloadRef struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
+	Pool   string `json:"pool,omitzero"` // of an output: of the executor that stored it
 }
 
 // Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps; another

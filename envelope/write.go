@@ -104,6 +104,7 @@ func (p *Provenance) write(w *members.Writer) {
 	if p.OutputRef != nil {
 		w.Text(`,"output_ref":{"sha256":`, p.OutputRef.SHA256)
 		w.Int(`,"bytes":`, p.OutputRef.Bytes)
+		w.TextIf(`,"pool":`, p.OutputRef.Pool)
 		w.Raw(`}`)
 	}
 	w.TextsIf(`,"policy_applied":`, p.PolicyApplied)

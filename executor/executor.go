@@ -54,8 +54,8 @@ type Streams interface {
 
 // Payloads holds what is too large to travel inline.
 type Payloads interface {
-	Put(ctx context.Context, of subjects.Owner, data []byte) (envelope.PayloadRef, error)
-	Get(ctx context.Context, of subjects.Owner, ref envelope.PayloadRef) ([]byte, error)
+	Put(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error)
+	Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error)
 }
 
 // Peers knows which executors live.

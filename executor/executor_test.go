@@ -149,7 +149,7 @@ func (s *stream) Close(context.Context) (envelope.Chunks, error) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Put(ctx context.Context, _ subjects.Owner, data []byte) (envelope.PayloadRef, error) {
+func (p payloads) Put(ctx context.Context, _ subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
 	if p.w.full { // as streaming.Payloads, which tries until ctx ends
 		<-ctx.Done()
 		return envelope.PayloadRef{}, ctx.Err()
@@ -159,7 +159,7 @@ func (p payloads) Put(ctx context.Context, _ subjects.Owner, data []byte) (envel
 	return ref, nil
 }
 
-func (p payloads) Get(ctx context.Context, _ subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
 	if p.w.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -39,7 +39,7 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	case err != nil:
 		return nil, err
 	}
-	data, err := e.Payloads.Get(ctx, j.owner(), *j.inputRef)
+	data, err := e.Payloads.Get(ctx, j.owner().On(j.state.Pool), *j.inputRef)
 	if err != nil {
 		share.Free()
 		return nil, err

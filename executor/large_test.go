@@ -15,10 +15,10 @@ import (
 // stored is a payload store that has everything.
 type stored struct{}
 
-func (stored) Put(context.Context, subjects.Owner, []byte) (envelope.PayloadRef, error) {
+func (stored) Put(context.Context, subjects.Shelf, []byte) (envelope.PayloadRef, error) {
 	return envelope.PayloadRef{}, nil
 }
-func (stored) Get(_ context.Context, _ subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
+func (stored) Get(_ context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
 	return make([]byte, ref.Bytes), nil
 }
 

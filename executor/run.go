@@ -161,8 +161,8 @@ func (e *Executor) checkOutput(
 	}
 	ctx, stop := e.storing(ctx, j)
 	defer stop()
-	ref, err := e.Payloads.Put(ctx, j.owner(), res.Output) // a full store takes it later, or not by the deadline
-	if err != nil {
+	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), res.Output)
+	if err != nil { // also a full store is asked until the deadline
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
 			WithFix("call again later; the operator must enlarge the stream PAYLOADS").
 			WithCause(err.Error()).WithEffect(envelope.EffectApplied)

@@ -18,7 +18,10 @@ func TestPayloadsHaveOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []subjects.Owner{{Tenant: "acme", Actor: "agent://you"}, {Tenant: "other", Actor: mine.Actor}} {
+	for _, other := range []subjects.Shelf{
+		subjects.Owner{Tenant: "acme", Actor: "agent://you"}.On(mine.Pool),
+		subjects.Owner{Tenant: "other", Actor: mine.Actor}.On(mine.Pool), mine.On("other"),
+	} {
 		if _, err := p.Get(ctx, other, ref); !errors.Is(err, ErrMissing) {
 			t.Errorf("%v: %v", other, err)
 		}
@@ -29,7 +32,7 @@ func TestPayloadsHaveOwners(t *testing.T) {
 	if got, err := p.Get(ctx, mine, ref); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if info, err := stream.Info(ctx); err != nil || info.State.Msgs != 4 {
+	if info, err := stream.Info(ctx); err != nil || info.State.Msgs != 5 {
 		t.Errorf("%d messages, %v", info.State.Msgs, err)
 	}
 }
@@ -49,7 +52,7 @@ func TestPayloadsOfNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	yours := subjects.Owner{Tenant: "acme", Actor: "agent://you"}
+	yours := subjects.Owner{Tenant: "acme", Actor: "agent://you"}.On(mine.Pool)
 	if _, err := p.Get(ctx, yours, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("a caller: %v", err)
 	}

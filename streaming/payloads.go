@@ -46,7 +46,7 @@ func (k known) Fault() *envelope.Error { return envelope.NewError(k.code, "") }
 const partSize = 512 << 10
 
 // Payloads keeps large payloads under their owner and their SHA-256, cut into parts of partSize, as
-// [subjects.Owner.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
+// [subjects.Shelf.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
 // connection may store and read.
 //
 // The stream keeps one message per subject and drops it some time after it was last put. So
@@ -76,23 +76,23 @@ func NewPayloads(store *Store, maxBytes int64, lookup Lookup) *Payloads {
 
 // Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
 // is uncertain is simply put again.
-func (p *Payloads) Put(ctx context.Context, of subjects.Owner, data []byte) (envelope.PayloadRef, error) {
+func (p *Payloads) Put(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, true)
 }
 
 // PutNow is Put for callers that do better than to wait for room: a full store is ErrFull at once.
-func (p *Payloads) PutNow(ctx context.Context, of subjects.Owner, data []byte) (envelope.PayloadRef, error) {
+func (p *Payloads) PutNow(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, false)
 }
 
 func (p *Payloads) put(
-	ctx context.Context, of subjects.Owner, data []byte, patient bool,
+	ctx context.Context, of subjects.Shelf, data []byte, patient bool,
 ) (envelope.PayloadRef, error) {
 	if int64(len(data)) > p.maxBytes {
 		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
 	}
 	sum := sha256.Sum256(data)
-	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data))}
+	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data)), Pool: of.Pool}
 	for part := range parts(ref) {
 		from := part * partSize
 		to := min(from+partSize, ref.Bytes)
@@ -115,7 +115,7 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 
 // Get returns the payload of an owner that ref names, verified. What it came in, as many bytes again, is garbage by
 // then.
-func (p *Payloads) Get(ctx context.Context, of subjects.Owner, ref envelope.PayloadRef) ([]byte, error) {
+func (p *Payloads) Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
 	return p.Collect(ref, func(part int64) ([]byte, error) { return p.Part(ctx, of, ref.SHA256, part) })
 }
 
@@ -162,7 +162,7 @@ func collect(
 }
 
 // Part returns one part of a payload of an owner as it is stored. The hash, in hex, is the caller's to check.
-func (p *Payloads) Part(ctx context.Context, of subjects.Owner, sha256 string, part int64) ([]byte, error) {
+func (p *Payloads) Part(ctx context.Context, of subjects.Shelf, sha256 string, part int64) ([]byte, error) {
 	body, err := p.getPart(ctx, of.Payload(sha256, part))
 	if p.lookup.Unowned && errors.Is(err, ErrMissing) {
 		return p.getPart(ctx, subjects.PayloadOfNobody(sha256, part))

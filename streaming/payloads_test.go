@@ -17,7 +17,7 @@ import (
 
 const maxPayload = 4 << 20
 
-var mine = subjects.Owner{Tenant: "acme", Actor: "agent://me"}
+var mine = subjects.Owner{Tenant: "acme", Actor: "agent://me"}.On("default")
 
 // newPayloads returns payloads over a stream as the topology makes it.
 func newPayloads(t testing.TB) (*natstest.Server, jetstream.Stream, *Payloads) {

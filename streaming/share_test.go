@@ -66,7 +66,7 @@ func TestShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flood := subjects.Owner{Tenant: "acme", Actor: "agent://flood"}
+	flood := subjects.Owner{Tenant: "acme", Actor: "agent://flood"}.On("default")
 	put := func(i int) (envelope.PayloadRef, error) {
 		return p.PutNow(ctx, flood, append(content(2<<10), fmt.Sprint(i)...))
 	}

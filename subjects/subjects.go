@@ -117,44 +117,45 @@ type ChunkSource struct {
 	ID      string
 	Attempt int
 	Fence   uint64
+	Pool    string // of the executor that emitted it; "" where its subjects do not say it
 }
 
-// Chunk returns the subject of the chunks of one run.
-func Chunk(tenant, actor, id string, attempt int, fence uint64) string {
-	return chunks(tenant, actor, id) + "." + strconv.Itoa(attempt) + "." + strconv.FormatUint(fence, 10)
+// Subject returns the subject of the chunks of the run.
+func (c ChunkSource) Subject() string {
+	s := chunks(c.Tenant, c.Actor, c.ID) + "." + strconv.Itoa(c.Attempt) + "." + strconv.FormatUint(c.Fence, 10)
+	if c.Pool != "" {
+		s += "." + Token(c.Pool)
+	}
+	return s
 }
+
+// ChunksOn returns the subjects of all chunks of a pool's executors, whoever they are for.
+func ChunksOn(pool string) string { return chunkPrefix + "*.*.*.*.*." + Token(pool) }
 
 // ChunkLive returns the subscription for the chunks of all runs of a call.
 func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
 
 func chunks(tenant, actor, id string) string { return tokens(chunkPrefix, tenant, actor, id) }
 
-// ParseChunk is the inverse of [Chunk].
+// ParseChunk is the inverse of [ChunkSource.Subject].
 func ParseChunk(subject string) (ChunkSource, error) {
 	var c ChunkSource
-	rest, fence, ok := cutLast(subject)
-	rest, attempt, ok2 := cutLast(rest)
-	if !ok || !ok2 {
-		return c, fmt.Errorf("%w: %.300q", errSubject, subject)
+	var attempt, fence string
+	names := []*string{&c.Tenant, &c.Actor, &c.ID, &attempt, &fence, &c.Pool}
+	if strings.Count(subject, ".") == strings.Count(chunkPrefix, ".")+4 {
+		names = names[:5]
 	}
-	if err := parse(rest, chunkPrefix, &c.Tenant, &c.Actor, &c.ID); err != nil {
+	if err := parse(subject, chunkPrefix, names...); err != nil {
 		return ChunkSource{}, err
 	}
 	var err error
+	var ok bool
 	c.Fence, err = strconv.ParseUint(fence, 10, 64)
 	c.Attempt, ok = natural(attempt)
 	if err != nil || !ok || strconv.FormatUint(c.Fence, 10) != fence {
 		return ChunkSource{}, fmt.Errorf("%w: %.300q", errSubject, subject)
 	}
 	return c, nil
-}
-
-func cutLast(s string) (before, last string, ok bool) {
-	i := strings.LastIndexByte(s, '.')
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+1:], true
 }
 
 // Gate returns the subject of the segments of a tenant that a process writes of its own.

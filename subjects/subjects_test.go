@@ -33,16 +33,19 @@ func TestNames(t *testing.T) {
 		Worker("gpu pool", "high"):           "exec_gpu_20pool_high",
 		PoolSubject("default", "host-1.x"):   "$KV.pools.default.host-1_2ex",
 		PoolSubject("default", "h"):          "$KV.pools.default.h",
-		Chunk("acme", "a", id, 2, 42):        "tb.chunk.acme.a." + id + ".2.42",
-		ChunkLive("acme", "a", id):           "tb.chunk.acme.a." + id + ".>",
-		Part(1).Audit("a.b"):                 "tb.audit.calls_1.a_2eb",
-		Gate("e-1", "acme"):                  "tb.audit.gate.e-1.acme",
-		GateOf("e-1"):                        "tb.audit.gate.e-1.*",
-		Denied("d-1", "acme"):                "tb.denied.d-1.acme",
-		DeniedOf("d-1"):                      "tb.denied.d-1.*",
-		Dead("acme", "web.fetch"):            "tb.dead.acme.web_2efetch",
-		Kill(id):                             "tb.ctl.kill." + id,
-		Seek(id):                             "tb.ctl.seek." + id,
+		ChunkSource{"acme", "a", id, 2, 42, "gpu pool"}.Subject(): "tb.chunk.acme.a." + id + ".2.42.gpu_20pool",
+		ChunksOn("gpu pool"): "tb.chunk.*.*.*.*.*.gpu_20pool",
+		Owner{"acme", "a.b"}.On("gpu pool").Payload("00ff", 3): "tb.payload.acme.a_2eb.00ff.3.gpu_20pool",
+		PayloadsOn("gpu pool"):                                 "tb.payload.*.*.*.*.gpu_20pool",
+		ChunkLive("acme", "a", id):                             "tb.chunk.acme.a." + id + ".>",
+		Part(1).Audit("a.b"):                                   "tb.audit.calls_1.a_2eb",
+		Gate("e-1", "acme"):                                    "tb.audit.gate.e-1.acme",
+		GateOf("e-1"):                                          "tb.audit.gate.e-1.*",
+		Denied("d-1", "acme"):                                  "tb.denied.d-1.acme",
+		DeniedOf("d-1"):                                        "tb.denied.d-1.*",
+		Dead("acme", "web.fetch"):                              "tb.dead.acme.web_2efetch",
+		Kill(id):                                               "tb.ctl.kill." + id,
+		Seek(id):                                               "tb.ctl.seek." + id,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -59,8 +62,8 @@ func TestRoundTrips(t *testing.T) {
 		for _, b := range hostile {
 			tenant, actor, tool, err := ParseCall(Call(a, b, a))
 			same(t, err, []any{tenant, actor, tool}, a, b, a)
-			c, err := ParseChunk(Chunk(a, b, a, 3, 1<<60))
-			same(t, err, []any{c}, ChunkSource{a, b, a, 3, 1 << 60})
+			c, err := ParseChunk(ChunkSource{a, b, a, 3, 1 << 60, b}.Subject())
+			same(t, err, []any{c}, ChunkSource{a, b, a, 3, 1 << 60, b})
 			killed, err := ParseKill(Kill(a))
 			same(t, err, []any{killed}, a)
 			sought, err := ParseSeek(Seek(a))

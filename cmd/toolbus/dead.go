@@ -163,7 +163,7 @@ func buried(ctx context.Context, g *global, bus cli.Access, d record.DeadLetter)
 		return nil, err
 	}
 	defer guest.close()
-	if req.Input, err = app.OpenPayloads(guest.conn.JS).Get(ctx, of, *ref); err != nil {
+	if req.Input, err = app.OpenPayloads(guest.conn.JS).Get(ctx, of.On(d.State.Pool), *ref); err != nil {
 		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`",
 			err, req.ToolID)
 	}

@@ -128,7 +128,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 	guest := s.insider()
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
 	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
-		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}, []byte(input))
+		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}.On("default"), []byte(input))
 	if err != nil {
 		t.Fatal(err)
 	}

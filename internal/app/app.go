@@ -61,6 +61,7 @@ type Conn struct {
 	nonces  atomic.Uint64
 	notices form.Notices
 	control *bus.Control
+	tokens  bool                  // there is identity: permissions go by tokens
 	acked   *ack.JetStream        // JS
 	front   atomic.Pointer[front] // of a dispatcher
 }
@@ -138,9 +139,10 @@ func payloadsOfAll(js jetstream.JetStream) *streaming.Payloads {
 // replicaLag is how long an executor waits for a replica to have an input that a dispatcher has read.
 const replicaLag = 2 * time.Second
 
-// payloadsOfPool is how executors bind to the payload store: they may not ask its leader.
-func payloadsOfPool(js jetstream.JetStream) *streaming.Payloads {
-	return openPayloads(js, streaming.Lookup{Patience: replicaLag, Unowned: true})
+// payloadsOfPool is how executors bind to the payload store: they may not ask its leader, and where there is identity
+// for nothing but what is of their pool.
+func (c *Conn) payloadsOfPool() *streaming.Payloads {
+	return openPayloads(c.JS, streaming.Lookup{Patience: replicaLag, Unowned: !c.tokens})
 }
 
 func openPayloads(js jetstream.JetStream, l streaming.Lookup) *streaming.Payloads {

@@ -69,6 +69,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if o.store = store; store != nil {
 		o.Tokens = store.Checker()
 	}
+	c.tokens = o.Tokens != nil
 	stop, err := openPorter(c, o.Registry, store)
 	if err != nil {
 		return err
@@ -182,7 +183,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &desk.Desk{
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
-		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Log: c.Logger,
+		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
 	}
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,

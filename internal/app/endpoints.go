@@ -42,7 +42,7 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}).ToAll(),
 		bus.Answering(subjects.OpChunks, func(ctx context.Context, from question.Sender,
 			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
-			return chunks(ctx, d, store, from, q)
+			return chunks(ctx, c, d, store, from, q)
 		}),
 		bus.Answering(subjects.OpStored, func(ctx context.Context, _ question.Sender,
 			q question.Stored) (question.StoredPage, *envelope.Error) {
@@ -125,7 +125,7 @@ func stored(ctx context.Context, c *Conn, q question.Stored) (page question.Stor
 func payload(
 	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from question.Sender, q question.Payload,
 ) (a question.PayloadAnswer, _ *envelope.Error) {
-	of, refusal := d.OutputOwner(ctx, from, q)
+	of, refusal := d.OutputShelf(ctx, from, q)
 	if refusal != nil {
 		return a, refusal
 	}
@@ -140,7 +140,8 @@ func payload(
 }
 
 func chunks(
-	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender, q question.Chunks,
+	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender,
+	q question.Chunks,
 ) (a question.ChunksAnswer, _ *envelope.Error) {
 	s, refusal := d.State(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID})
 	if refusal != nil {
@@ -150,7 +151,9 @@ func chunks(
 		q.Fence = run.Fence()
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
-	source := streaming.NewStoreSource(store, func(r streaming.Run) string { return chunkSubject(s, r.Attempt, r.Fence) })
+	source := streaming.NewStoreSource(store, func(r streaming.Run) string {
+		return c.chunkSubject(s, r.Attempt, r.Fence)
+	})
 	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):

@@ -53,8 +53,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	pools := kv.AskPools(c.JS, c.Lease, counter.Beat)
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
-		Replies: bus.NewReplies(c.NC, c.Logger), Payloads: payloadsOfPool(c.JS),
-		Streams: streams{streaming.NewStore(c.JS, subjects.ChunksStream).BySubject()},
+		Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.payloadsOfPool(),
+		Streams: streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).BySubject()},
 		Peers:   pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Observer: c.Observer, Logger: c.Logger,
@@ -104,7 +104,7 @@ func (c *Conn) agree(h desk.Hello) error {
 	if c.Lease > 0 && c.Lease != h.Lease() {
 		c.Logger.Warn("the lease is that of the dispatchers", "told", c.Lease, "lease", h.Lease())
 	}
-	c.Lease, c.Fsync = h.Lease(), h.Fsync
+	c.Lease, c.Fsync, c.tokens = h.Lease(), h.Fsync, h.Identity
 	if c.Fsync && c.KV.Group == 0 {
 		c.KV.Group = kv.DefaultGroup
 	}
@@ -179,14 +179,22 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 }
 
 // streams opens the chunk stream of a run.
-type streams struct{ store *streaming.Store }
-
-func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
-	return streaming.NewRun(ctx, s.store, limit, chunkSubject(st, attempt, fence))
+type streams struct {
+	conn  *Conn
+	store *streaming.Store
 }
 
-// chunkSubject is where the chunks of one run lie.
-func chunkSubject(s call.State, attempt int, fence uint64) string {
+func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
+	return streaming.NewRun(ctx, s.store, limit, s.conn.chunkSubject(st, attempt, fence))
+}
+
+// chunkSubject is where the chunks of one run lie. The pool is in it where permissions go by it; elsewhere there may be
+// older builds, which do not expect it.
+func (c *Conn) chunkSubject(s call.State, attempt int, fence uint64) string {
 	a, _ := s.Attempt(attempt)
-	return subjects.Chunk(s.Tenant, a.Owner.Actor, s.ID, attempt, fence)
+	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: attempt, Fence: fence}
+	if c.tokens {
+		of.Pool = s.Pool
+	}
+	return of.Subject()
 }

@@ -32,11 +32,11 @@ func TestReads(t *testing.T) {
 	d := deploy(t)
 	key, err := subjects.ParseRef(d.victim.Ref)
 	d.ok(err)
-	secret := subjects.Owner{Tenant: "acme", Actor: alice}.Payload("00", 0)
+	secret := subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload("00", 0)
 	_, err = d.crowd[alice].nc.Request(secret, []byte("secret"), 5*time.Second)
 	d.ok(err)
 	const get = "$JS.API.DIRECT.GET."
-	others := []string{bob, mallory, auditor, reader, operator}
+	others := []string{bob, mallory, auditor, reader, operator, outsider}
 	var table []row
 	for what, subject := range map[string]string{
 		"a payload": "PAYLOADS." + secret, "payloads": "PAYLOADS.tb.payload.acme.>", "all payloads": "PAYLOADS.tb.payload.>",
@@ -44,18 +44,18 @@ func TestReads(t *testing.T) {
 	} {
 		table = append(table, row{name: "read " + what, as: others, publish: get + subject, refused: byServer})
 	}
-	chunk := subjects.Chunk("acme", alice, key.ID, 1, 1)
+	chunk := chunkOf(key)
 	table = append(table,
-		row{name: "read chunks", as: callers(), publish: get + "CHUNKS." + chunk, refused: byServer},
-		row{name: "read all chunks", as: callers(), publish: get + "CHUNKS.tb.chunk.>", refused: byServer},
+		row{name: "read chunks", as: append(callers(), outsider), publish: get + "CHUNKS." + chunk, refused: byServer},
+		row{name: "read all chunks", as: everybody(), publish: get + "CHUNKS.tb.chunk.>", refused: byServer},
 		row{name: "read the log", as: everybody(), publish: get + "KV_calls." + key.Claim(1, d.real), refused: byServer},
 		row{name: "read a key", as: everybody(), publish: get + "KV_control." + subjects.SigningKey("00"), refused: byServer},
 		row{name: "read of another tenant", as: []string{door}, publish: get + "PAYLOADS." +
-			subjects.Owner{Tenant: "evil", Actor: mallory}.Payload("00", 0), refused: byServer})
+			subjects.Owner{Tenant: "evil", Actor: mallory}.On("default").Payload("00", 0), refused: byServer})
 	d.try(table)
 	for _, as := range []string{bob, mallory, door} {
 		p := d.crowd[as]
-		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.Payload("00", 0)
+		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.On("default").Payload("00", 0)
 		for _, body := range []string{
 			`{"seq":1}`, `{"last_by_subj":"` + secret + `"}`, `{"next_by_subj":">","seq":1}`, `{"seq":1,"batch":10}`,
 			`{"multi_last":[">"]}`, `{"multi_last":["` + secret + `"],"batch":10}`,
@@ -68,4 +68,11 @@ func TestReads(t *testing.T) {
 		}
 	}
 	d.finish()
+}
+
+// chunkOf is where the first run of a call of alice's emits.
+func chunkOf(key subjects.Key) string {
+	return subjects.ChunkSource{
+		Tenant: "acme", Actor: alice, ID: key.ID, Attempt: 1, Fence: 1, Pool: "default",
+	}.Subject()
 }

@@ -50,7 +50,7 @@ func (d *deployment) hostile() []string {
 		key.Outcome(1, d.real), key.Claim(1, d.real), key.Request(2, "0.1.0", "high", "default"),
 		subjects.PoolSubject("default", d.real), subjects.Revoked(d.crowd[alice].Family), subjects.SigningKey("00"),
 		subjects.Part(0).Audit("acme"), subjects.Denied("d", "acme"), subjects.Dead("acme", "hold"),
-		subjects.Chunk("acme", alice, key.ID, 1, 1), subjects.Owner{Tenant: "acme", Actor: alice}.Payload("00", 0),
+		chunkOf(key), subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload("00", 0),
 		"tb.ans." + acme + ".guess.guess", "_INBOX." + acme + ".guess", subjects.InboxOf(d.real) + ".guess",
 		subjects.Call("acme", alice, "hold"), subjects.Service("cancel", "acme", alice),
 		subjects.Desk(subjects.OpDead, "default", d.real), subjects.Heard("default", d.real, "guess"),
@@ -70,9 +70,9 @@ func concrete(pattern string) string {
 		case strings.HasPrefix(s, "$JS.ACK."):
 			end = "1.99999.99999.1.0"
 		case strings.HasPrefix(rest, "tb.chunk"), strings.HasSuffix(rest, ".tb.chunk."):
-			end = "evil.x.x.1.1"
+			end = "evil.x.x.1.1.default"
 		case strings.HasSuffix(rest, "tb.payload."):
-			end = "evil.x.aa.0"
+			end = "evil.x.aa.0.default"
 		}
 		s = rest + end
 	}
@@ -135,7 +135,7 @@ func TestForgedChunks(t *testing.T) {
 	d.ok(err)
 	for n, as := range []string{bob, mallory, door} {
 		p := d.crowd[as]
-		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.Payload("aa", int64(n))
+		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.On("default").Payload("aa", int64(n))
 		header := nats.Header{
 			streaming.HeaderChunks: {"1-1"}, streaming.HeaderForm: frame.Header[streaming.HeaderForm], "Tb-Nonce": {"x"},
 		}
@@ -164,7 +164,7 @@ func TestForgedKills(t *testing.T) {
 	d.ok(err)
 	for n, as := range executors() {
 		p := d.crowd[as]
-		own := subjects.Owner{Tenant: "evil", Actor: as}.Payload("aa", int64(n))
+		own := subjects.Owner{Tenant: "evil", Actor: as}.On(p.Pool).Payload("aa", int64(n))
 		_, err := p.nc.RequestMsg(&nats.Msg{Subject: own, Data: order}, 5*time.Second)
 		d.ok(err)
 		get := "$JS.API.DIRECT.GET.PAYLOADS." + own

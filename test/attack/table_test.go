@@ -274,7 +274,7 @@ func (d *deployment) probe() {
 	acme := subjects.Token("acme") + "." + subjects.Token(alice)
 	for _, s := range []string{
 		"tb.ans." + acme + ".probe", "_INBOX." + acme + ".probe", "tb.ctl.left", "tb.exe.probe.default.x",
-		"tb.chunk." + acme + ".x.1.1",
+		"tb.chunk." + acme + ".x.1.1.default",
 	} {
 		d.ok(d.admin.Publish(s, []byte("probe of "+s)))
 	}

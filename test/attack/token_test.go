@@ -156,7 +156,7 @@ func TestExpired(t *testing.T) {
 		subject := []string{
 			subjects.Call(p.Tenant, as, "echo"), subjects.Service(subjects.OpResult, p.Tenant, as),
 			subjects.Service(subjects.OpTokenNarrow, p.Tenant, as), subjects.Service(subjects.OpTokenRenew, "acme", alice),
-			subjects.Owner{Tenant: p.Tenant, Actor: as}.Payload("aa", 0), subjects.PoolSubject("default", "x"),
+			subjects.Owner{Tenant: p.Tenant, Actor: as}.On("default").Payload("aa", 0), subjects.PoolSubject("default", "x"),
 			"$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_default_normal", "$JS.API.DIRECT.GET.AUDIT",
 		}
 		for _, s := range subject {

@@ -18,8 +18,8 @@ func TestWrites(t *testing.T) {
 	key, err := subjects.ParseRef(d.victim.Ref)
 	d.ok(err)
 	in, out := d.crowd[insider].instance, d.crowd[outsider].instance
-	chunk := subjects.Chunk("acme", alice, key.ID, 1, 1)
-	payload := subjects.Owner{Tenant: "acme", Actor: alice}.Payload("00", 0)
+	chunk := chunkOf(key)
+	payload := subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload("00", 0)
 	table := []row{
 		{name: "admit a call", as: everybody(), publish: key.Request(1, "0.1.0", "normal", "default")},
 		{name: "admit another attempt", as: everybody(), publish: key.Request(2, "0.1.0", "high", "default")},
@@ -51,12 +51,12 @@ func TestWrites(t *testing.T) {
 		{name: "write to another bucket", as: everybody(), publish: "$KV.registry.echo"},
 		{name: "write to an object store", as: everybody(), publish: "$O.any.C.x"},
 
-		{name: "send chunks of another's call", as: callers(), publish: chunk},
-		{name: "store for another actor", as: []string{bob, mallory, auditor, reader, operator}, publish: payload},
+		{name: "send chunks of another's call", as: append(callers(), outsider), publish: chunk},
+		{name: "store for another actor", as: []string{bob, mallory, auditor, reader, operator, outsider}, publish: payload},
 		{name: "store for another tenant", as: []string{mallory, auditor, operator},
-			publish: subjects.Owner{Tenant: "acme", Actor: mallory}.Payload("00", 0)},
+			publish: subjects.Owner{Tenant: "acme", Actor: mallory}.On("default").Payload("00", 0)},
 		{name: "store for another tenant, as a door", as: []string{door},
-			publish: subjects.Owner{Tenant: "evil", Actor: mallory}.Payload("00", 0)},
+			publish: subjects.Owner{Tenant: "evil", Actor: mallory}.On("default").Payload("00", 0)},
 		{name: "store for nobody", as: callers(), publish: subjects.PayloadOfNobody("00", 0)},
 	}
 	for i := range table {

@@ -139,7 +139,7 @@ func TestAccounts(t *testing.T) {
 func (g *guarded) caller(keys *accounts.Keys, actor string) *toolbus.Client {
 	g.t.Helper()
 	text, p := token(g.t, keys, identity.Principal{Actor: actor, Role: identity.Agent})
-	owner := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}
+	owner := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.On("default")
 	nc, err := bus.Dial(g.srv.URL, "agent", nats.Token(text), nats.CustomInboxPrefix(owner.Inbox()))
 	if err != nil {
 		g.t.Fatal(err)

@@ -49,9 +49,10 @@ func garbage(r *rand.Rand) []byte {
 // the attempt is not there, an outcome has no decision.
 func foreignEvent(r *rand.Rand) string {
 	e := call.Event{
-		Kind: []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)], Attempt: r.IntN(3),
-		Nonce: "foreign",
-		State: call.State{Facts: call.Facts{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
+		Kind:    []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)],
+		Attempt: r.IntN(3),
+		Nonce:   "foreign",
+		State:   call.State{Facts: call.Facts{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
 	}
 	for n := range r.IntN(3) {
 		e.State.Attempts = append(e.State.Attempts, call.Attempt{N: n + 1, Claim: &call.Claim{}})
@@ -72,13 +73,29 @@ func TestMalformedFlood(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	key := subjects.Key{Tool: "echo", ID: "00000000000000000000000000000000"}
 	targets := []string{
-		subjects.Call("default", "agent://local", "echo"), subjects.Call("x", "y", "z"), "tb.call.%%.\xff.é",
-		subjects.Service(subjects.OpResult, "default", "a"), subjects.Service(subjects.OpCancel, "default", "a"),
-		subjects.Service(subjects.OpWhy, "default", "a"), subjects.Service(subjects.OpDescribe, "default", "a"),
-		subjects.Service(subjects.OpChunks, "default", "a"), subjects.Kill("x"),
-		key.Request(1, "1.0.0", "normal", "default"), key.Outcome(1, "e"), subjects.Chunk("default", "a", "b", 1, 1),
-		subjects.Part(0).Audit("default"), subjects.Gate("x", "default"), subjects.Denied("x", "default"),
-		subjects.Dead("default", "echo"), subjects.PoolSubject("default", "x"), subjects.PayloadOfNobody("x", 0),
+		subjects.Call("default", "agent://local", "echo"),
+		subjects.Call("x", "y", "z"),
+		"tb.call.%%.\xff.é",
+		subjects.Service(subjects.OpResult, "default", "a"),
+		subjects.Service(subjects.OpCancel, "default", "a"),
+		subjects.Service(subjects.OpWhy, "default", "a"),
+		subjects.Service(subjects.OpDescribe, "default", "a"),
+		subjects.Service(subjects.OpChunks, "default", "a"),
+		subjects.Kill("x"),
+		key.Request(
+			1,
+			"1.0.0",
+			"normal",
+			"default",
+		),
+		key.Outcome(1, "e"),
+		subjects.ChunkSource{Tenant: "default", Actor: "a", ID: "b", Attempt: 1, Fence: 1}.Subject(),
+		subjects.Part(0).Audit("default"),
+		subjects.Gate("x", "default"),
+		subjects.Denied("x", "default"),
+		subjects.Dead("default", "echo"),
+		subjects.PoolSubject("default", "x"),
+		subjects.PayloadOfNobody("x", 0),
 		subjects.Left,
 	}
 	answers, err := nc.SubscribeSync("tb.ans.>")
@@ -195,7 +212,11 @@ func TestBadTools(t *testing.T) {
 	before := heap()
 	for id, want := range map[string]envelope.Code{"flood": envelope.CodeOutputLimit, "panic": envelope.CodeToolFault,
 		"garbage": ""} {
-		r := mustCall(t, c, toolbus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+		r := mustCall(
+			t,
+			c,
+			toolbus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
+		)
 		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
 			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
 		}

@@ -32,7 +32,12 @@ func own(o *server.Options) {
 			Subscribe: only("_INBOX."+of+".>", "tb.ans."+of+".>", "tb.chunk."+of+".>"),
 		}},
 		{Username: "executor", Password: "secret", Permissions: &server.Permissions{
-			Publish: only("tb.>", "$KV.>", "$JS.>"), Subscribe: only("_INBOX."+name+".>", "tb.ctl.kill.*", "tb.ctl.seek.*"),
+			Publish: only(
+				"tb.>",
+				"$KV.>",
+				"$JS.>",
+			),
+			Subscribe: only("_INBOX."+name+".>", "tb.ctl.kill.*", "tb.ctl.seek.*"),
 		}},
 	}
 }
@@ -85,7 +90,7 @@ func others(t *testing.T, g *guarded, conn *toolbus.Conn, ref envelope.PayloadRe
 		t.Cleanup(cancel)
 		return ctx
 	}
-	b := subjects.Owner{Tenant: "default", Actor: "agent://b"}
+	b := subjects.Owner{Tenant: "default", Actor: "agent://b"}.On("default")
 	if _, err := payloads.Get(once(), b, ref); err == nil || errors.Is(err, streaming.ErrMissing) {
 		t.Errorf("it read: %v", err)
 	}
@@ -102,7 +107,11 @@ func others(t *testing.T, g *guarded, conn *toolbus.Conn, ref envelope.PayloadRe
 		t.Error(err)
 	}
 	eventually(t, "all of it is refused", func() bool { return len(g.seen())-before >= 6 })
-	if _, err := payloads.Get(t.Context(), subjects.Owner{Tenant: "default", Actor: "agent://a"}, ref); err != nil {
+	if _, err := payloads.Get(
+		t.Context(),
+		subjects.Owner{Tenant: "default", Actor: "agent://a"}.On("default"),
+		ref,
+	); err != nil {
 		t.Errorf("its own: %v", err)
 	}
 }

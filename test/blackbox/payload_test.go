@@ -128,7 +128,7 @@ func TestFloodOfPayloads(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	js := d.srv.JetStream(t)
-	flood := subjects.Owner{Tenant: "default", Actor: "agent://flood"}
+	flood := subjects.Owner{Tenant: "default", Actor: "agent://flood"}.On("default")
 	for i := 0; ; i++ {
 		if _, err := js.Publish(t.Context(), flood.Payload("x", int64(i)), make([]byte, 3<<10)); err != nil {
 			if i < 500 {

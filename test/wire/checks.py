@@ -188,7 +188,8 @@ def payloads():
     r = c.request(to=1, text=text)
     refused = c.call(r)
     assert refused["error"]["code"] == "I-REQ-LIMIT", refused
-    outcome = c.call(dict(r, input=None), headers={"Tb_Input_Ref": c.put(canonical(r["input"]))})
+    pool = c.ask("describe", {"tool": r["tool_id"]})["tools"][0]["pool"]
+    outcome = c.call(dict(r, input=None), headers={"Tb_Input_Ref": c.put(canonical(r["input"]), pool)})
     ref = outcome["provenance"]["output_ref"]
     assert "output" not in outcome and ref["bytes"] > 600 << 10, outcome
     assert json.loads(c.get(ref)) == {"sum": 1, "text": text}

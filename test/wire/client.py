@@ -181,11 +181,11 @@ class Client:
         left = deadline + 0.025 - now
         return now + (pause if pause <= left else max(left, 0.025))
 
-    def put(self, data):
+    def put(self, data, pool):
         name = hashlib.sha256(data).hexdigest()
         for part in range(0, len(data), PART):
             reply, inbox = self.inbox()
-            self.nats.publish(f"tb.payload.{self.me}.{name}.{part // PART}", data[part:part + PART], reply)
+            self.nats.publish(f"tb.payload.{self.me}.{name}.{part // PART}.{token(pool)}", data[part:part + PART], reply)
             assert json.loads(inbox.get(timeout=PATIENCE).body)["stream"] == "PAYLOADS"
         return f"sha256:{name};{len(data)}"
 
@@ -199,7 +199,8 @@ class Client:
                 data += base64.b64decode(answer["body"])
                 continue
             reply, inbox = self.inbox()
-            self.nats.publish(f"$JS.API.DIRECT.GET.PAYLOADS.tb.payload.{self.me}.{ref['sha256']}.{part}", b"", reply)
+            lies = f"tb.payload.{self.me}.{ref['sha256']}.{part}.{token(ref['pool'])}"
+            self.nats.publish(f"$JS.API.DIRECT.GET.PAYLOADS.{lies}", b"", reply)
             data += inbox.get(timeout=PATIENCE).body
         assert hashlib.sha256(data).hexdigest() == ref["sha256"]
         return data
