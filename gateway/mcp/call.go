@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -15,6 +16,77 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
+
+// callTool answers tools/call.
+func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+	select {
+	case d.calls <- struct{}{}:
+		defer func() { <-d.calls }()
+	default:
+		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
+	}
+	if by.guest != nil {
+		d.guests.hold(by.guest)
+		defer d.guests.release(by.guest)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.open, func() { cancel(errClosed) })()
+	if req.Params.Name == SearchTool && d.o.SearchAbove >= 0 {
+		return d.search(ctx, by, req)
+	}
+	a, err := d.ask(ctx, by, req)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.of.streaming:
+		return a.stream(ctx, req)
+	case d.o.TaskAfter > 0 && knowsTasks(by.protocol, req.ClientCapabilities()):
+		resp, later, err := d.await(ctx, a)
+		if later != nil {
+			return later, nil
+		}
+		return a.answer(resp, err, nil)
+	}
+	resp, err := a.run(ctx)
+	return a.answer(resp, err, nil)
+}
+
+// answer is what the client is told of a call.
+func (a *asked) answer(resp *envelope.Response, err error, streamed *pieces) (sdk.Result, error) {
+	if err != nil {
+		return nil, protocolError(err)
+	}
+	res, err := a.of.result(resp, a.call.Key, a.by.protocol)
+	if err != nil {
+		return nil, err
+	}
+	if streamed != nil && !a.of.results {
+		streamed.before(res)
+	}
+	return shown(res, a.by.protocol), nil
+}
+
+// stream makes a call of a tool that streams: how far it is the client is told meanwhile, if it wants to know, and the
+// rest with the answer.
+func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
+	var streamed pieces
+	tell := func(envelope.Chunk) error { return nil }
+	if token := req.Params.GetProgressToken(); token != nil {
+		p := newProgress(func(p *sdk.ProgressNotificationParams) {
+			p.ProgressToken = token
+			_ = req.Session.NotifyProgress(ctx, p) // whoever has gone misses it
+		})
+		defer p.stop()
+		tell = p.chunk
+	}
+	a.call.Chunk = func(c envelope.Chunk) error {
+		streamed.chunk(c)
+		return tell(c)
+	}
+	resp, err := a.run(ctx)
+	return a.answer(resp, err, &streamed)
+}
 
 // asked is a call on its way.
 type asked struct {
@@ -79,7 +151,7 @@ func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 // but for when the door closes.
 func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
 	resp, err := a.by.client.Call(ctx, a.call)
-	if err != nil && ctx.Err() != nil && !a.lasting && !errors.Is(context.Cause(ctx), errClosed) {
+	if err != nil && ctx.Err() != nil && !a.lasting && !leaves(context.Cause(ctx)) {
 		a.cancel(ctx)
 	}
 	return resp, err
@@ -95,11 +167,16 @@ func (a *asked) cancel(ctx context.Context) {
 	_, _ = a.by.client.Cancel(ctx, question.Call{Ref: a.ref()})
 }
 
+// leaves reports whether a call is left alone that is not waited for any more.
+func leaves(cause error) bool { return errors.Is(cause, errClosed) || errors.Is(cause, errLater) }
+
 // ref names the call on the bus.
-func (a *asked) ref() string {
-	id := envelope.CallKeyID(a.by.client.Tenant, &envelope.Request{
+func (a *asked) ref() string { return subjects.Key{Tool: a.of.Tool, ID: a.id()}.Ref() }
+
+// id is what ref ends with.
+func (a *asked) id() string {
+	return envelope.CallKeyID(a.by.client.Tenant, &envelope.Request{
 		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.Context{ActorID: a.by.client.Actor},
 		Constraints: envelope.Constraints{IdempotencyKey: a.call.Key},
 	})
-	return subjects.Key{Tool: a.of.Tool, ID: id}.Ref()
 }

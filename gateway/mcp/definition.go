@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -26,9 +27,10 @@ type Definition struct {
 	Shown    *sdk.Tool
 
 	streaming bool
-	loose     bool // the input is no object; arguments have it as their only member
-	results   bool // outputs are whole results of MCP
-	object    bool // outputs are objects, which is all that protocols before 2026-07-28 know as structured
+	retention time.Duration // of outcomes
+	loose     bool          // the input is no object; arguments have it as their only member
+	results   bool          // outputs are whole results of MCP
+	object    bool          // outputs are objects, which is all that protocols before 2026-07-28 know as structured
 }
 
 // Define returns the functions of a tool, by name. The tool is one that was asked for by itself, so that it has its
@@ -48,7 +50,9 @@ func define(t question.Tool, fn string) *Definition {
 		name += "." + fn
 		description, title = cmp.Or(of.Description, t.Description), strings.TrimSpace(t.Title+" "+fn)
 	}
-	d := &Definition{Tool: t.ToolID, Fn: fn, streaming: t.Streaming}
+	d := &Definition{
+		Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
+	}
 	d.Shown = &sdk.Tool{
 		Name: nameOf(name), Title: title, Description: strings.TrimSpace(description), Annotations: annotations(t),
 		Meta: sdk.Meta{mcpmeta.ToolVersion: t.Version},

@@ -14,7 +14,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // Options say what a door shows, and how much it takes. The zero value is good.
@@ -28,6 +27,12 @@ type Options struct {
 	MaxBody     int64 // bytes of a request over HTTP; default 4 MiB
 	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
 	MaxSessions int   // of clients that have such; default 1,000
+	// SearchAbove is the number of tools above which there is one more, [SearchTool]; default 50, and none where it is
+	// negative.
+	SearchAbove int
+	// TaskAfter is how long a call may take before it is answered with a task, to clients that know tasks; default 5 s,
+	// and never where it is negative.
+	TaskAfter time.Duration
 	// Every is how often the door looks whether the tools have changed, to tell its clients; default 5 s.
 	Every time.Duration
 }
@@ -55,16 +60,23 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{tenant: client.Tenant, client: o.Guest}}
 	d.open, d.end = context.WithCancel(ctx)
 	d.requests, d.calls = make(chan struct{}, o.MaxRequests), make(chan struct{}, o.MaxRequests)
+	has := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	if o.TaskAfter > 0 {
+		has.AddExtension(tasks, nil)
+	}
 	d.server = sdk.NewServer(
 		&sdk.Implementation{Name: "toolbus", Title: "Toolbus", Version: o.Version},
 		&sdk.ServerOptions{
 			Instructions: instructions, Logger: o.Logger,
-			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
+			Capabilities: has,
 			GetSessionID: func() string { return d.instance + "-" + rand.Text() },
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
 		},
 	)
 	d.server.AddReceivingMiddleware(d.receive)
+	if o.TaskAfter > 0 {
+		d.serveTasks()
+	}
 	return d
 }
 
@@ -82,7 +94,8 @@ type caller struct {
 	client    *toolbus.Client
 	header    http.Header // of the request, over HTTP
 	asking    asking
-	stateless bool // the request came over HTTP, and is of no session
+	web       bool // the request came over HTTP
+	stateless bool // and is of no session
 	protocol  string
 	guest     *guest // nil where nobody is asked for a token
 }
@@ -103,6 +116,12 @@ func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
 				return nil, err
 			}
 			return d.callTool(ctx, by, r)
+		case *taskRequest:
+			by, err := d.caller(req, r.ProtocolVersion())
+			if err != nil {
+				return nil, err
+			}
+			return d.aboutTask(ctx, by, method, r)
 		}
 		return next(ctx, method, req)
 	}
@@ -117,9 +136,9 @@ func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 	}
 	h := extra.Header
 	by.header, by.asking = h, asking{session: h.Get(headerSession), id: h.Get(headerID)}
-	web := h.Get(headerWeb) != ""
-	by.stateless = web && by.asking.session == ""
-	if !web || d.guests.client == nil {
+	by.web = h.Get(headerWeb) != ""
+	by.stateless = by.web && by.asking.session == ""
+	if !by.web || d.guests.client == nil {
 		return by, nil
 	}
 	if extra.TokenInfo != nil {
@@ -132,7 +151,10 @@ func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 	return by, nil
 }
 
-// list answers tools/list.
+// searches reports whether there are so many tools that one finds others.
+func (d *Door) searches(v *view) bool { return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove }
+
+// list answers tools/list: the tool that finds others first, and then all others by their names.
 func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
@@ -146,58 +168,15 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	res := &sdk.ListToolsResult{Tools: make([]*sdk.Tool, len(page)), NextCursor: next}
-	for i, of := range page {
-		res.Tools[i] = of.shownTo(by.protocol)
+	res := &sdk.ListToolsResult{Tools: make([]*sdk.Tool, 0, len(page)+1), NextCursor: next}
+	if cursor == "" && d.searches(v) {
+		res.Tools = append(res.Tools, searchTool())
+	}
+	for _, of := range page {
+		res.Tools = append(res.Tools, of.shownTo(by.protocol))
 	}
 	d.cacheable(&res.Cacheable)
 	return res, nil
-}
-
-// callTool answers tools/call.
-func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
-	select {
-	case d.calls <- struct{}{}:
-		defer func() { <-d.calls }()
-	default:
-		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
-	}
-	if by.guest != nil {
-		d.guests.hold(by.guest)
-		defer d.guests.release(by.guest)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(d.open, func() { cancel(errClosed) })()
-	a, err := d.ask(ctx, by, req)
-	if err != nil {
-		return nil, err
-	}
-	var streamed pieces
-	tell := func(envelope.Chunk) error { return nil }
-	if token := req.Params.GetProgressToken(); token != nil && a.of.streaming {
-		p := newProgress(func(p *sdk.ProgressNotificationParams) {
-			p.ProgressToken = token
-			_ = req.Session.NotifyProgress(ctx, p) // whoever has gone misses it
-		})
-		defer p.stop()
-		tell = p.chunk
-	}
-	if a.of.streaming {
-		a.call.Chunk = func(c envelope.Chunk) error {
-			streamed.chunk(c)
-			return tell(c)
-		}
-	}
-	resp, err := a.run(ctx)
-	if err != nil {
-		return nil, protocolError(err)
-	}
-	res, err := a.of.result(resp, a.call.Key, by.protocol)
-	if err == nil && !a.of.results {
-		streamed.before(res)
-	}
-	return res, err
 }
 
 // errClosed ends the waiting for a call when the door closes: the call goes on.

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -133,4 +134,45 @@ func TestErrors(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestSearch(t *testing.T) {
+	f := start(t)
+	each(
+		t,
+		mcp.New(t.Context(), f.Client, mcp.Options{SearchAbove: 4}),
+		f,
+		nil,
+		func(t *testing.T, s *sdk.ClientSession) {
+			tools, err := s.ListTools(t.Context(), nil)
+			if err != nil || tools.Tools[0].Name != mcp.SearchTool {
+				t.Fatalf("%+v: %v", tools, err)
+			}
+			for words, want := range map[string]string{
+				"send a text": "send", "SENDS!": "send", "waiting": "", "wait": "hold", "say what": "echo",
+			} {
+				res := call(t, s, mcp.SearchTool, `{"words":"`+words+`"}`, nil)
+				var found struct{ Tools []*sdk.Tool }
+				if err := json.Unmarshal([]byte(structured(t, res)), &found); err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				if len(found.Tools) > 0 {
+					got = found.Tools[0].Name
+				}
+				if got != want {
+					t.Errorf("%s: %q, want %q", words, got, want)
+				}
+			}
+			for _, wrong := range []string{`{}`, `{"words":""}`, `{"words":"a","limit":51}`} {
+				if res := call(t, s, mcp.SearchTool, wrong, nil); !res.IsError {
+					t.Errorf("%s: %s", wrong, words(res))
+				}
+			}
+		},
+	)
+	none := f.connect(t, mcp.New(t.Context(), f.Client, mcp.Options{}), protocols[0], nil)
+	if tools, err := none.ListTools(t.Context(), nil); err != nil || tools.Tools[0].Name == mcp.SearchTool {
+		t.Errorf("few tools: %+v: %v", tools, err)
+	}
 }

@@ -31,6 +31,28 @@ func (d *Definition) result(r *envelope.Response, key, protocol string) (*sdk.Ca
 	return &sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
 }
 
+// complete is a result of the protocols that tell one from a task.
+type complete struct {
+	sdk.ResultBase
+	ResultType        string        `json:"resultType"`
+	Content           []sdk.Content `json:"content"`
+	StructuredContent any           `json:"structuredContent,omitempty"`
+	IsError           bool          `json:"isError,omitempty"`
+}
+
+// shown is a result as a protocol has it.
+func shown(res *sdk.CallToolResult, protocol string) sdk.Result {
+	if res.Content == nil {
+		res.Content = []sdk.Content{}
+	}
+	if protocol < modern {
+		return res
+	}
+	return &complete{
+		sdk.ResultBase{Meta: res.Meta}, resultComplete, res.Content, res.StructuredContent, res.IsError,
+	}
+}
+
 // success returns an output, structured and as text; or the result that it is.
 func (d *Definition) success(output jsontext.Value, protocol string) (*sdk.CallToolResult, error) {
 	if d.results {

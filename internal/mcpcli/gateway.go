@@ -35,7 +35,9 @@ func Gateway(env cli.Env, connect Connect) *cobra.Command {
 func overHTTP(env cli.Env, connect Connect) *cobra.Command {
 	l := &listener{}
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "Serve MCP clients over HTTP", Args: cli.NoArgs,
+		Use:   "mcp",
+		Short: "Serve MCP clients over HTTP",
+		Args:  cli.NoArgs,
 		Long: `Serves MCP clients over streamable HTTP, at the path ` + Path + `, in protocol 2026-07-28 and those before
 it. Any number of doors may run side by side: what there is of a call is on the bus.
 
@@ -62,13 +64,21 @@ that does.`,
 
 // showFlags adds the flags that all doors have.
 func showFlags(cmd *cobra.Command, o *mcp.Options) {
-	cmd.Flags().IntVar(&o.PageSize, "page-size", 100, "tools on a page of a list")
+	f := cmd.Flags()
+	f.IntVar(&o.PageSize, "page-size", 100, "tools on a page of a list")
+	f.IntVar(&o.SearchAbove, "search-above", 50,
+		"number of tools above which there is one more, "+mcp.SearchTool+", that finds others by words; -1 is never")
+	f.DurationVar(&o.TaskAfter, "task-after", 5*time.Second,
+		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
 }
 
 // check refuses flags that no door can have.
 func check(o *mcp.Options) error {
-	if o.PageSize < 1 || o.MaxBody < 0 || o.MaxRequests < 0 || o.MaxSessions < 0 {
+	switch {
+	case o.PageSize < 1 || o.MaxBody < 0 || o.MaxRequests < 0 || o.MaxSessions < 0:
 		return cli.Usagef("sizes and numbers of a door are 1 or more")
+	case o.SearchAbove == 0 || o.TaskAfter == 0:
+		return cli.Usagef("--search-above and --task-after are more than 0, or negative for never")
 	}
 	return nil
 }
@@ -114,11 +124,18 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 // warn says what the door leaves open.
 func (l *listener) warn(env cli.Env, client *toolbus.Client, at net.Listener) {
 	if client.Token == nil {
-		fmt.Fprintf(env.Stderr, "warning: the bus asks for no tokens, so whoever reaches the door calls as %s in tenant %s\n",
-			client.Actor, client.Tenant)
+		fmt.Fprintf(
+			env.Stderr,
+			"warning: the bus asks for no tokens, so whoever reaches the door calls as %s in tenant %s\n",
+			client.Actor,
+			client.Tenant,
+		)
 	}
 	if tcp, ok := at.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		fmt.Fprintln(env.Stderr, "warning: the door listens beyond this machine, and speaks no TLS: put a proxy before it")
+		fmt.Fprintln(
+			env.Stderr,
+			"warning: the door listens beyond this machine, and speaks no TLS: put a proxy before it",
+		)
 	}
 }
 

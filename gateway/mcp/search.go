@@ -1,0 +1,143 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A list of very many tools is more than a model reads. Where there are, one tool of the door's own finds others by
+// words; what it finds is called as any tool is.
+
+// SearchTool is the name of the tool that finds tools.
+const SearchTool = "toolbus_search_tools"
+
+// How many tools are found.
+const (
+	defaultFound = 10
+	maxFound     = 50
+)
+
+// searchTool is that tool, as clients see it.
+func searchTool() *sdk.Tool {
+	return &sdk.Tool{
+		Name:  SearchTool,
+		Title: "Search tools",
+		Description: "Finds tools by words of their names and descriptions, and says how to call each. What it finds is " +
+			"called by its name.",
+		InputSchema: json.RawMessage(
+			`{"type":"object","required":["words"],"additionalProperties":false,"properties":{` +
+				`"words":{"type":"string","minLength":1,"maxLength":400,"description":"What the tool is to do, in a few words."},` +
+				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10}}}`,
+		),
+		OutputSchema: json.RawMessage(
+			`{"type":"object","required":["tools","found"],"properties":{"tools":{"type":"array",` +
+				`"items":{"type":"object"}},"found":{"type":"integer"}}}`,
+		),
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+	}
+}
+
+// wanted is what the tool is asked.
+type wanted struct {
+	Words string `json:"words"`
+	Limit int    `json:"limit"`
+}
+
+// found is what it answers.
+type found struct {
+	Tools []foundTool `json:"tools"`
+	Found int         `json:"found"` // also those that the limit left out
+}
+
+// foundTool is what a model has to know to call a tool.
+type foundTool struct {
+	Name        string `json:"name"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	InputSchema any    `json:"inputSchema"`
+}
+
+// search answers a call of the tool.
+func (d *Door) search(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+	var want wanted
+	if json.Unmarshal(req.Params.Arguments, &want) != nil || len(wordsOf(want.Words)) == 0 ||
+		want.Limit < 0 || want.Limit > maxFound {
+		text := &sdk.TextContent{
+			Text: "arguments/words is missing: say in a few words what the tool is to do, and in " +
+				"arguments/limit how many to find, at most 50. Nothing was done.",
+		}
+		return shown(&sdk.CallToolResult{IsError: true, Content: []sdk.Content{text}}, by.protocol), nil
+	}
+	v, err := d.catalogue.of(ctx, by.client)
+	if err != nil {
+		return nil, protocolError(err)
+	}
+	answer := v.search(want)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return nil, internal("%v", err)
+	}
+	return shown(&sdk.CallToolResult{
+		StructuredContent: json.RawMessage(text), Content: []sdk.Content{&sdk.TextContent{Text: string(text)}},
+	}, by.protocol), nil
+}
+
+// search returns the tools that fit best, and by name where they fit as well.
+func (v *view) search(want wanted) found {
+	type hit struct {
+		*Definition
+		score int
+	}
+	var hits []hit
+	words := wordsOf(want.Words)
+	for _, d := range v.sorted {
+		if n := score(d.Shown, words); n > 0 {
+			hits = append(hits, hit{d, n})
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	answer := found{Tools: []foundTool{}, Found: len(hits)}
+	for _, h := range hits[:min(len(hits), cmp.Or(want.Limit, defaultFound))] {
+		answer.Tools = append(
+			answer.Tools,
+			foundTool{h.Shown.Name, h.Shown.Title, h.Shown.Description, h.Shown.InputSchema},
+		)
+	}
+	return answer
+}
+
+// score says how well a tool fits words: those of its name count most.
+func score(t *sdk.Tool, words []string) (n int) {
+	name, title, description := wordsOf(t.Name), wordsOf(t.Title), wordsOf(t.Description)
+	for _, w := range words {
+		n += 8*among(w, name) + 4*among(w, title) + 2*among(w, description)
+	}
+	return n
+}
+
+// among is 2 if a word is one of words, 1 if it is the beginning of one, or has one for its beginning, as plurals do.
+func among(word string, words []string) (best int) {
+	for _, w := range words {
+		switch {
+		case w == word:
+			return 2
+		case len(w) > 2 && len(word) > 2 && (strings.HasPrefix(w, word) || strings.HasPrefix(word, w)):
+			best = 1
+		}
+	}
+	return best
+}
+
+// wordsOf are the words of a text, in lower case.
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(
+		strings.ToLower(text),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) },
+	)
+}

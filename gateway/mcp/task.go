@@ -1,0 +1,248 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// A call that takes long is answered with a task to clients that know tasks: they ask for its outcome later. A task is
+// nothing but a name of the call, which is on the bus, so any door answers for it, and a door that ends takes none with
+// it. The bus tells nobody of a call but its owner: a name that was guessed, or overheard, is worth nothing to others.
+//
+// What a tool streams goes with the answer to a request alone, so calls of tools that stream never become tasks.
+
+// tasks is the extension of MCP.
+const tasks = "io.modelcontextprotocol/tasks"
+
+// pollTime is how often clients should ask for a task.
+const pollTime = time.Second
+
+// The states of a task.
+const (
+	working   = "working"
+	completed = "completed"
+	failed    = "failed"
+	cancelled = "cancelled"
+)
+
+// The kinds of result that there are.
+const (
+	resultTask     = "task"
+	resultComplete = "complete"
+)
+
+// task is a task as clients are told of it.
+type task struct {
+	sdk.ResultBase
+	ResultType     string         `json:"resultType"`
+	TaskID         string         `json:"taskId"`
+	Status         string         `json:"status"`
+	StatusMessage  string         `json:"statusMessage,omitempty"`
+	CreatedAt      string         `json:"createdAt"`
+	LastUpdatedAt  string         `json:"lastUpdatedAt"`
+	TTLMs          int64          `json:"ttlMs"`
+	PollIntervalMs int64          `json:"pollIntervalMs,omitempty"`
+	Result         any            `json:"result,omitempty"`
+	Error          *jsonrpc.Error `json:"error,omitempty"`
+}
+
+// done is an answer that says nothing but that it was heard.
+type done struct {
+	sdk.ResultBase
+	ResultType string `json:"resultType"`
+}
+
+// taskParams name a task. What else is said to one, as the input that it waits for, no task asks for.
+type taskParams struct {
+	sdk.ParamsBase
+	TaskID string `json:"taskId"`
+}
+
+// taskRequest is a request about a task.
+type taskRequest = sdk.ServerRequest[*taskParams]
+
+// serveTasks makes the library hand on requests about tasks, which the door answers before it does.
+func (d *Door) serveTasks() {
+	for _, method := range []string{taskGet, taskUpdate, taskCancel} {
+		_ = sdk.AddReceivingCustomMethod(d.server, method, // none of them is a method of the library's
+			func(context.Context, *sdk.ServerSession, *taskParams) (*done, error) {
+				return nil, errors.ErrUnsupported
+			})
+	}
+}
+
+// The methods of tasks.
+const (
+	taskGet    = "tasks/get"
+	taskUpdate = "tasks/update"
+	taskCancel = "tasks/cancel"
+)
+
+// knowsTasks reports whether a client may be answered with a task.
+func knowsTasks(protocol string, has *sdk.ClientCapabilities) bool {
+	if protocol < modern || has == nil {
+		return false
+	}
+	_, knows := has.Extensions[tasks]
+	return knows
+}
+
+// await runs a call and returns its outcome, or its task where it takes too long for one.
+func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type end struct {
+		resp *envelope.Response
+		err  error
+	}
+	ended := make(chan end, 1)
+	go func() { // ends soon after cancel
+		resp, err := a.run(ctx)
+		ended <- end{resp, err}
+	}()
+	for pause := d.o.TaskAfter; ; pause = pollTime {
+		select {
+		case e := <-ended:
+			return e.resp, nil, e.err
+		case <-time.After(pause):
+		}
+		if _, err := a.by.client.Result(ctx, question.Call{Ref: a.ref()}); err == nil { // it is on the bus
+			cancel(errLater)
+			<-ended
+			return nil, a.of.task(a.id(), began), nil
+		}
+	}
+}
+
+// errLater ends the waiting for a call that has become a task.
+var errLater = errors.New("the call is asked for later")
+
+// task is the task of a call that runs.
+func (of *Definition) task(id string, began time.Time) *task {
+	name := strings.Join([]string{strconv.FormatInt(began.UnixMilli(), 36), of.Shown.Name, id}, ".")
+	return &task{
+		ResultType: resultTask, TaskID: name, Status: working, CreatedAt: stamp(began), LastUpdatedAt: stamp(began),
+		TTLMs: of.retention.Milliseconds(), PollIntervalMs: pollTime.Milliseconds(),
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// named returns the call that a task is, and when it was made.
+func (d *Door) named(
+	ctx context.Context,
+	by *caller,
+	name string,
+) (of *Definition, id string, began time.Time, err error) {
+	parts := strings.Split(name, ".")
+	if len(parts) < 3 {
+		return nil, "", began, noTask()
+	}
+	ms, err := strconv.ParseInt(parts[0], 36, 64)
+	if err != nil {
+		return nil, "", began, noTask()
+	}
+	of, err = d.catalogue.find(ctx, by.client, strings.Join(parts[1:len(parts)-1], "."))
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
+		return nil, "", began, noTask()
+	}
+	if err != nil {
+		return nil, "", began, protocolError(err)
+	}
+	return of, parts[len(parts)-1], time.UnixMilli(ms), nil
+}
+
+func noTask() error { return invalid("no such task is known to you") }
+
+// aboutTask answers a request about a task.
+func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *taskRequest) (sdk.Result, error) {
+	if err := mayAsk(by, req); err != nil {
+		return nil, err
+	}
+	of, id, began, err := d.named(ctx, by, req.Params.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	ref := subjects.Key{Tool: of.Tool, ID: id}.Ref()
+	if method == taskCancel {
+		if _, err := by.client.Cancel(ctx, question.Call{Ref: ref}); err != nil {
+			return nil, taskError(err)
+		}
+		return &done{ResultType: resultComplete}, nil
+	}
+	answer, err := by.client.Result(ctx, question.Call{Ref: ref})
+	if err != nil {
+		return nil, taskError(err)
+	}
+	if method == taskUpdate {
+		return &done{ResultType: resultComplete}, nil
+	}
+	t := of.task(id, began)
+	t.ResultType = resultComplete
+	if answer.Response == nil {
+		t.LastUpdatedAt = stamp(time.Now())
+		return t, nil
+	}
+	return of.ended(t, began, answer.Response, by.protocol), nil
+}
+
+// mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.
+func mayAsk(by *caller, req *taskRequest) error {
+	if !knowsTasks(by.protocol, req.ClientCapabilities()) {
+		need, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{
+			"extensions": map[string]any{tasks: map[string]any{}}}}) // of texts
+		return &jsonrpc.Error{
+			Code:    sdk.CodeMissingRequiredClientCapabilities,
+			Message: "tasks are for clients that know " + tasks,
+			Data:    need,
+		}
+	}
+	if req.Params == nil || req.Params.TaskID == "" {
+		return invalid("taskId is missing")
+	}
+	if by.web && !slices.Equal(by.header.Values("Mcp-Name"), []string{req.Params.TaskID}) {
+		return &jsonrpc.Error{Code: sdk.CodeHeaderMismatch, Message: "the header Mcp-Name is not the taskId"}
+	}
+	return nil
+}
+
+// taskError is what is said of a task that the bus tells nothing of.
+func taskError(err error) error {
+	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	if ok && codeOf(refused.Reason) == jsonrpc.CodeInvalidParams {
+		return noTask()
+	}
+	return protocolError(err)
+}
+
+// ended is the task of a call with its outcome.
+func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, protocol string) *task {
+	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
+	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0
+	if r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown) {
+		t.Status, t.StatusMessage = cancelled, inWords(r)
+		return t
+	}
+	res, err := of.result(r, "", protocol)
+	if err != nil {
+		t.Status = failed
+		t.Error, _ = errors.AsType[*jsonrpc.Error](err)
+		return t
+	}
+	t.Status, t.Result = completed, shown(res, protocol)
+	return t
+}

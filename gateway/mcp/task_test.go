@@ -1,0 +1,161 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+)
+
+// rpc is an answer to a request as it is.
+type rpc struct {
+	Result struct {
+		ResultType, TaskID, Status string
+		TTLMs, PollIntervalMs      float64
+		Result                     struct {
+			IsError bool
+			Content []struct{ Text string }
+		}
+	}
+	Error struct {
+		Code    int
+		Message string
+	}
+}
+
+const knowing = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
+
+// ask sends a request of 2026-07-28 of a client that has those capabilities.
+func ask(t *testing.T, url, method, name, params, has string) (a rpc) {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{`+
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{%s}}}}`,
+		method, params, has)
+	_, text := post(t, url, body, http.Header{
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {name},
+	})
+	for line := range strings.Lines(text) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			text = data
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return a
+}
+
+func about(t *testing.T, url, method, id string) rpc {
+	t.Helper()
+	return ask(t, url, method, id, fmt.Sprintf(`"taskId":%q`, id), knowing)
+}
+
+// eventually asks for a task until it has ended.
+func eventually(t *testing.T, url, id string) rpc {
+	t.Helper()
+	for {
+		if a := about(t, url, "tasks/get", id); a.Result.Status != "working" {
+			return a
+		}
+	}
+}
+
+// A long call becomes a task, for which any door answers, and its owner alone.
+func TestTasks(t *testing.T) {
+	f := start(t)
+	o := mcp.Options{TaskAfter: time.Millisecond}
+	first, second := open(t, mcp.New(t.Context(), f.Client, o)), open(t, mcp.New(t.Context(), f.Client, o))
+	call := func(text string) string {
+		t.Helper()
+		a := ask(
+			t,
+			first.URL,
+			"tools/call",
+			"hold",
+			fmt.Sprintf(`"name":"hold","arguments":{"text":%q}`, text),
+			knowing,
+		)
+		if r := a.Result; r.ResultType != "task" || r.Status != "working" || r.TaskID == "" || r.TTLMs < 1 ||
+			r.PollIntervalMs < 1 {
+			t.Fatalf("%+v", a)
+		}
+		<-f.held
+		return a.Result.TaskID
+	}
+	id, other := call("done"), call("cancelled")
+	if a := about(t, second.URL, "tasks/get", id); a.Result.Status != "working" || a.Result.ResultType != "complete" {
+		t.Errorf("%+v", a)
+	}
+	if a := about(t, second.URL, "tasks/cancel", other); a.Result.ResultType != "complete" || a.Result.Status != "" {
+		t.Errorf("%+v", a)
+	}
+	if err := <-f.ends; err == nil {
+		t.Error("the work of a cancelled task went on")
+	}
+	close(f.hold)
+	if a := eventually(t, second.URL, id); a.Result.Status != "completed" ||
+		a.Result.Result.Content[0].Text != `{"text":"done"}` {
+		t.Errorf("%+v", a)
+	}
+	if a := eventually(t, first.URL, other); a.Result.Status != "cancelled" {
+		t.Errorf("%+v", a)
+	}
+	if a := about(t, second.URL, "tasks/update", id); a.Result.ResultType != "complete" {
+		t.Errorf("%+v", a)
+	}
+
+	// Nobody else is told anything.
+	stranger, err := f.Conn.Client(toolbus.ClientOptions{Actor: "agent://stranger"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stranger.Close() })
+	theirs := open(t, mcp.New(t.Context(), stranger, o))
+	guesses := []string{
+		id,
+		other,
+		id + "0",
+		"1.hold." + strings.Repeat("0", 32),
+		"1.echo",
+		"x",
+		"..",
+		"1.nothing.0",
+		"1..",
+		id[1:],
+	}
+	for _, guess := range guesses {
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+			if a := about(t, theirs.URL, method, guess); a.Error.Code != -32602 || a.Result.Status != "" {
+				t.Errorf("%s %s: %+v", method, guess, a)
+			}
+		}
+	}
+}
+
+func TestTasksRefused(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{TaskAfter: time.Nanosecond}))
+	a := ask(t, s.URL, "tools/call", "echo", `"name":"echo","arguments":{"text":"a"}`, "")
+	if a.Result.ResultType != "complete" {
+		t.Errorf("a client that knows no tasks: %+v", a)
+	}
+	if a := ask(t, s.URL, "tasks/get", "x", `"taskId":"x"`, ""); a.Error.Code != -32021 {
+		t.Errorf("a client that knows no tasks: %+v", a)
+	}
+	if a := ask(t, s.URL, "tasks/get", "y", `"taskId":"x"`, knowing); a.Error.Code != -32020 {
+		t.Errorf("a header that names another task: %+v", a)
+	}
+	a = ask(t, s.URL, "tools/call", "count", `"name":"count","arguments":{"input":1000}`, knowing)
+	if a.Result.ResultType != "complete" {
+		t.Errorf("a tool that streams: %+v", a)
+	}
+	none := open(t, mcp.New(t.Context(), f.Client, mcp.Options{TaskAfter: -1}))
+	if a := ask(t, none.URL, "tasks/get", "x", `"taskId":"x"`, knowing); a.Error.Code != -32601 {
+		t.Errorf("a door without tasks: %+v", a)
+	}
+}
