@@ -7,7 +7,7 @@ MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check check-long bench chaos fuzz build \
+.PHONY: help run test check check-long bench chaos mcp-conformance fuzz build \
 	format vet lint tidy model race chaos-short fuzz-short
 
 help: ## say what each command does
@@ -46,6 +46,9 @@ bench: build ## measure beside the leanest pipeline and the floor of the protoco
 
 chaos: build ## five minutes of faults against a bus of its own, a new seed each time
 	bin/toolbus chaos --seed "$$(date +%s)" --duration 5m
+
+mcp-conformance: ## the official conformance suite of MCP against the door; MCP_SUITE says where it is
+	test/conformance/run.sh
 
 fuzz: ## run every fuzz target for a minute
 	.ci/fuzz 60s

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -123,8 +124,23 @@ func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 			return d.aboutTask(ctx, by, method, r)
 		}
+		if !served(method) {
+			return nil, &jsonrpc.Error{
+				Code:    jsonrpc.CodeMethodNotFound,
+				Message: "there are tools here, and no " + method,
+			}
+		}
 		return next(ctx, method, req)
 	}
+}
+
+// served reports whether the library answers a method: it would answer all those of MCP, and say that there is nothing.
+func served(method string) bool {
+	switch method {
+	case "initialize", "ping", "server/discover", "subscriptions/listen":
+		return true
+	}
+	return strings.HasPrefix(method, "notifications/")
 }
 
 // caller returns whoever sent a request.

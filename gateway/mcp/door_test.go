@@ -119,7 +119,9 @@ func TestErrors(t *testing.T) {
 			!strings.Contains(words(res), "Nothing was done.") {
 			t.Errorf("no %q in %q", want, words(res))
 		}
-		_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "ecko"})
+		_, err := s.ListPrompts(t.Context(), nil)
+		wantCode(t, err, jsonrpc.CodeMethodNotFound)
+		_, err = s.CallTool(t.Context(), &sdk.CallToolParams{Name: "ecko"})
 		wantCode(t, err, jsonrpc.CodeInvalidParams)
 		if !strings.Contains(err.Error(), "did you mean echo?") {
 			t.Error(err)

@@ -10,24 +10,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// progressPause is the least time between two notifications of one call: what comes sooner is left out.
-const progressPause = 100 * time.Millisecond
+// How many notifications of one call there are at once, and afterwards every so often: what comes sooner is left out.
+const (
+	progressBurst = 10
+	progressPause = 100 * time.Millisecond
+)
 
 // progress tells a client how far a call is. A client that does not read holds up neither the call nor what follows it:
 // what is not told soon is not told.
 type progress struct {
 	notify func(*sdk.ProgressNotificationParams)
-	next   chan *sdk.ProgressNotificationParams // the newest one that is to be told
+	next   chan *sdk.ProgressNotificationParams // what is to be told
 	done   sync.WaitGroup
 
 	// Of whoever hands in chunks.
 	last    float64
 	counted bool // the tool has said numbers
-	at      time.Time
+	left    int  // notifications that may follow at once
+	since   time.Time
 }
 
 func newProgress(notify func(*sdk.ProgressNotificationParams)) *progress {
-	p := &progress{notify: notify, next: make(chan *sdk.ProgressNotificationParams, 1)}
+	p := &progress{
+		notify: notify, next: make(chan *sdk.ProgressNotificationParams, progressBurst),
+		last: -1, left: progressBurst, since: time.Now(),
+	}
 	p.done.Go(func() {
 		for n := range p.next {
 			p.notify(n)
@@ -54,15 +61,25 @@ type far struct {
 // chunk takes a chunk of the call. What is told only grows, also where the tool runs again.
 func (p *progress) chunk(c envelope.Chunk) error {
 	n := p.of(c)
-	if n == nil || n.Progress <= p.last || time.Since(p.at) < progressPause {
+	if n == nil || n.Progress <= p.last || !p.may() {
 		return nil
 	}
 	select {
 	case p.next <- n:
-		p.last, p.at = n.Progress, time.Now()
-	default: // the client has not read the one before
+		p.last = n.Progress
+		p.left--
+	default: // the client has not read those before
 	}
 	return nil
+}
+
+// may reports whether the next notification may follow already.
+func (p *progress) may() bool {
+	if earned := int(time.Since(p.since) / progressPause); earned > 0 {
+		p.left = min(p.left+earned, progressBurst)
+		p.since = p.since.Add(time.Duration(earned) * progressPause)
+	}
+	return p.left > 0
 }
 
 // of is what a chunk says of how far the call is; nil for nothing.
@@ -89,5 +106,5 @@ func (p *progress) of(c envelope.Chunk) *sdk.ProgressNotificationParams {
 	case c.Kind == envelope.ChunkData:
 		text = "" // is part of the output
 	}
-	return &sdk.ProgressNotificationParams{Progress: p.last + 1, Message: text}
+	return &sdk.ProgressNotificationParams{Progress: max(0, p.last) + 1, Message: text}
 }

@@ -1,0 +1,4 @@
+// Command conformance serves the tools that the official conformance suite of MCP asks for, on a bus of its own, behind
+// the door for MCP clients. `make mcp-conformance` runs the suite against it, in both protocols; what fails is in
+// expected-*.yaml, with the reason.
+package main

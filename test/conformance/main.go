@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
+	ready := flag.String("ready-file", "", "file to write the URL to once it serves")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *listen, *ready); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves the tools until ctx ends.
+func run(ctx context.Context, listen, ready string) error {
+	state, err := os.MkdirTemp("", "toolbus-conformance-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(state) }() // what stays is in the way of nobody
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	srv, err := natsserver.Start(natsserver.Options{StoreDir: state, Log: log})
+	if err != nil {
+		return err
+	}
+	defer srv.Stop()
+	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Name: "conformance", Logger: log, Fsync: true})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tools, err := fixtures()
+	if err != nil {
+		return err
+	}
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		return err
+	}
+	executor, err := conn.Executor(tools, toolbus.ExecutorOptions{})
+	if err != nil {
+		return err
+	}
+	client, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	at, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	door := mcp.New(ctx, client, mcp.Options{TaskAfter: 100 * time.Millisecond, Logger: log})
+	routes := http.NewServeMux()
+	routes.Handle("/mcp", door.Handler())
+	web := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
+	serving := func() {
+		url := fmt.Sprintf("http://%s/mcp", at.Addr())
+		fmt.Println(url)
+		if ready != "" {
+			_ = os.WriteFile(ready, []byte(url+"\n"), 0o644) // whoever waits says that it is not there
+		}
+		go func() { _ = web.Serve(at) }()
+	}
+	err = toolbus.Serve(ctx, dispatcher, executor, serving)
+	door.Close()
+	_ = web.Close()
+	return err
+}

