@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // play runs one of the servers and returns its exit status.
 func play(part string, args []string) int {
-	parts := map[string]func(args []string) int{"behave": behave}
+	parts := map[string]func(args []string) int{"behave": behave, "misbehave": misbehave, "turncoat": turncoat}
 	return parts[part](args)
 }
 

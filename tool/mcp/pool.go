@@ -63,27 +63,30 @@ func (p *pool) take(ctx context.Context) (*link, error) {
 			return l, err
 		}
 		select {
-		case <-wait.done:
+		case <-wait:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// pick returns the connection with the fewest calls, or else what is to be waited for.
-func (p *pool) pick(ctx context.Context) (*link, *opening, error) {
+// pick returns the connection with the fewest calls, or else what is to be waited for. There are never more processes
+// than there may be, so one that is about to end holds up the next one.
+func (p *pool) pick(ctx context.Context) (best *link, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.links = slices.DeleteFunc(p.links, p.lost)
-	var best *link
 	for _, l := range p.links {
-		if best == nil || l.calls < best.calls {
+		switch {
+		case !l.conn.Usable():
+			wait = l.conn.Broken()
+		case best == nil || l.calls < best.calls:
 			best = l
 		}
 	}
-	more := best == nil || best.calls > 0 && len(p.links) < p.server.Instances
 	left := time.Until(p.again)
-	if more && p.opening == nil && left <= 0 {
+	idle := best != nil && best.calls == 0
+	if !idle && p.opening == nil && left <= 0 && len(p.links) < max(1, p.server.Instances) {
 		p.open(ctx)
 	}
 	switch {
@@ -91,7 +94,9 @@ func (p *pool) pick(ctx context.Context) (*link, *opening, error) {
 		best.calls++
 		return best, nil, nil
 	case p.opening != nil:
-		return nil, p.opening, nil
+		return nil, p.opening.done, nil
+	case wait != nil:
+		return nil, wait, nil
 	}
 	return nil, nil, &downError{p.name, p.failed, left}
 }

@@ -47,13 +47,25 @@ func (a *Adapter) run(
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
 	}
+	for again := false; ; again = true {
+		said, err := p.ask(ctx, m, e, op, request, sink)
+		if _, died := errors.AsType[*unheardError](err); !died || again {
+			return said, err
+		}
+	}
+}
+
+// ask makes one request over one connection.
+func (p *pool) ask(
+	ctx context.Context, m *tool.Manifest, e Endpoint, op op, request upstream.Request, sink tool.Sink,
+) (statement, error) {
 	l, err := p.take(ctx)
 	if err != nil {
 		return statement{}, unsent(ctx, err)
 	}
 	defer p.give(l)
 	if err := l.verify(ctx, e); err != nil {
-		return statement{}, unsent(ctx, err)
+		return statement{}, l.unheard(unsent(ctx, err))
 	}
 	r := newRelay(m, sink)
 	answer, err := r.call(ctx, l.conn, request)
@@ -61,10 +73,28 @@ func (a *Adapter) run(
 		if ctx.Err() != nil {
 			l.probe(ctx)
 		}
-		return statement{}, r.failure(ctx, err)
+		return statement{}, l.unheard(r.failure(ctx, err))
 	}
 	l.served.Store(true)
 	return judge(m, e, op, answer, r.passed())
+}
+
+// unheardError means that a connection was gone when a call was about to be sent. Another one may be better.
+type unheardError struct{ *tool.StartError }
+
+// Unwrap implements what errors.As looks for.
+func (e *unheardError) Unwrap() error { return e.StartError }
+
+// unheard marks an error of a call of which nothing was sent, over a connection that is gone.
+func (l *link) unheard(err error) error {
+	unsent, ok := errors.AsType[*tool.StartError](err)
+	if !ok {
+		return err
+	}
+	if l.conn.Usable() {
+		return err
+	}
+	return &unheardError{unsent}
 }
 
 // unsent is the error of a call of which nothing was sent.

@@ -33,6 +33,7 @@ const (
 type way interface {
 	mcp.Connection
 	end(reason string, order supervisor.Command)
+	usable() bool
 	lost() *BrokenError // waits until it is
 }
 
@@ -73,7 +74,12 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	return c, nil
 }
 
-func open(_ context.Context, s Server, o Options, r *router) (way, error) { return start(s, o, r) }
+func open(ctx context.Context, s Server, o Options, r *router) (way, error) {
+	if s.URL != "" {
+		return reach(ctx, s, r)
+	}
+	return start(s, o, r)
+}
 
 // transport opens a way once, and keeps it.
 type transport struct {
@@ -110,8 +116,18 @@ func (c *Conn) unreachable(ctx context.Context, err error) error {
 	return err
 }
 
-// Broken is closed when the connection is of no use any more.
+// Broken is closed when nothing is left of the connection.
 func (c *Conn) Broken() <-chan struct{} { return c.broken }
+
+// Usable reports whether the connection is not about to end.
+func (c *Conn) Usable() bool {
+	select {
+	case <-c.broken:
+		return false
+	default:
+		return c.way.usable()
+	}
+}
 
 // Changed reports whether the server has said, since this was last asked, that its tools have changed.
 func (c *Conn) Changed() bool { return c.changed.Swap(false) }
@@ -195,11 +211,11 @@ func (c *Conn) fly(ctx context.Context, f *flight, send func(context.Context) er
 	if f.answer != nil && err == nil {
 		return f.answer, nil
 	}
-	return nil, c.failed(ctx, inner, f, err)
+	return nil, c.failed(ctx, f, err)
 }
 
 // failed says why there is no answer.
-func (c *Conn) failed(ctx, inner context.Context, f *flight, err error) error {
+func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 	said, isSaid := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case ctx.Err() != nil:
@@ -207,16 +223,16 @@ func (c *Conn) failed(ctx, inner context.Context, f *flight, err error) error {
 			return &NotSentError{context.Cause(ctx)}
 		}
 		return context.Cause(ctx)
-	case inner.Err() != nil: // the router has ended it
-		return context.Cause(inner)
 	case isSaid:
 		return said
 	case !f.sent.Load():
 		return &NotSentError{cmp.Or(err, errors.New("no answer"))}
+	case f.failure.Load() != nil:
+		return *f.failure.Load()
 	case c.isBroken():
 		return c.way.lost()
 	}
-	return &MalformedError{Reason: fmt.Sprint(err)}
+	return &BrokenError{How: fmt.Sprint(err)}
 }
 
 // isBroken reports whether the connection is, or is about to be.

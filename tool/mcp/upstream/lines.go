@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // maxSkipped is how much of a line that is too long is read in order to find the next one, in bytes. A server whose
@@ -71,6 +72,47 @@ func (l *lines) skip(part []byte, err error, limit int64) error {
 		}
 		part, err = l.from.ReadSlice('\n')
 	}
+}
+
+// maxNest is how deep the values of a message may be nested: what reads them takes a piece of its stack for each level.
+const maxNest = 1000
+
+// nest follows how deep a text is nested.
+type nest struct {
+	depth         int
+	text, escaped bool
+}
+
+// tooDeep takes the next part of a text, and reports whether that is nested too deeply.
+func (n *nest) tooDeep(part []byte) bool {
+	for _, c := range part {
+		switch {
+		case c == '\n': // no string goes on behind one
+			n.text, n.escaped = false, false
+		case n.text:
+			n.text = c != '"' || n.escaped
+			n.escaped = c == '\\' && !n.escaped
+		case c == '"':
+			n.text = true
+		case c == '{' || c == '[':
+			if n.depth++; n.depth > maxNest {
+				return true
+			}
+		case c == '}' || c == ']':
+			n.depth--
+		}
+	}
+	return false
+}
+
+var errTooDeep = fmt.Errorf("values nested deeper than %d", maxNest)
+
+// decode reads one message.
+func decode(text []byte) (jsonrpc.Message, error) {
+	if new(nest).tooDeep(text) {
+		return nil, errTooDeep
+	}
+	return jsonrpc.DecodeMessage(text)
 }
 
 // finder finds the id of a message that is not kept.

@@ -13,8 +13,9 @@ import (
 
 // The methods that the router looks at.
 const (
-	methodProgress = "notifications/progress"
-	methodChanged  = "notifications/tools/list_changed"
+	methodInitialize = "initialize"
+	methodProgress   = "notifications/progress"
+	methodChanged    = "notifications/tools/list_changed"
 )
 
 // flight is one request that is on its way.
@@ -27,9 +28,21 @@ type flight struct {
 	end     context.CancelCauseFunc
 	token   string
 	id      jsonrpc.ID
-	sent    atomic.Bool    // something of it may have reached the server
-	answer  jsontext.Value // set before the SDK learns of the answer
+	failure atomic.Pointer[error] // why there will be no answer, where more is known of it than the SDK says
+	sent    atomic.Bool           // something of it may have reached the server
+	answer  jsontext.Value        // set before the SDK learns of the answer
 }
+
+// fail ends the flight, if somebody waits for it.
+func (f *flight) fail(err error) {
+	f.failure.CompareAndSwap(nil, &err)
+	if f.end != nil {
+		f.end(err)
+	}
+}
+
+// bound is how many bytes an answer may have, with what is around it.
+func (f *flight) bound() int64 { return max(f.limit, minFrame) }
 
 type flightKey struct{}
 
@@ -96,12 +109,15 @@ func (r *router) sending(ctx context.Context, msg jsonrpc.Message) *flight {
 	return f
 }
 
-// of returns the flight with an id, and forgets it by that id: there is one answer.
+// of returns the flight with an id, and forgets it: there is one answer, and nothing comes after it.
 func (r *router) of(id jsonrpc.ID) *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.ids[id]
-	delete(r.ids, id)
+	if f != nil {
+		delete(r.ids, id)
+		delete(r.tokens, f.token)
+	}
 	return f
 }
 
@@ -117,9 +133,22 @@ func (r *router) fail(id jsontext.Value, err error) bool {
 	}
 	f := r.of(known)
 	if f != nil {
-		f.end(err)
+		f.fail(err)
 	}
 	return f != nil
+}
+
+// failAll ends all flights that wait for an answer: one of them was meant.
+func (r *router) failAll(err error) {
+	r.mu.Lock()
+	var all []*flight
+	for _, f := range r.ids {
+		all = append(all, f)
+	}
+	r.mu.Unlock()
+	for _, f := range all {
+		f.fail(err)
+	}
 }
 
 // maxAsked is how many requests a server may send: none is of use to it, since nothing is offered to it, and each is
@@ -151,7 +180,7 @@ func (r *router) answered(msg *jsonrpc.Response) jsonrpc.Message {
 		return msg // the SDK drops what it does not wait for
 	}
 	if int64(len(msg.Result)) > f.limit {
-		f.end(&TooLargeError{Limit: f.limit})
+		f.fail(&TooLargeError{Limit: f.limit})
 		return nil
 	}
 	f.answer = jsontext.Value(msg.Result)

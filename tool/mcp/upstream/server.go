@@ -67,6 +67,11 @@ func (s Server) Check() error {
 	if s.StartMS < 0 || s.start() > maxStart {
 		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, maxStart.Milliseconds()))
 	}
+	for name := range s.Headers {
+		if strings.HasSuffix(strings.ToLower(name), "idempotency-key") { // for the HTTP client it is leave to send twice
+			bad = append(bad, fmt.Errorf("the header %s is not for all requests: each call has a key of its own", name))
+		}
+	}
 	for name := range s.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			bad = append(bad, fmt.Errorf("%q is no name of a variable", name))
@@ -100,7 +105,7 @@ func (s Server) Resolve(dir string, getenv func(name string) (string, bool)) (Se
 		args[i] = fill(arg)
 	}
 	s.Args, s.Env, s.Headers = args, filled(s.Env, fill), filled(s.Headers, fill)
-	if s.CWD = fill(s.CWD); !filepath.IsAbs(s.CWD) {
+	if s.CWD = fill(s.CWD); s.Command != "" && !filepath.IsAbs(s.CWD) {
 		s.CWD = filepath.Join(dir, s.CWD)
 	}
 	return s, errors.Join(bad...)

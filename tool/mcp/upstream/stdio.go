@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -109,7 +110,7 @@ func executable(program string) error {
 // read reads all that the process writes, until it is gone.
 func (p *process) read() {
 	from := newLines(p.run.Stdout)
-	for {
+	for p.usable() {
 		line, err := from.next(p.router.limit())
 		long, isLong := errors.AsType[*tooLong](err)
 		switch {
@@ -152,11 +153,9 @@ func ending(report supervisor.Report, err error) string {
 
 // take takes one line. What is no message is skipped, as other clients do: some servers print a greeting.
 func (p *process) take(line []byte) {
-	msg, err := jsonrpc.DecodeMessage(line)
+	msg, err := decode(line)
 	if err != nil {
-		var f finder
-		f.take(line)
-		p.router.fail(f.id, &MalformedError{Reason: fmt.Sprintf("%.120q", line)})
+		p.garbled(line)
 		return
 	}
 	told, ok := p.router.received(msg)
@@ -169,6 +168,20 @@ func (p *process) take(line []byte) {
 	select {
 	case p.incoming <- told:
 	case <-p.ended:
+	}
+}
+
+// garbled takes a line that is no message. One that was meant to be ends the call that it answers, or, where it does
+// not say which that is, all that wait for an answer.
+func (p *process) garbled(line []byte) {
+	if !bytes.HasSuffix(line, []byte("\n")) || !bytes.Contains(line, []byte(`"jsonrpc"`)) {
+		return // what is cut at the end of all tells less than how the process ended
+	}
+	var f finder
+	f.take(line)
+	err := &MalformedError{Reason: fmt.Sprintf("%.120q", line)}
+	if f.id == nil || !p.router.fail(f.id, err) {
+		p.router.failAll(err)
 	}
 }
 
@@ -227,6 +240,16 @@ func (p *process) Close() error {
 	}
 	<-p.gone
 	return nil
+}
+
+// usable reports whether requests may still be sent.
+func (p *process) usable() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // SessionID implements mcp.Connection.

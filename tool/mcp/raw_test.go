@@ -1,0 +1,146 @@
+//go:build linux
+
+package mcp_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// raw is a server written by hand, each of whose tools does one thing that no server should.
+type raw struct {
+	out  *bufio.Writer
+	late json.RawMessage // id of a call that is answered with the next one
+}
+
+type rawMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Name      string `json:"name"`
+		Arguments struct {
+			Text string `json:"text"`
+			N    int    `json:"n"`
+		} `json:"arguments"`
+		Meta struct {
+			Token json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
+// rawTools are those of the server.
+const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent"
+
+func misbehave([]string) int {
+	r := &raw{out: bufio.NewWriter(os.Stdout)}
+	fmt.Println("a greeting that is no message")
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		var m rawMessage
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return 2
+		}
+		r.take(m)
+		_ = r.out.Flush()
+	}
+	return 0
+}
+
+func (r *raw) say(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
+
+func (r *raw) answer(id json.RawMessage, result string) {
+	r.say(`{"result":%s,"jsonrpc":"2.0","id":%s}`, result, id) // as the SDK of TypeScript orders them
+}
+
+func (r *raw) take(m rawMessage) {
+	switch m.Method {
+	case "initialize":
+		r.answer(m.ID,
+			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
+	case "tools/list":
+		var tools []string
+		for name := range strings.FieldsSeq(rawTools) {
+			tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+		}
+		r.answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]}`)
+	case "tools/call":
+		r.call(m)
+	case "ping":
+		r.answer(m.ID, "{}")
+	default:
+		if m.ID != nil {
+			r.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+		}
+	}
+}
+
+// text is a result.
+func text(of string) string {
+	quoted, err := json.Marshal(of)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"text":%s}}`, quoted, quoted)
+}
+
+func (r *raw) call(m rawMessage) {
+	arguments := m.Params.Arguments
+	switch m.Params.Name {
+	case "echo":
+		if r.late != nil { // the one before, after it was given up
+			r.answer(r.late, text("late"))
+			r.late = nil
+		}
+		r.answer(m.ID, text(arguments.Text))
+	case "hang": // and does not even answer a ping
+		select {}
+	case "silent":
+	case "late":
+		r.late = m.ID
+	case "flood":
+		for i := range arguments.N {
+			r.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`,
+				m.Params.Meta.Token, i)
+		}
+		r.answer(m.ID, text("flooded"))
+		r.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":-1}}`,
+			m.Params.Meta.Token)
+	case "twice":
+		r.answer(m.ID, text("first"))
+		r.answer(m.ID, text("second"))
+	case "huge":
+		r.answer(m.ID, text(strings.Repeat("x", arguments.N)))
+	case "half":
+		r.say(`{"result":{"content":[`+`,"jsonrpc":"2.0","id":%s}`, m.ID)
+	case "die":
+		fmt.Fprintln(os.Stderr, "dying as asked")
+		syscall.Exit(3)
+	case "noise":
+		r.say("something that is no message")
+		r.say(`{"jsonrpc":"2.0","id":"another","result":{}}`)
+		r.say(`{"jsonrpc":"2.0","id":99999,"result":{}}`)
+		r.answer(m.ID, text(arguments.Text))
+	case "task":
+		r.answer(m.ID, `{"resultType":"task","task":{"taskId":"t"}}`)
+	case "input":
+		r.answer(m.ID, `{"resultType":"input_required","inputRequests":{}}`)
+	case "content":
+		r.answer(m.ID, `{"content":{"text":"no list"}}`)
+	case "number":
+		r.answer(m.ID, `7`)
+	case "deep":
+		r.say(`{"jsonrpc":"2.0","id":%s,"result":%s%s}`, m.ID, strings.Repeat("[", 500_000), strings.Repeat("]", 500_000))
+	case "drown":
+		for i := range 20_000 {
+			r.say(`{"jsonrpc":"2.0","id":"d%d","method":"ping"}`, i)
+		}
+		r.answer(m.ID, text("drowned"))
+	default:
+		r.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"unknown tool"}}`, m.ID)
+	}
+}
