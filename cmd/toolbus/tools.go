@@ -47,7 +47,7 @@ func toolsCmd(g *global) *cobra.Command {
 			return err
 		}
 		return g.print(t, func(w io.Writer) error { return showTool(w, t) })
-	}), mcpcli.Import(g.env.common()))
+	}), mcpcli.Import(g.env.common()), mcpcli.Approve(g.env.common()))
 	return cmd
 }
 

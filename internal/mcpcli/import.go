@@ -1,6 +1,7 @@
 package mcpcli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -73,7 +74,13 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	if i.options.Supervisor, err = supervisor.Find(""); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(i.options.Dir, 0o755); err != nil {
+		return err
+	}
 	i.options.Environ, i.options.Version = i.env.Environ, cli.Version()
+	if i.config != "" {
+		return i.all(cmd)
+	}
 	server, err := i.server(args)
 	if err != nil {
 		return err
@@ -85,12 +92,53 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	return i.show(cmd, []mcpimport.Report{report})
 }
 
+// all imports the servers of a configuration, each whatever becomes of the others.
+func (i *importing) all(cmd *cobra.Command) error {
+	found, err := mcpimport.ReadConfig(i.config)
+	if err != nil {
+		return err
+	}
+	where, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	var reports []mcpimport.Report
+	failed := 0
+	for _, c := range found {
+		if c.Err == nil && c.Server.Command != "" {
+			c.Server.CWD = cmp.Or(c.Server.CWD, where)
+			c.Err = mcpimport.Found(&c.Server, i.env.Environ)
+		}
+		if c.Err == nil {
+			c.Err = mcpimport.Hide(i.options.Dir, c.Name, &c.Server)
+		}
+		if c.Err == nil {
+			var report mcpimport.Report
+			if report, c.Err = mcpimport.Import(cmd.Context(), c.Name, c.Server, i.options); c.Err == nil {
+				reports = append(reports, report)
+				continue
+			}
+		}
+		failed++
+		fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", plain.Text(c.Name), i.config, plain.Text(c.Err.Error()))
+	}
+	if err := i.show(cmd, reports); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d servers could not be imported", failed, len(found))
+	}
+	return nil
+}
+
 func (i *importing) check(args []string) error {
 	switch {
 	case i.config == "" && len(args) == 0:
 		return cli.Usagef("expected a command, a URL, or --config with a file")
 	case i.config != "" && len(args) > 0:
 		return cli.Usagef("--config names all servers: leave %q out", args[0])
+	case i.config != "" && len(i.name)+len(i.vars)+len(i.headers) > 0:
+		return cli.Usagef("--name, --env and --header are for one server, and --config names all")
 	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
 		return cli.Usagef("--pool %q is no name of a pool: lower-case letters, digits and -", i.options.Pool)
 	case strings.TrimSpace(i.options.Owner) == "":

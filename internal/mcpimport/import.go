@@ -19,12 +19,13 @@ import (
 
 // Options say what an import makes.
 type Options struct {
-	Dir        string // the folder of tools; it is made where there is none
+	Dir        string // the folder of tools
 	Owner      string // of the tools
 	Pool       string // of the tools; "" is the default one
 	Environ    []string
-	Supervisor string // as supervisor.Find returns one
-	Version    string // of this build, as servers are told it
+	Supervisor string           // as supervisor.Find returns one
+	Version    string           // of this build, as servers are told it
+	Transports []tool.Transport // all those of tools in the folder, for [Compare]
 }
 
 // Tool is what became of one tool of a server.
@@ -58,9 +59,6 @@ type Report struct {
 // Import connects to a server, and writes its tools into the folder, and where the server is, for executors. Without a
 // name it has the one that the server gives itself. A tool that is there already is left as it is.
 func Import(ctx context.Context, name string, s upstream.Server, o Options) (r Report, err error) {
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return r, err
-	}
 	conn, err := o.dial(ctx, s)
 	if err != nil {
 		return r, err
