@@ -7,7 +7,7 @@ MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check check-long bench chaos mcp-conformance fuzz build \
+.PHONY: help run test check check-long bench chaos mcp-conformance mcp-servers fuzz build \
 	format vet lint tidy model race chaos-short fuzz-short
 
 help: ## say what each command does
@@ -49,6 +49,9 @@ chaos: build ## five minutes of faults against a bus of its own, a new seed each
 
 mcp-conformance: ## the official conformance suite of MCP against the door; MCP_SUITE says where it is
 	test/conformance/run.sh
+
+mcp-servers: ## servers of MCP that others have written, called through a bus; needs npm, which installs them
+	GO="$(GO)" test/mcpservers/run.sh
 
 fuzz: ## run every fuzz target for a minute
 	.ci/fuzz 60s
