@@ -24,7 +24,8 @@ var folders = map[string]string{
 	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
 	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
 	"archive": "archive", "accounts": "accounts", "authority": "authority", "bearer": "bearer", "identity": "identity",
-	"process":  "tool/process",
+	"process": "tool/process",
+	"mcp":     "tool/mcp", "upstream": "tool/mcp/upstream",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 
