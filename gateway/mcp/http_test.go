@@ -71,6 +71,25 @@ func send(t *testing.T, ctx context.Context, url, body string, header http.Heade
 	return resp
 }
 
+// session is the header of requests of a session of 2025-11-25.
+func session(id string) http.Header {
+	return http.Header{"Mcp-Protocol-Version": {"2025-11-25"}, "Mcp-Session-Id": {id}}
+}
+
+// begin begins a session, and returns the header of its requests.
+func begin(t *testing.T, url string) http.Header {
+	t.Helper()
+	resp := send(t, t.Context(), url, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, http.Header{})
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	h := session(resp.Header.Get("Mcp-Session-Id"))
+	post(t, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, h)
+	return h
+}
+
 // modern is a call of a tool as a client of 2026-07-28 sends it.
 func modern(id, tool, arguments, meta string) (body string, header http.Header) {
 	body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{%s`+
@@ -164,15 +183,7 @@ func TestResent(t *testing.T) {
 			text,
 		)
 	}
-	session := func(id string) http.Header {
-		return http.Header{"Mcp-Protocol-Version": {"2025-11-25"}, "Mcp-Session-Id": {id}}
-	}
-	resp := send(t, t.Context(), first.URL, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
-		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, http.Header{})
-	_ = resp.Body.Close()
-	ours := session(resp.Header.Get("Mcp-Session-Id"))
-	post(t, first.URL, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, ours)
-
+	ours := begin(t, first.URL)
 	send := func(name string, s *httptest.Server, body string, header http.Header, want int64) {
 		t.Helper()
 		before := f.ran.Load()

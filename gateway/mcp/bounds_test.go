@@ -1,0 +1,160 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+)
+
+// wire sends a request over a connection of its own, from which nothing is read yet.
+func wire(t *testing.T, url, body string, header http.Header) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // the other side may have
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if err := req.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Clients that never read what they asked for hold nobody else up.
+func TestNeverRead(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	for i := range 20 {
+		body, header := modern("1", "count", `{"input":20000}`, fmt.Sprintf(`"progressToken":%d,`, i))
+		wire(t, s.URL, body, header)
+	}
+	for _, protocol := range protocols {
+		c := over(t, s, protocol, nil)
+		for range 20 {
+			if got := words(call(t, c, "echo", `{"text":"a"}`, nil)); got != `{"text":"a"}` {
+				t.Error(got)
+			}
+		}
+	}
+}
+
+// Beyond what a door takes at once, clients are told so at once, and those that are served go on.
+func TestTooMany(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{MaxRequests: 5}))
+	var waiting []net.Conn
+	for i := range 5 {
+		body, header := modern("1", "hold", fmt.Sprintf(`{"text":"%d"}`, i), "")
+		waiting = append(waiting, wire(t, s.URL, body, header))
+		<-f.held
+	}
+	body, header := modern("1", "echo", `{"text":"a"}`, "")
+	resp := send(t, t.Context(), s.URL, body, header)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: %s", resp.Status)
+	}
+	close(f.hold)
+	for _, conn := range waiting {
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.Contains(string(text), `"io.toolbus/outcome":"success"`) {
+			t.Errorf("%s: %v", text, err)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+func TestTooManySessions(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{MaxSessions: 2}))
+	first := over(t, s, "2025-11-25", nil)
+	second := over(t, s, "2025-11-25", nil)
+	client := sdk.NewClient(&sdk.Implementation{Name: "third", Version: "1"}, nil)
+	third, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.URL, MaxRetries: -1},
+		&sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err == nil {
+		_ = third.Close()
+		t.Fatal("a third session")
+	}
+	modern := over(t, s, "2026-07-28", nil) // has none
+	for _, c := range []*sdk.ClientSession{first, second, modern} {
+		call(t, c, "echo", `{"text":"a"}`, nil)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	call(t, over(t, s, "2025-11-25", nil), "echo", `{"text":"a"}`, nil)
+}
+
+// A client whose answer is cut at any byte asks again, and is told the same: it never runs twice.
+func TestCut(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	ask := func(n int) (body string, header http.Header) {
+		return modern(fmt.Sprintf(`"f7c2a8f0-64a5-4d5e-9a51-%012d"`, n), "send", `{"text":"a"}`, "")
+	}
+	body, header := ask(0)
+	_, whole := post(t, s.URL, body, header)
+	for cut := range len(whole) / 7 {
+		at := 7*cut + 1
+		body, header := ask(at)
+		conn := wire(t, s.URL, body, header)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, resp.Body, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		before := f.ran.Load()
+		if status, answer := post(t, s.URL, body, header); status != http.StatusOK ||
+			!strings.Contains(answer, `"io.toolbus/outcome":"success"`) || f.ran.Load() != before {
+			t.Fatalf("cut at %d: %d %s; ran %d times more", at, status, answer, f.ran.Load()-before)
+		}
+	}
+}
+
+// A session goes on behind another door, as far as calls go.
+func TestTwoDoors(t *testing.T) {
+	f := start(t)
+	ctx, end := context.WithCancel(t.Context())
+	door := mcp.New(ctx, f.Client, mcp.Options{})
+	first := open(t, door)
+	second := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	session := begin(t, first.URL)
+	body := `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"hold","arguments":{"text":"a"}}}`
+	wire(t, first.URL, body, session)
+	<-f.held
+	end() // as if the first door had died
+	door.Close()
+	answered := make(chan string)
+	go func() {
+		_, answer := post(t, second.URL, body, session)
+		answered <- answer
+	}()
+	close(f.hold)
+	if answer := <-answered; !strings.Contains(answer, `"io.toolbus/outcome":"success"`) || len(f.held) > 0 {
+		t.Errorf("%s; ran %d times more", answer, len(f.held))
+	}
+}

@@ -1,0 +1,258 @@
+package mcp_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// walled is a bus that asks for tokens, with a door and its tools.
+type walled struct {
+	*deployment.Deployment
+	t   *testing.T
+	url string
+}
+
+// wall starts a bus with tools.
+func wall(t *testing.T, tools *toolbus.Tools) *walled {
+	t.Helper()
+	d, err := deployment.Make(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := d.Configure(
+		accounts.Shape{Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir(), SyncAlways: true},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	srv, err := natsserver.Start(natsserver.Options{ConfigFile: config, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Stop)
+	w := &walled{d, t, srv.URL()}
+	dispatching := w.connect(toolbus.Options{Keys: d.Secrets(), Fsync: true, Logger: log})
+	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := make(chan string, 1)
+	go func() { _ = dispatcher.Run(context.WithoutCancel(t.Context())) }() // until the connection is closed
+	w.token("executor", "executor://x", identity.Executor, "default")
+	// What an executor asks is answered once the dispatcher serves.
+	executing := w.connect(toolbus.Options{Credentials: d.Credentials("executor"), Fsync: true, Logger: log})
+	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: func(i string) { serving <- i }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = executor.Run(context.WithoutCancel(t.Context())) }() // until the connection is closed
+	<-serving
+	return w
+}
+
+func (w *walled) connect(o toolbus.Options) *toolbus.Conn {
+	w.t.Helper()
+	conn, err := toolbus.Connect(w.t.Context(), w.url, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(conn.Close)
+	return conn
+}
+
+// token returns a token, which is also in the file of its name.
+func (w *walled) token(name, actor string, role identity.Role, pool string) string {
+	w.t.Helper()
+	p := identity.Principal{Actor: actor, Role: role, Pool: pool}
+	if err := w.Issue(name, "default", p, time.Hour); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.read(name)
+}
+
+func (w *walled) read(name string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.Credentials(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// door opens a door over HTTP.
+func (w *walled) door(o mcp.Options) *httptest.Server {
+	w.t.Helper()
+	w.token("door", "door://web", identity.Door, "")
+	conn := w.connect(toolbus.Options{Credentials: w.Credentials("door")})
+	client, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = client.Close() })
+	o.Guest = conn.Client
+	return open(w.t, mcp.New(w.t.Context(), client, o))
+}
+
+// with says a token with each request.
+type with string
+
+func (w with) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(w))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// as connects a client with a token.
+func as(t *testing.T, s *httptest.Server, protocol, token string) *sdk.ClientSession {
+	t.Helper()
+	session := join(t, &sdk.StreamableClientTransport{
+		Endpoint: s.URL, HTTPClient: &http.Client{Transport: with(token)}, MaxRetries: -1,
+	}, protocol, nil)
+	t.Cleanup(func() { _ = session.Close() }) // the server may have gone
+	return session
+}
+
+// bearing is the header of a request with a token.
+func bearing(header http.Header, token string) http.Header {
+	h := header.Clone()
+	h.Set("Authorization", "Bearer "+token)
+	return h
+}
+
+// echoing are tools that say whose calls they are.
+func echoing(t *testing.T) *toolbus.Tools {
+	t.Helper()
+	tools := toolbus.NewTools()
+	add(t, tools, toolbus.Tool{ID: "whoami", Class: toolbus.Pure},
+		func(_ context.Context, run *toolbus.Run, _ struct{}) (text, error) {
+			by, err := run.Caller()
+			return text{by.ActorID}, err
+		})
+	add(t, tools, toolbus.Tool{ID: "sleep", Class: toolbus.Pure},
+		func(ctx context.Context, run *toolbus.Run, _ struct{}) (text, error) {
+			<-ctx.Done()
+			return text{}, ctx.Err()
+		})
+	return tools
+}
+
+// Each request is of whoever's token it brings, in every protocol, and nobody is let in without one that is good.
+func TestTokens(t *testing.T) {
+	w := wall(t, echoing(t))
+	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
+	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	for _, protocol := range protocols {
+		for actor, token := range map[string]string{"agent://ann": ann, "agent://bob": bob} {
+			c := as(t, s, protocol, token)
+			if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 2 {
+				t.Errorf("%v: %v", tools, err)
+			}
+			if got := words(call(t, c, "whoami", `{}`, nil)); got != `{"text":"`+actor+`"}` {
+				t.Error(got)
+			}
+		}
+	}
+	body, header := modern("1", "whoami", `{}`, "")
+	forged := ann[:len(ann)-4] + "AAAA"
+	for name, h := range map[string]http.Header{
+		"none": header, "junk": bearing(header, "junk"), "forged": bearing(header, forged),
+		"twice": {"Authorization": {"Bearer " + ann, "Bearer " + bob}}, "basic": {"Authorization": {"Basic YTpi"}},
+	} {
+		status, answer := post(t, s.URL, body, h)
+		if status != http.StatusUnauthorized || answer == "" {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+	}
+	executor := w.read("executor")
+	if status, answer := post(t, s.URL, body, bearing(header, executor)); status != http.StatusForbidden {
+		t.Errorf("an executor: %d %s", status, answer)
+	}
+}
+
+// A task is its owner's alone, and a session that of whoever has begun it.
+func TestOthers(t *testing.T) {
+	w := wall(t, echoing(t))
+	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
+	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	hers, his := front(t, s, ann), front(t, s, bob)
+	id := ask(t, hers, "tools/call", "sleep", `"name":"sleep","arguments":{}`, knowing).Result.TaskID
+	if id == "" {
+		t.Fatal("no task")
+	}
+	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+		if a := about(t, his, method, id); a.Error.Code != -32602 {
+			t.Errorf("%s: %+v", method, a)
+		}
+	}
+	if a := about(t, hers, "tasks/get", id); a.Result.Status != "working" {
+		t.Errorf("%+v", a)
+	}
+	if a := about(t, hers, "tasks/cancel", id); a.Result.ResultType != "complete" {
+		t.Errorf("%+v", a)
+	}
+	c := as(t, s, "2025-11-25", ann)
+	status, answer := post(t, s.URL, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, bearing(http.Header{
+		"Mcp-Session-Id": {c.ID()}, "Mcp-Protocol-Version": {"2025-11-25"}}, bob))
+	if status != http.StatusForbidden {
+		t.Errorf("another's session: %d %s", status, answer)
+	}
+}
+
+// front is a server that says a token with each request that it hands on.
+func front(t *testing.T, to *httptest.Server, token string) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		to.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A token that is revoked is worth nothing soon after, also to a client that is connected.
+func TestRevoked(t *testing.T) {
+	w := wall(t, echoing(t))
+	s := w.door(mcp.Options{})
+	c := as(t, s, "2025-11-25", w.token("ann", "agent://ann", identity.Agent, ""))
+	call(t, c, "whoami", `{}`, nil)
+	w.token("operator", "user://op", identity.Operator, "")
+	conn := w.connect(toolbus.Options{Credentials: w.Credentials("operator")})
+	operator, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = operator.Close() }()
+	if _, err := operator.Revoke(t.Context(), question.Revoke{Tenant: "default", Actor: "agent://ann"}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "whoami", Arguments: struct{}{}})
+		if err != nil {
+			if !strings.Contains(err.Error(), "revoked") && !strings.Contains(err.Error(), "Unauthorized") {
+				t.Error(err)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(errors.New("still good"))
+		}
+	}
+}
