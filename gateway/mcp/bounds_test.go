@@ -40,8 +40,8 @@ func wire(t *testing.T, url, body string, header http.Header) net.Conn {
 func TestNeverRead(t *testing.T) {
 	f := start(t)
 	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
-	for i := range 20 {
-		body, header := modern("1", "count", `{"input":20000}`, fmt.Sprintf(`"progressToken":%d,`, i))
+	for i := range 8 {
+		body, header := modern("1", "count", `{"input":5000}`, fmt.Sprintf(`"progressToken":%d,`, i))
 		wire(t, s.URL, body, header)
 	}
 	for _, protocol := range protocols {

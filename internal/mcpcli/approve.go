@@ -20,7 +20,8 @@ func Approve(env cli.Env) *cobra.Command {
 	o := mcpimport.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
 	all := false
 	cmd := &cobra.Command{
-		Use: "approve [TOOL...]", Short: "Show what MCP servers have changed of their tools, and take it over",
+		Use:   "approve [TOOL...]",
+		Short: "Show what MCP servers have changed of their tools, and take it over",
 		Long: `Asks the servers of imported tools what these are now, and shows where that differs from what was approved.
 Tools that are named, or all with --all, are taken over: schemas, descriptions that nobody has edited, and the digest,
 under a higher version. Their effect class becomes stricter where the server says so, and never less strict. Without

@@ -54,7 +54,12 @@ below .secrets in the folder of tools.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command is its own
 	f.StringVar(&i.options.Dir, "tools", "tools", "folder of tools to write to")
-	f.StringVar(&i.name, "name", "", "of the server: the beginning of the ids of its tools; by default as it calls itself")
+	f.StringVar(
+		&i.name,
+		"name",
+		"",
+		"of the server: the beginning of the ids of its tools; by default as it calls itself",
+	)
 	f.StringVar(&i.config, "config", "", "import all servers of an agent's configuration file")
 	f.StringArrayVar(&i.vars, "env", nil, "variable of the server, NAME=VALUE or NAME; may be repeated")
 	f.StringArrayVar(&i.headers, "header", nil, "header of every request to a URL, NAME=VALUE; may be repeated")
@@ -120,7 +125,13 @@ func (i *importing) all(cmd *cobra.Command) error {
 			}
 		}
 		failed++
-		fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", plain.Text(c.Name), i.config, plain.Text(c.Err.Error()))
+		fmt.Fprintf(
+			i.env.Stderr,
+			"toolbus: server %s of %s: %s\n",
+			plain.Text(c.Name),
+			i.config,
+			plain.Text(c.Err.Error()),
+		)
 	}
 	if err := i.show(cmd, reports); err != nil {
 		return err

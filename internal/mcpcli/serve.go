@@ -30,6 +30,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 	})
 	o := mcp.Options{Version: cli.Version()}
 	showFlags(cmd, &o)
+	cmd.AddCommand(install(env), uninstall(env))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := check(&o); err != nil {
 			return err
