@@ -172,6 +172,7 @@ func (l *toolLoader) errorSpecs(all []ErrorSpec) {
 			l.fail(pointer("/errors/%d/code", i), fmt.Sprintf("the error %q is declared twice", e.Name), "keep one of the two")
 		}
 		l.manifest.Errors[e.Name] = e
+		l.manifest.ErrorNames = append(l.manifest.ErrorNames, e.Name)
 	}
 }
 

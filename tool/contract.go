@@ -31,6 +31,8 @@ type Transport struct {
 type Endpoint interface {
 	// Files are the files of the tool's folder that belong to it, and so to its digest.
 	Files() []File
+	// Name is what people are told of where the tool is.
+	Name() string
 }
 
 // File is a file of the tool's folder that an endpoint names.

@@ -88,6 +88,7 @@ errors:
     class: P-PRECOND
     message: gone
     fix: look elsewhere
+notes: {transport: of its own}
 `
 
 // transports are those of the manifests of these tests.
@@ -166,6 +167,7 @@ func TestLoadFull(t *testing.T) {
 				Fix: "try later"},
 			"gone": {Name: "gone", Class: envelope.ClassPrecondition, Message: "gone", Fix: "look elsewhere"},
 		},
+		ErrorNames: []string{"fetch_failed", "gone"}, Notes: tool.Notes{Transport: "of its own"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)

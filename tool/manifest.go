@@ -44,6 +44,8 @@ type Manifest struct {
 	Limits      question.Limits      `json:"limits"`
 	Retention   time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
 	Errors      map[string]ErrorSpec `json:"-"`
+	ErrorNames  []string             `json:"-"` // as they were declared, one after the other
+	Notes       Notes                `json:"notes"`
 	// AcceptRerun is accept_rerun_after_power_loss: the owner accepts that a deployment that
 	// does not fsync may run a side-effectful tool again after a power cut.
 	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`
@@ -90,6 +92,13 @@ type Capabilities struct {
 // Security is whom a tool is for.
 type Security struct {
 	RequiredScopes []string `json:"required_scopes"` // a caller needs all of them
+}
+
+// Notes are remarks that the page of contracts has in parentheses behind what they are about.
+type Notes struct {
+	Status    string `json:"status"`
+	Transport string `json:"transport"`
+	Endpoint  string `json:"endpoint"`
 }
 
 // ErrorSpec maps a tool's own error name to the taxonomy.

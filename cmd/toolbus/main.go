@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/gen"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/supervisor"
@@ -243,7 +244,7 @@ func commands(g *global) []*cobra.Command {
 	env := g.env.common()
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
-		natsCmd(g), contextCmd(g), mcpcli.Gateway(env, g.seat),
+		natsCmd(g), contextCmd(g), mcpcli.Gateway(env, g.seat), gen.Command(env),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcli.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g),
 		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),

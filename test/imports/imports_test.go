@@ -111,6 +111,7 @@ var layers = []layer{
 	{"internal/devbus", "*"},
 	{"internal/mcpimport", "call internal/mcpmeta subjects supervisor tool tool/mcp tool/mcp/upstream"},
 	{"internal/mcpcli", "*"},
+	{"internal/gen", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
 	{"cmd/toolbus-supervisor", "supervisor"},
 	{"cmd/toolbus", "*"},

@@ -91,6 +91,9 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
+// Name is the name of the server.
+func (e Endpoint) Name() string { return e.Server }
+
 // Files is the definition that was approved.
 func (e Endpoint) Files() []tool.File {
 	if e.Definition == "" {

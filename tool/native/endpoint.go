@@ -35,5 +35,8 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
+// Name is the name that the tool was registered under.
+func (e Endpoint) Name() string { return e.Native }
+
 // Files are none: a native tool is part of its executor's binary.
 func (Endpoint) Files() []tool.File { return nil }

@@ -56,6 +56,9 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
+// Name is the command line.
+func (e Endpoint) Name() string { return strings.Join(e.Command, " ") }
+
 // Files are those that the command names: the program, and arguments such as ./main.py.
 func (e Endpoint) Files() (files []tool.File) {
 	for i, arg := range e.Command {
