@@ -36,20 +36,20 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 		return d.search(ctx, by, req)
 	}
 	a, err := d.ask(ctx, by, req)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case a.of.streaming:
-		return a.stream(ctx, req)
-	case d.o.TaskAfter > 0 && knowsTasks(by.protocol, req.ClientCapabilities()):
+	}
+	streamed, stop := a.stream(ctx, req)
+	defer stop()
+	if d.becomesTask(a, req) {
 		resp, later, err := d.await(ctx, a)
 		if later != nil {
 			return later, nil
 		}
-		return a.answer(resp, err, nil)
+		return a.answer(resp, err, streamed)
 	}
 	resp, err := a.run(ctx)
-	return a.answer(resp, err, nil)
+	return a.answer(resp, err, streamed)
 }
 
 // answer is what the client is told of a call.
@@ -67,25 +67,26 @@ func (a *asked) answer(resp *envelope.Response, err error, streamed *pieces) (sd
 	return shown(res, a.by.protocol), nil
 }
 
-// stream makes a call of a tool that streams: how far it is the client is told meanwhile, if it wants to know, and the
-// rest with the answer.
-func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
-	var streamed pieces
+// stream prepares a call of a tool that streams: how far it is the client is told meanwhile, if it wants to know, and
+// the rest with the answer. stop ends the telling.
+func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed *pieces, stop func()) {
+	if !a.of.streaming {
+		return nil, func() {}
+	}
+	streamed, stop = &pieces{}, func() {}
 	tell := func(envelope.Chunk) error { return nil }
 	if token := req.Params.GetProgressToken(); token != nil {
 		p := newProgress(func(p *sdk.ProgressNotificationParams) {
 			p.ProgressToken = token
 			_ = req.Session.NotifyProgress(ctx, p) // whoever has gone misses it
 		})
-		defer p.stop()
-		tell = p.chunk
+		tell, stop = p.chunk, p.stop
 	}
 	a.call.Chunk = func(c envelope.Chunk) error {
 		streamed.chunk(c)
 		return tell(c)
 	}
-	resp, err := a.run(ctx)
-	return a.answer(resp, err, &streamed)
+	return streamed, stop
 }
 
 // asked is a call on its way.

@@ -38,6 +38,27 @@ type Options struct {
 	Every time.Duration
 }
 
+// The defaults.
+const (
+	DefaultPage        = 100
+	DefaultBody        = 4 << 20
+	DefaultRequests    = 4096
+	DefaultSessions    = 1000
+	DefaultSearchAbove = 50
+	DefaultTaskAfter   = 5 * time.Second
+	defaultEvery       = 5 * time.Second
+)
+
+// filled returns o with the defaults.
+func (o Options) filled() Options {
+	o.Version, o.Logger = cmp.Or(o.Version, "devel"), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.PageSize, o.MaxBody = cmp.Or(o.PageSize, DefaultPage), cmp.Or(o.MaxBody, DefaultBody)
+	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, DefaultRequests), cmp.Or(o.MaxSessions, DefaultSessions)
+	o.SearchAbove, o.TaskAfter = cmp.Or(o.SearchAbove, DefaultSearchAbove), cmp.Or(o.TaskAfter, DefaultTaskAfter)
+	o.Every = cmp.Or(o.Every, defaultEvery)
+	return o
+}
+
 // Door lets MCP clients call the tools of a bus. Its methods are safe for concurrent use.
 type Door struct {
 	o         Options
@@ -55,9 +76,7 @@ type Door struct {
 // New returns a door that looks at tools as client, which stays the caller's, and is whoever calls over
 // [Door.Serve]. It is open until ctx ends; close it when it is not used any more.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
-	o.Version, o.PageSize, o.Every = cmp.Or(o.Version, "devel"), cmp.Or(o.PageSize, 100), cmp.Or(o.Every, 5*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.limits()
+	o = o.filled()
 	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{tenant: client.Tenant, client: o.Guest}}
 	d.open, d.end = context.WithCancel(ctx)
 	d.requests, d.calls = make(chan struct{}, o.MaxRequests), make(chan struct{}, o.MaxRequests)

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,12 +246,4 @@ func idOf(body []byte) (id jsontext.Value) {
 		}
 	}
 	return id
-}
-
-// limits are the defaults of what a door takes.
-func (o *Options) limits() {
-	o.MaxBody = cmp.Or(o.MaxBody, sdk.DefaultMaxRequestBodyBytes)
-	o.SearchAbove = cmp.Or(o.SearchAbove, 50)
-	o.TaskAfter = cmp.Or(o.TaskAfter, 5*time.Second)
-	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, 4096), cmp.Or(o.MaxSessions, 1000)
 }

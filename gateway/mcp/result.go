@@ -90,10 +90,19 @@ func merged(a, b sdk.Meta) sdk.Meta {
 // metaOf is what is said of an outcome beside it.
 func metaOf(r *envelope.Response, key string) sdk.Meta {
 	m := sdk.Meta{
-		mcpmeta.CallID: r.CallID, mcpmeta.Outcome: string(r.Status), mcpmeta.IdempotencyKey: key,
+		mcpmeta.CallID: r.CallID, mcpmeta.Outcome: string(r.Status),
+	}
+	if key != "" {
+		m[mcpmeta.IdempotencyKey] = key
 	}
 	if r.Provenance.Attempt > 0 {
 		m[mcpmeta.Attempt], m[mcpmeta.ToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion
+	}
+	if len(r.Warnings) > 0 {
+		m[mcpmeta.Warnings] = r.Warnings
+	}
+	if len(r.SideEffects) > 0 {
+		m[mcpmeta.SideEffects] = r.SideEffects
 	}
 	if e := r.Error; e != nil {
 		m[mcpmeta.Code] = string(e.Code)

@@ -22,7 +22,8 @@ import (
 // nothing but a name of the call, which is on the bus, so any door answers for it, and a door that ends takes none with
 // it. The bus tells nobody of a call but its owner: a name that was guessed, or overheard, is worth nothing to others.
 //
-// What a tool streams goes with the answer to a request alone, so calls of tools that stream never become tasks.
+// What a tool streams goes with the answer to a request alone, so calls of tools that stream never become tasks, but
+// for those whose output is all that there is.
 
 // tasks is the extension of MCP.
 const tasks = "io.modelcontextprotocol/tasks"
@@ -98,6 +99,11 @@ func knowsTasks(protocol string, has *sdk.ClientCapabilities) bool {
 	}
 	_, knows := has.Extensions[tasks]
 	return knows
+}
+
+// becomesTask reports whether a call may be answered with a task.
+func (d *Door) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
+	return d.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
 }
 
 // await runs a call and returns its outcome, or its task where it takes too long for one.

@@ -56,19 +56,24 @@ that does.`,
 	f.StringVar(&l.address, "listen", "127.0.0.1:4281", "address and port to listen on; port 0 picks a free one")
 	f.StringVar(&l.ready, "ready-file", "", "file to write the URL of the door to once it serves")
 	showFlags(cmd, &l.door)
-	f.Int64Var(&l.door.MaxBody, "max-body", 4<<20, "bytes of a request")
-	f.IntVar(&l.door.MaxRequests, "max-requests", 4096, "requests at once, streams included, and calls on their way")
-	f.IntVar(&l.door.MaxSessions, "max-sessions", 1000, "sessions at once, of clients that have such")
+	f.Int64Var(&l.door.MaxBody, "max-body", mcp.DefaultBody, "bytes of a request")
+	f.IntVar(
+		&l.door.MaxRequests,
+		"max-requests",
+		mcp.DefaultRequests,
+		"requests at once, streams included, and calls on their way",
+	)
+	f.IntVar(&l.door.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
 	return cmd
 }
 
 // showFlags adds the flags that all doors have.
 func showFlags(cmd *cobra.Command, o *mcp.Options) {
 	f := cmd.Flags()
-	f.IntVar(&o.PageSize, "page-size", 100, "tools on a page of a list")
-	f.IntVar(&o.SearchAbove, "search-above", 50,
+	f.IntVar(&o.PageSize, "page-size", mcp.DefaultPage, "tools on a page of a list")
+	f.IntVar(&o.SearchAbove, "search-above", mcp.DefaultSearchAbove,
 		"number of tools above which there is one more, "+mcp.SearchTool+", that finds others by words; -1 is never")
-	f.DurationVar(&o.TaskAfter, "task-after", 5*time.Second,
+	f.DurationVar(&o.TaskAfter, "task-after", mcp.DefaultTaskAfter,
 		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
 }
 
