@@ -109,7 +109,7 @@ func (o Options) list(ctx context.Context, s upstream.Server) ([]upstream.Tool, 
 	}
 	defer conn.Close()
 	_, release, _ := conn.About()
-	listed, err := conn.List(ctx)
+	listed, err := list(ctx, conn)
 	return listed, release, err
 }
 

@@ -64,7 +64,7 @@ func Import(ctx context.Context, name string, s upstream.Server, o Options) (r R
 		return r, err
 	}
 	defer conn.Close()
-	listed, err := conn.List(ctx)
+	listed, err := list(ctx, conn)
 	if err != nil {
 		return r, fmt.Errorf("list its tools: %w", err)
 	}
@@ -104,6 +104,13 @@ func (o Options) dial(ctx context.Context, s upstream.Server) (*upstream.Conn, e
 	return upstream.Dial(ctx, resolved, upstream.Options{
 		Client: o.Version, Supervisor: o.Supervisor, Grace: mcp.DefaultGrace, StderrBytes: 4 << 10,
 	})
+}
+
+// list returns the tools of a server, if it says them in time.
+func list(ctx context.Context, conn *upstream.Conn) ([]upstream.Tool, error) {
+	ctx, cancel := context.WithTimeout(ctx, upstream.DefaultStart)
+	defer cancel()
+	return conn.List(ctx)
 }
 
 // unlikeOthers refuses a name under which another server is known: its tools would be called there.

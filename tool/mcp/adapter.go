@@ -107,16 +107,24 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	if !ok {
 		return nil, e, fmt.Errorf("no server %q is in %s", e.Server, filepath.Join(dir, ServersFile))
 	}
-	resolved, err := known.Resolve(dir, a.getenv)
-	if err == nil {
-		err = errors.Join(resolved.Check(), runs(resolved))
+	p := &pool{
+		name: e.Server, server: known, dial: a.dial, log: a.log.With("server", e.Server),
+		resolve: func() (upstream.Server, error) { return a.resolved(known, dir) },
 	}
-	if err != nil {
+	if _, err := p.resolve(); err != nil {
 		return nil, e, fmt.Errorf("server %s: %w", e.Server, err)
 	}
-	p := &pool{name: e.Server, server: resolved, dial: a.dial, log: a.log.With("server", e.Server)}
 	a.pools[key] = p
 	return p, e, nil
+}
+
+// resolved returns a server with all that it refers to.
+func (a *Adapter) resolved(s upstream.Server, dir string) (upstream.Server, error) {
+	out, err := s.Resolve(dir, a.getenv)
+	if err == nil {
+		err = errors.Join(out.Check(), runs(out))
+	}
+	return out, err
 }
 
 // runs says why the folder that a server is to run in is none.

@@ -13,16 +13,22 @@ import (
 // recheck is how long the definitions that a server has listed are believed to be those that it has.
 const recheck = time.Minute
 
-// pingPatience is how long a server has to show that it is there.
-const pingPatience = 5 * time.Second
+// A server that has left a call without an answer has pingPatience to say anything, and busyPatience while it has other
+// calls: some do one thing at a time.
+const (
+	pingPatience = 5 * time.Second
+	busyPatience = 30 * time.Second
+)
 
 // link is one connection to a server.
 type link struct {
 	conn   *upstream.Conn
-	calls  int // under way, as the pool counts
 	opened time.Time
 	served atomic.Bool // it has answered a call
-	asked  atomic.Bool // a ping is under way
+
+	// Of the pool, which locks them.
+	calls int           // under way
+	asked chan struct{} // is closed when the server has shown that it is there, or is ended; nil while nobody asks
 
 	checking chan struct{} // holds one token while somebody looks at the next two
 	checked  time.Time
@@ -84,17 +90,9 @@ func (l *link) list(ctx context.Context) error {
 	return nil
 }
 
-// probe ends a server that does not answer any more, after it has left a call without an answer.
-func (l *link) probe(ctx context.Context) {
-	if l.asked.Swap(true) {
-		return
-	}
-	go func() {
-		defer l.asked.Store(false)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingPatience)
-		defer cancel()
-		if err := l.conn.Ping(ctx); errors.Is(err, context.DeadlineExceeded) {
-			l.conn.End("it did not answer any more")
-		}
-	}()
+// answers reports whether the server says anything within pingPatience.
+func (l *link) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingPatience)
+	defer cancel()
+	return !errors.Is(l.conn.Ping(ctx), context.DeadlineExceeded)
 }

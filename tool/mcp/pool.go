@@ -22,10 +22,11 @@ const (
 
 // pool is one server: the connections to it, and when there may be a new one.
 type pool struct {
-	name   string
-	server upstream.Server
-	dial   upstream.Options
-	log    *slog.Logger
+	name    string
+	server  upstream.Server
+	resolve func() (upstream.Server, error) // with all that it refers to, as it is now
+	dial    upstream.Options
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	links   []*link
@@ -80,6 +81,8 @@ func (p *pool) pick(ctx context.Context) (best *link, wait <-chan struct{}, err 
 		switch {
 		case !l.conn.Usable():
 			wait = l.conn.Broken()
+		case l.asked != nil:
+			wait = l.asked
 		case best == nil || l.calls < best.calls:
 			best = l
 		}
@@ -136,7 +139,7 @@ func (p *pool) open(ctx context.Context) {
 	go func() {
 		defer close(o.done)
 		defer stop()
-		conn, err := upstream.Dial(ctx, p.server, p.dial)
+		conn, err := p.connect(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.opening = nil
@@ -148,6 +151,43 @@ func (p *pool) open(ctx context.Context) {
 		p.log.Info("MCP server started", "name", name, "version", version, "protocol", protocol)
 		p.links = append(p.links, &link{conn: conn, opened: time.Now(), checking: make(chan struct{}, 1)})
 	}()
+}
+
+func (p *pool) connect(ctx context.Context) (*upstream.Conn, error) {
+	server, err := p.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return upstream.Dial(ctx, server, p.dial)
+}
+
+// probe ends a server that does not answer any more, after it has left a call without an answer. Further calls wait
+// until it has shown that it is there.
+func (p *pool) probe(ctx context.Context, l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.asked != nil {
+		return
+	}
+	l.asked = make(chan struct{})
+	go func() {
+		for began := time.Now(); l.conn.Usable() && !l.answers(ctx); {
+			if p.others(l) == 0 || time.Since(began) > busyPatience {
+				l.conn.End("it did not answer any more")
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(l.asked)
+		l.asked = nil
+	}()
+}
+
+// others counts the calls that a connection has.
+func (p *pool) others(l *link) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.calls
 }
 
 // give gives a connection back.

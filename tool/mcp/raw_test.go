@@ -15,6 +15,7 @@ import (
 type raw struct {
 	out  *bufio.Writer
 	late json.RawMessage // id of a call that is answered with the next one
+	how  string          // what it does besides: mute says nothing at all, endless has no last tool
 }
 
 type rawMessage struct {
@@ -33,10 +34,11 @@ type rawMessage struct {
 }
 
 // rawTools are those of the server.
-const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent"
+const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent environ " +
+	"pid"
 
-func misbehave([]string) int {
-	r := &raw{out: bufio.NewWriter(os.Stdout)}
+func misbehave(args []string) int {
+	r := &raw{out: bufio.NewWriter(os.Stdout), how: strings.Join(args, " ")}
 	fmt.Println("a greeting that is no message")
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 8<<20)
@@ -58,6 +60,9 @@ func (r *raw) answer(id json.RawMessage, result string) {
 }
 
 func (r *raw) take(m rawMessage) {
+	if r.how == "mute" {
+		return
+	}
 	switch m.Method {
 	case "initialize":
 		r.answer(m.ID,
@@ -67,7 +72,11 @@ func (r *raw) take(m rawMessage) {
 		for name := range strings.FieldsSeq(rawTools) {
 			tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 		}
-		r.answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]}`)
+		next := ""
+		if r.how == "endless" {
+			next = `,"nextCursor":"more"`
+		}
+		r.answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]`+next+`}`)
 	case "tools/call":
 		r.call(m)
 	case "ping":
@@ -135,6 +144,10 @@ func (r *raw) call(m rawMessage) {
 		r.answer(m.ID, `7`)
 	case "deep":
 		r.say(`{"jsonrpc":"2.0","id":%s,"result":%s%s}`, m.ID, strings.Repeat("[", 500_000), strings.Repeat("]", 500_000))
+	case "environ":
+		r.answer(m.ID, text(strings.Join(os.Environ(), "\n")))
+	case "pid":
+		r.answer(m.ID, text(fmt.Sprint(os.Getpid())))
 	case "drown":
 		for i := range 20_000 {
 			r.say(`{"jsonrpc":"2.0","id":"d%d","method":"ping"}`, i)

@@ -71,7 +71,7 @@ func (p *pool) ask(
 	answer, err := r.call(ctx, l.conn, request)
 	if err != nil {
 		if ctx.Err() != nil {
-			l.probe(ctx)
+			p.probe(ctx, l)
 		}
 		return statement{}, l.unheard(r.failure(ctx, err))
 	}

@@ -63,7 +63,7 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	session, err := client.Connect(ctx, t, nil)
 	c.way = t.way
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, c.unreachable(ctx, discreet(err))
 	}
 	c.session = session
 	go func() {
@@ -226,13 +226,13 @@ func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 	case isSaid:
 		return said
 	case !f.sent.Load():
-		return &NotSentError{cmp.Or(err, errors.New("no answer"))}
+		return &NotSentError{discreet(cmp.Or(err, errors.New("no answer")))}
 	case f.failure.Load() != nil:
 		return *f.failure.Load()
 	case c.isBroken():
 		return c.way.lost()
 	}
-	return &BrokenError{How: fmt.Sprint(err)}
+	return &BrokenError{How: discreet(cmp.Or(err, errors.New("no answer"))).Error()}
 }
 
 // isBroken reports whether the connection is, or is about to be.
@@ -245,15 +245,15 @@ func (c *Conn) isBroken() bool {
 	}
 }
 
-// Ping asks the server whether it is there, and returns nil when it answers, whatever it says. A server that is no
-// process is not asked.
+// Ping asks the server whether it is there, and returns nil when it says anything at all. A server that is no process
+// is not asked.
 func (c *Conn) Ping(ctx context.Context) error {
 	if _, is := c.way.(*process); !is {
 		return nil
 	}
-	err := c.session.Ping(ctx, nil)
-	if _, said := errors.AsType[*jsonrpc.Error](err); said {
-		return nil
+	before := c.router.heard.Load()
+	if err := c.session.Ping(ctx, nil); c.router.heard.Load() == before {
+		return err
 	}
-	return err
+	return nil
 }

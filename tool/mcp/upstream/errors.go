@@ -1,7 +1,10 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"time"
 )
 
@@ -24,6 +27,21 @@ type MalformedError struct{ Reason string }
 type StatusError struct {
 	Status     int
 	RetryAfter time.Duration // 0 where it did not say
+}
+
+// sessionID is how the SDK names a session, which is as good as a credential.
+var sessionID = regexp.MustCompile(` ?\(session ID: [^)]*\)`)
+
+// discreet returns an error without the address of a server, which may hold a credential, and without its session:
+// callers are told of it.
+func discreet(err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		return at.Err
+	}
+	if text := err.Error(); sessionID.MatchString(text) {
+		return errors.New(sessionID.ReplaceAllString(text, ""))
+	}
+	return err
 }
 
 func (e *NotSentError) Error() string { return "not sent: " + e.Err.Error() }

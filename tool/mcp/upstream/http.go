@@ -80,7 +80,7 @@ func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := s.Connection.Read(ctx)
 		if err != nil {
-			s.because(err.Error())
+			s.because(discreet(err).Error())
 			return nil, err
 		}
 		s.agreed(msg)

@@ -32,13 +32,14 @@ type tooLong struct {
 func (e *tooLong) Error() string { return fmt.Sprintf("a line of more than %d bytes", e.limit) }
 
 // next returns the next line, which is good until the one after it is asked for. The error is a *tooLong for a line
-// of more than limit bytes, after which there are others; any other error is the end.
-func (l *lines) next(limit int64) ([]byte, error) {
+// of more than limit bytes, after which there are others; any other error is the end. What the limit is may change
+// while a line is waited for.
+func (l *lines) next(limit func() int64) ([]byte, error) {
 	l.kept = l.kept[:0]
 	for {
 		part, err := l.from.ReadSlice('\n')
-		if int64(len(l.kept)+len(part)) > limit {
-			return nil, l.skip(part, err, limit)
+		if size := int64(len(l.kept) + len(part)); size > minFrame && size > limit() {
+			return nil, l.skip(part, err, limit())
 		}
 		if err == nil && len(l.kept) == 0 {
 			return part, nil

@@ -54,7 +54,8 @@ func flightOf(ctx context.Context) *flight {
 
 // router knows which message belongs to which flight of one connection.
 type router struct {
-	changed func() // the server says that its tools have changed
+	changed func()       // the server says that its tools have changed
+	heard   atomic.Int64 // messages, so far
 
 	mu     sync.Mutex
 	last   int64
@@ -158,6 +159,7 @@ const maxAsked = 10_000
 // received takes a message, and returns what the SDK is to be told, nil for nothing. ok is false where the server sends
 // too many requests of its own.
 func (r *router) received(msg jsonrpc.Message) (told jsonrpc.Message, ok bool) {
+	r.heard.Add(1)
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
 		return r.answered(msg), true

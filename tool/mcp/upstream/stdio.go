@@ -111,7 +111,7 @@ func executable(program string) error {
 func (p *process) read() {
 	from := newLines(p.run.Stdout)
 	for p.usable() {
-		line, err := from.next(p.router.limit())
+		line, err := from.next(p.router.limit)
 		long, isLong := errors.AsType[*tooLong](err)
 		switch {
 		case isLong:
