@@ -17,7 +17,7 @@ import (
 )
 
 // played is a server that plays a part of this binary.
-func played(t *testing.T, part string, args ...string) upstream.Server {
+func played(t testing.TB, part string, args ...string) upstream.Server {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -27,7 +27,7 @@ func played(t *testing.T, part string, args ...string) upstream.Server {
 }
 
 // manifest is that of a tool of the server called test, in a folder of tools of its own.
-func manifest(t *testing.T, s upstream.Server, e mcp.Endpoint) *tool.Manifest {
+func manifest(t testing.TB, s upstream.Server, e mcp.Endpoint) *tool.Manifest {
 	t.Helper()
 	dir := t.TempDir()
 	raw, err := json.Marshal(map[string]any{"servers": mcp.Servers{"test": s}})

@@ -190,6 +190,25 @@ func TestDies(t *testing.T) {
 	p.echoes("after it")
 }
 
+// TestCut loses a server after every number of bytes of its answer: the call has succeeded with all of them, and
+// otherwise nobody knows.
+func TestCut(t *testing.T) {
+	p := newPeer(t)
+	whole := len(fmt.Sprintf(`{"result":%s,"jsonrpc":"2.0","id":%d}`, text("whole"), 3))
+	for n := range whole + 2 {
+		p.adapter.Rest() // each call has a server of its own
+		res, err := p.call(t.Context(), "cut", fmt.Sprintf(`{"n":%d}`, n), &tooltest.Recorder{})
+		switch got := p.adapter.ClassifyError(p.of("cut"), err); {
+		case err == nil && (n < whole || string(res.Output) != `{"text":"whole"}`):
+			t.Fatalf("after %d bytes: %s", n, res.Output)
+		case err != nil && n >= whole:
+			t.Fatalf("after all %d bytes: %v", n, err)
+		case err != nil:
+			p.wants(got, envelope.CodeToolUnknownState, envelope.EffectUnknown)
+		}
+	}
+}
+
 // TestHangs calls a server that stops to answer anybody: it is ended, and the next call has another one.
 func TestHangs(t *testing.T) {
 	p := newPeer(t)

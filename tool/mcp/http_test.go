@@ -254,3 +254,43 @@ func TestHTTPForgotten(t *testing.T) {
 		t.Errorf("the tool ran %d times, want 2", n)
 	}
 }
+
+// TestHTTPCut loses the connection after every so many bytes of an answer: nobody knows then, and the tool has run once
+// for each call.
+func TestHTTPCut(t *testing.T) {
+	s := newSite(t, true)
+	p := s.peer(t)
+	p.works("before")
+	const answer = `{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"text":"cut"}}}`
+	head := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+	cut, ran := 0, 0
+	spoil := func(w http.ResponseWriter, r *http.Request, call bool) bool {
+		if !call {
+			return false
+		}
+		ran++
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return true
+		}
+		body := fmt.Sprintf(answer, 1)
+		text := fmt.Sprintf(head, len(body)) + body
+		_, _ = conn.Write([]byte(text[:cut]))
+		_ = conn.Close()
+		return true
+	}
+	s.spoil.Store(&spoil)
+	for ; cut < len(head)+len(answer)-4; cut += 3 {
+		_, err := p.call(t.Context(), "work", `{"text":"x"}`, &tooltest.Recorder{})
+		if err == nil {
+			t.Fatalf("after %d bytes it succeeded", cut)
+		}
+		p.wants(p.adapter.ClassifyError(p.of("work"), err), envelope.CodeToolUnknownState, envelope.EffectUnknown)
+		if ran != cut/3+1 {
+			t.Fatalf("after %d bytes it was asked %d times", cut, ran)
+		}
+	}
+	s.spoil.Store(nil)
+	p.works("after")
+}

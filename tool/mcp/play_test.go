@@ -94,6 +94,11 @@ func behave([]string) int {
 		res, err := tooltest.Behave(ctx, inv, notifier{req})
 		return answer(res, err)
 	})
+	s.AddTool(&sdk.Tool{Name: "plain", InputSchema: anything}, func(
+		_ context.Context, req *sdk.CallToolRequest,
+	) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(req.Params.Arguments)}}}, nil
+	})
 	s.AddTool(&sdk.Tool{Name: "look", InputSchema: anything}, func(
 		ctx context.Context, req *sdk.CallToolRequest,
 	) (*sdk.CallToolResult, error) {

@@ -35,7 +35,7 @@ type rawMessage struct {
 
 // rawTools are those of the server.
 const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent environ " +
-	"pid"
+	"pid cut"
 
 func misbehave(args []string) int {
 	r := &raw{out: bufio.NewWriter(os.Stdout), how: strings.Join(args, " ")}
@@ -144,6 +144,11 @@ func (r *raw) call(m rawMessage) {
 		r.answer(m.ID, `7`)
 	case "deep":
 		r.say(`{"jsonrpc":"2.0","id":%s,"result":%s%s}`, m.ID, strings.Repeat("[", 500_000), strings.Repeat("]", 500_000))
+	case "cut":
+		answer := fmt.Sprintf(`{"result":%s,"jsonrpc":"2.0","id":%s}`, text("whole"), m.ID)
+		_, _ = r.out.WriteString(answer[:min(len(answer), arguments.N)])
+		_ = r.out.Flush()
+		syscall.Exit(1)
 	case "environ":
 		r.answer(m.ID, text(strings.Join(os.Environ(), "\n")))
 	case "pid":
