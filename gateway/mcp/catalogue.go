@@ -107,12 +107,16 @@ func (c *catalogue) keep(tools []question.Tool, found []*Definition) *view {
 	return v
 }
 
+// latest returns the newest view that there is, nil for none.
+func (c *catalogue) latest() *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 // find returns the tool of a name. One that is not known may be new: then all are asked for.
 func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name string) (*Definition, error) {
-	c.mu.Lock()
-	last := c.last
-	c.mu.Unlock()
-	if last != nil && last.named[name] != nil {
+	if last := c.latest(); last != nil && last.named[name] != nil {
 		return last.named[name], nil
 	}
 	v, err := c.of(ctx, client)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -226,20 +225,20 @@ func (d *Door) Close() {
 	d.guests.close()
 }
 
-// Watch tells clients when the tools have changed, until ctx ends.
+// Watch tells clients when the tools have changed since it was called, or since they were listed before. It does so
+// until ctx ends.
 func (d *Door) Watch(ctx context.Context) {
 	tick := time.NewTicker(d.o.Every)
 	defer tick.Stop()
-	var last [sha256.Size]byte
-	for first := true; ; first = false {
+	for last := d.catalogue.latest(); ; {
 		looking, cancel := context.WithTimeout(ctx, d.o.Every)
 		v, err := d.catalogue.of(looking, d.own)
 		cancel()
 		if err == nil {
-			if !first && v.sum != last {
+			if last != nil && v.sum != last.sum {
 				d.changed()
 			}
-			last = v.sum
+			last = v
 		}
 		select {
 		case <-tick.C:

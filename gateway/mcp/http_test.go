@@ -19,7 +19,7 @@ import (
 )
 
 // open serves a door over HTTP until the test ends.
-func open(t *testing.T, door *mcp.Door) *httptest.Server {
+func open(t testing.TB, door *mcp.Door) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(door.Handler())
 	t.Cleanup(func() {
@@ -31,7 +31,7 @@ func open(t *testing.T, door *mcp.Door) *httptest.Server {
 }
 
 // over connects a client over HTTP.
-func over(t *testing.T, s *httptest.Server, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
+func over(t testing.TB, s *httptest.Server, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	session := join(
 		t,

@@ -33,7 +33,7 @@ type text struct {
 
 var errFull = &toolbus.ToolError{Name: "full", Class: "P-PRECOND", Message: "the box is full", Fix: "empty the box"}
 
-func start(t *testing.T, more ...toolbus.Tool) *fixture {
+func start(t testing.TB, more ...toolbus.Tool) *fixture {
 	t.Helper()
 	f := &fixture{hold: make(chan struct{}), held: make(chan string, 100), ends: make(chan error, 100)}
 	tools := toolbus.NewTools()
@@ -59,7 +59,7 @@ func start(t *testing.T, more ...toolbus.Tool) *fixture {
 }
 
 func add[In, Out any](
-	t *testing.T, tools *toolbus.Tools, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
+	t testing.TB, tools *toolbus.Tools, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
 ) {
 	t.Helper()
 	if err := toolbus.Add(tools, about, f); err != nil {
@@ -104,7 +104,7 @@ func (f *fixture) connect(t *testing.T, door *mcp.Door, protocol string, o *sdk.
 }
 
 // join connects a client over a transport.
-func join(t *testing.T, over sdk.Transport, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
+func join(t testing.TB, over sdk.Transport, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o)
 	session, err := client.Connect(t.Context(), over, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
