@@ -242,6 +242,33 @@ func TestWholeSchemaKeepsDefinitions(t *testing.T) {
 	}
 }
 
+// TestOlderDrafts reads schemas as the draft that they name: in draft-07 items may be a list, and definitions are no
+// keyword of today. One of another draft may be referred to.
+func TestOlderDrafts(t *testing.T) {
+	old := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
+		"properties":{"pair":{"items":[{"type":"string"},{"$ref":"#/definitions/n"}],"additionalItems":false}},
+		"definitions":{"n":{"type":"number","exclusiveMinimum":0}}}`
+	alone, err := schema.Compile("old.json", []byte(old), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	around, err := schema.Compile("new.json", []byte(`{"properties":{"old":{"$ref":"old.json"}}}`),
+		func(string) ([]byte, error) { return []byte(old), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, valid := range map[string]bool{
+		`{"pair":["a",1]}`: true, `{"pair":["a",0]}`: false, `{"pair":[1,1]}`: false, `{"pair":["a",1,2]}`: false,
+	} {
+		if bad := alone.Validate(jsontext.Value(value)); (bad == nil) != valid {
+			t.Errorf("%s: %v", value, bad)
+		}
+		if bad := around.Validate(jsontext.Value(`{"old":` + value + `}`)); (bad == nil) != valid {
+			t.Errorf("within another: %s: %v", value, bad)
+		}
+	}
+}
+
 func TestCompileSchemaRefuses(t *testing.T) {
 	answer := func(body string) func(string) ([]byte, error) {
 		return func(string) ([]byte, error) { return []byte(body), nil }
