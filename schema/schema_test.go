@@ -248,11 +248,11 @@ func TestOlderDrafts(t *testing.T) {
 	old := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
 		"properties":{"pair":{"items":[{"type":"string"},{"$ref":"#/definitions/n"}],"additionalItems":false}},
 		"definitions":{"n":{"type":"number","exclusiveMinimum":0}}}`
-	alone, err := schema.Compile("old.json", []byte(old), nil)
+	alone, err := Compile("old.json", []byte(old), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	around, err := schema.Compile("new.json", []byte(`{"properties":{"old":{"$ref":"old.json"}}}`),
+	around, err := Compile("new.json", []byte(`{"properties":{"old":{"$ref":"old.json"}}}`),
 		func(string) ([]byte, error) { return []byte(old), nil })
 	if err != nil {
 		t.Fatal(err)
