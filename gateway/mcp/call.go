@@ -26,8 +26,13 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
 	}
 	if by.guest != nil {
-		d.guests.hold(by.guest)
-		defer d.guests.release(by.guest)
+		if !d.guests.calling(by.guest) {
+			return nil, &jsonrpc.Error{
+				Code:    codeUnavailable,
+				Message: "too many calls of yours at once: try again later",
+			}
+		}
+		defer d.guests.called(by.guest)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -68,6 +68,7 @@ type Door struct {
 	open      context.Context
 	end       context.CancelFunc
 	guests    guests
+	sessions  sessions
 	requests  chan struct{} // one for each over HTTP
 	calls     chan struct{} // one for each on its way
 }
@@ -76,7 +77,9 @@ type Door struct {
 // [Door.Serve]. It is open until ctx ends; close it when it is not used any more.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	o = o.filled()
-	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{tenant: client.Tenant, client: o.Guest}}
+	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{
+		tenant: client.Tenant, client: o.Guest, most: max(1, o.MaxRequests/2),
+	}}
 	d.open, d.end = context.WithCancel(ctx)
 	d.requests, d.calls = make(chan struct{}, o.MaxRequests), make(chan struct{}, o.MaxRequests)
 	has := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}

@@ -21,6 +21,7 @@ import (
 // the bus decides what each may do, for lists and for calls.
 type guests struct {
 	tenant string // of the door, beyond which it may not speak
+	most   int    // requests, and calls, that one guest may have on their way: others have some, too
 	client func(toolbus.ClientOptions) (*toolbus.Client, error)
 	asking singleflight.Group
 
@@ -39,7 +40,8 @@ type guest struct {
 	// Under the lock of guests.
 	believed time.Time // when the bus did so last
 	used     time.Time
-	busy     int // requests and calls on their way
+	requests int // on their way
+	calls    int // the same
 	gone     bool
 }
 
@@ -61,8 +63,23 @@ type barred struct {
 
 func (b *barred) Error() string { return b.why }
 
-// admit returns the guest whose token it is, once the bus believes it. Release the guest when done.
+// admit returns the guest whose token it is, once the bus believes it, for a request of its. Leave it when done.
 func (g *guests) admit(ctx context.Context, token string) (*guest, error) {
+	at, err := g.believe(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at.requests > g.most {
+		g.left(at, &at.requests)
+		return nil, &barred{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
+	}
+	return at, nil
+}
+
+// believe returns the guest whose token it is, and counts a request of its.
+func (g *guests) believe(ctx context.Context, token string) (*guest, error) {
 	says, err := identity.Inspect(token)
 	switch {
 	case len(token) > identity.MaxToken || err != nil:
@@ -98,25 +115,44 @@ func (g *guests) take(sum tokenSum, since time.Time) *guest {
 	if at == nil || !at.believed.After(since) {
 		return nil
 	}
-	at.busy++
+	at.requests++
 	at.used = time.Now()
 	return at
 }
 
-// hold keeps a guest for something that may outlive the request that it came with.
-func (g *guests) hold(at *guest) {
+// calling counts a call of a guest, which may outlive the request that it came with, unless it has too many. Take it
+// back with called.
+func (g *guests) calling(at *guest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at.busy++
+	if at.calls >= g.most {
+		return false
+	}
+	at.calls++
+	return true
 }
 
-func (g *guests) release(at *guest) {
+func (g *guests) called(at *guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at.busy--; at.busy == 0 && at.gone {
+	g.left(at, &at.calls)
+}
+
+// leave ends a request of a guest.
+func (g *guests) leave(at *guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left(at, &at.requests)
+}
+
+// left takes one away from what a guest has on its way. It is called under the lock.
+func (g *guests) left(at *guest, of *int) {
+	if *of--; at.gone && at.idle() {
 		_ = at.client.Close() // nobody waits for it
 	}
 }
+
+func (at *guest) idle() bool { return at.requests == 0 && at.calls == 0 }
 
 // ask asks the bus whether it believes a token. The question is one that any agent may ask, and that needs no look at
 // any log: that it makes no sense is the answer to somebody who is believed.
@@ -125,7 +161,7 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says ident
 	if err != nil {
 		return err
 	}
-	defer g.release(at)
+	defer g.leave(at)
 	_, err = at.client.Result(ctx, question.Call{Ref: "-"})
 	refused, ok := errors.AsType[*toolbus.Refusal](err)
 	switch {
@@ -167,7 +203,7 @@ func (g *guests) seat(sum tokenSum, token string, says identity.Principal) (*gue
 		}
 		g.by[sum] = at
 	}
-	at.busy++
+	at.requests++
 	return at, nil
 }
 
@@ -178,7 +214,7 @@ func (g *guests) makeRoom() error {
 	}
 	var oldest *guest
 	for _, at := range g.by {
-		if at.busy == 0 && (oldest == nil || at.used.Before(oldest.used)) {
+		if at.idle() && (oldest == nil || at.used.Before(oldest.used)) {
 			oldest = at
 		}
 	}
@@ -192,7 +228,7 @@ func (g *guests) makeRoom() error {
 // drop sees a guest off, whose calls end as the bus says. It is called under the lock.
 func (g *guests) drop(at *guest) {
 	delete(g.by, at.sum)
-	if at.gone = true; at.busy == 0 {
+	if at.gone = true; at.idle() {
 		_ = at.client.Close() // nobody waits for it
 	}
 }

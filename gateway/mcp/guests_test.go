@@ -50,16 +50,17 @@ func wall(t *testing.T, tools *toolbus.Tools) *walled {
 	t.Cleanup(srv.Stop)
 	w := &walled{d, t, srv.URL()}
 	dispatching := w.connect(toolbus.Options{Keys: d.Secrets(), Fsync: true, Logger: log})
-	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{})
+	serving := make(chan string, 1)
+	ready := func(instance string) { serving <- instance }
+	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := make(chan string, 1)
 	go func() { _ = dispatcher.Run(context.WithoutCancel(t.Context())) }() // until the connection is closed
+	<-serving                                                              // it says who may connect
 	w.token("executor", "executor://x", identity.Executor, "default")
-	// What an executor asks is answered once the dispatcher serves.
 	executing := w.connect(toolbus.Options{Credentials: d.Credentials("executor"), Fsync: true, Logger: log})
-	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: func(i string) { serving <- i }})
+	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: ready})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,5 +255,38 @@ func TestRevoked(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal(errors.New("still good"))
 		}
+	}
+}
+
+// One caller does not take what others need: neither requests nor sessions.
+func TestGreedy(t *testing.T) {
+	w := wall(t, echoing(t))
+	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
+	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	first := as(t, s, "2025-11-25", ann)
+	client := sdk.NewClient(&sdk.Implementation{Name: "second", Version: "1"}, nil)
+	second, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
+		Endpoint: s.URL, HTTPClient: &http.Client{Transport: with(ann)}, MaxRetries: -1,
+	}, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err == nil {
+		_ = second.Close()
+		t.Error("all sessions are hers")
+	}
+	call(t, as(t, s, "2025-11-25", bob), "whoami", `{}`, nil)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	body, header := modern("1", "sleep", `{}`, "")
+	for range 3 {
+		wire(t, s.URL, body, bearing(header, ann))
+	}
+	body, header = modern("1", "whoami", `{}`, "")
+	for { // until the three have come
+		if status, _ := post(t, s.URL, body, bearing(header, ann)); status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if status, answer := post(t, s.URL, body, bearing(header, bob)); status != http.StatusOK {
+		t.Errorf("another caller: %d %s", status, answer)
 	}
 }

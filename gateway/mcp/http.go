@@ -44,7 +44,7 @@ func (d *Door) Handler() http.Handler {
 		switch {
 		case d.sessionless(r):
 			stateless.ServeHTTP(w, r)
-		case r.Header.Get(headerSessions) == "" && d.full():
+		case r.Header.Get(headerSessions) == "" && d.full(ownerOf(r)):
 			refuse(
 				w,
 				http.StatusServiceUnavailable,
@@ -52,6 +52,7 @@ func (d *Door) Handler() http.Handler {
 			)
 		default:
 			stateful.ServeHTTP(w, r)
+			d.owns(ownerOf(r), w.Header().Get(headerSessions))
 		}
 	})
 	protected := http.NewCrossOriginProtection()
@@ -64,17 +65,6 @@ func (d *Door) Handler() http.Handler {
 func (d *Door) sessionless(r *http.Request) bool {
 	session := r.Header.Get(headerSessions)
 	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
-}
-
-// full reports whether there are as many sessions as there may be.
-func (d *Door) full() bool {
-	n := 0
-	for s := range d.server.Sessions() {
-		if s.ID() != "" {
-			n++
-		}
-	}
-	return n >= d.o.MaxSessions
 }
 
 // bounded refuses requests beyond what the door takes at once, and gives up on clients that do not read.
@@ -130,7 +120,7 @@ func (d *Door) admitted(next http.Handler) http.Handler {
 			turnAway(w, err)
 			return
 		}
-		defer d.guests.release(at)
+		defer d.guests.leave(at)
 		if r.Method == http.MethodGet { // a stream of what happens ends with the token that it was asked for with
 			ctx, cancel := context.WithDeadline(r.Context(), at.says.Expires)
 			defer cancel()
@@ -169,7 +159,7 @@ func turnAway(w http.ResponseWriter, err error) {
 		challenge := fmt.Sprintf("Bearer realm=%q, error=%q, error_description=%q", "toolbus", "invalid_token",
 			strings.ReplaceAll(why.why, `"`, "'"))
 		w.Header().Set("WWW-Authenticate", challenge)
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}
 	refuse(w, why.status, why.why)
