@@ -93,8 +93,9 @@ var layers = []layer{
 	// protocol and nothing else.
 	{"program", "tool/process/protocol"},
 	{"program/programtest", "program"},
+	{"internal/webpage internal/transcript", "program"},
 	{"tools/internal/...", "program"},
-	{"tools/...", "program tools/internal/..."},
+	{"tools/...", "program internal/webpage internal/transcript tools/internal/..."},
 	// The wiring, and what is built on it.
 	{"internal/app", "*"},
 	// The front door: what a Go user imports, and what is built on it.

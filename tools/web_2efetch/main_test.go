@@ -6,11 +6,8 @@ import (
 	"errors"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/internal/webpage"
 	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
@@ -26,7 +24,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	server := site(t)
 	programtest.Suite{
-		Tool:    func(*testing.T, string) program.Tool { return newTool() },
+		Tool:    func(*testing.T, string) program.Tool { return webpage.Tool() },
 		Replace: map[string]string{"{{server}}": server.URL},
 		Invalid: map[string][]string{"fetch": {
 			`{}`, `{"url":1}`, `{"url":"not a url"}`, `{"url":"http://a/","include_raw_html":"yes"}`,
@@ -63,7 +61,7 @@ func TestSchemasAreThoseOfTheSource(t *testing.T) {
 
 func fetchPage(t *testing.T, address string) programtest.Line {
 	t.Helper()
-	return programtest.Run(t, newTool(), programtest.NewCall(t, "fetch", input{URL: address})).Terminal()
+	return programtest.Run(t, webpage.Tool(), programtest.NewCall(t, "fetch", webpage.Input{URL: address})).Terminal()
 }
 
 // TestText covers encodings and types.
@@ -80,7 +78,7 @@ func TestText(t *testing.T) {
 		"/xhtml":         "hallo",
 		"/untyped":       "hello",
 		"/gzip":          "hello",
-		"/headers":       userAgent + " gzip",
+		"/headers":       webpage.UserAgent + " gzip",
 		"/broken-type":   `"hello"`,
 		"/double-type":   `"hello"`,
 		"/bm":            "BMW recalls cars",
@@ -164,23 +162,13 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-func TestUnknownHost(t *testing.T) {
-	t.Parallel()
-	var failure *program.Error
-	err := classify(t.Context(), &url.Error{Op: "Get", URL: "http://no.such/?key=secret",
-		Err: &net.DNSError{Err: "no such host"}})
-	if !errors.As(err, &failure) || failure.Details["reason"] != "dns" || strings.Contains(failure.Message, "secret") {
-		t.Errorf("%+v", err)
-	}
-}
-
 // TestTimeout lets a page never end. The tool answers itself, before the deadline.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := site(t)
-	call := programtest.NewCall(t, "fetch", input{URL: server.URL + "/slow"})
+	call := programtest.NewCall(t, "fetch", webpage.Input{URL: server.URL + "/slow"})
 	call.DeadlineUnixMS = time.Now().Add(time.Second).UnixMilli()
-	last := programtest.Run(t, newTool(), call).Terminal()
+	last := programtest.Run(t, webpage.Tool(), call).Terminal()
 	if last.Error == nil || last.Error.Code != "timeout" || last.Error.Effect != program.EffectNone {
 		t.Errorf("%+v", last)
 	}
@@ -190,7 +178,7 @@ func TestTimeout(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	server := site(t)
-	data, err := json.Marshal(programtest.NewCall(t, "fetch", input{URL: server.URL + "/slow"}))
+	data, err := json.Marshal(programtest.NewCall(t, "fetch", webpage.Input{URL: server.URL + "/slow"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +190,7 @@ func TestStopped(t *testing.T) {
 		_ = writer.Close()
 	}()
 	var stdout bytes.Buffer
-	if err := program.Run(ctx, newTool(), reader, &stdout); err != nil ||
+	if err := program.Run(ctx, webpage.Tool(), reader, &stdout); err != nil ||
 		!strings.Contains(stdout.String(), `"code":"timeout"`) {
 		t.Errorf("%s, %v", &stdout, err)
 	}
@@ -212,93 +200,13 @@ func TestStopped(t *testing.T) {
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	server, built := site(t), programtest.Build(t)
-	call := programtest.NewCall(t, "fetch", input{URL: server.URL + "/site/news.html"})
+	call := programtest.NewCall(t, "fetch", webpage.Input{URL: server.URL + "/site/news.html"})
 	proxied := []string{"HTTP_PROXY=http://127.0.0.1:1", "http_proxy=http://127.0.0.1:1"}
-	out := programtest.Decode[output](t, programtest.Exec(t, built, t.TempDir(), proxied, call))
+	out := programtest.Decode[webpage.Output](t, programtest.Exec(t, built, t.TempDir(), proxied, call))
 	if *out.Title != "Sea wall to be raised before next winter" || *out.Byline != "Lena Vogel" ||
 		*out.PublishedAt != "2025-11-18T22:41:00+01:00" || *out.Lang != "en-GB" {
 		t.Errorf("%+v", out)
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"": 0, "soon": 0, "-1": 0, "0": 0, "30": 30 * time.Second, "99999999": maxRetryAfter, "99999999999": 0,
-		"Fri, 20 Nov 2026 12:01:00 GMT": time.Minute, "Fri, 20 Nov 2026 11:00:00 GMT": 0,
-	} {
-		if got := retryAfter(header, now); got != want {
-			t.Errorf("%q: %v", header, got)
-		}
-	}
-}
-
-func TestCleanURL(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"http://user:secret@example.com/a?b#c": "http://example.com/a?b#c",
-		"http://bücher.example/ü?q=a%20b":      "http://xn--bcher-kva.example/%C3%BC?q=a%20b",
-		"http://bücher.example:8080/":          "http://xn--bcher-kva.example:8080/",
-		"http://[::1]:80/":                     "http://[::1]:80/",
-	} {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cleanURL(u); got != want {
-			t.Errorf("%q gives %q, want %q", text, got, want)
-		}
-	}
-}
-
-func TestEscapeQuery(t *testing.T) {
-	t.Parallel()
-	for query, want := range map[string]string{
-		"": "", "q=a+b&c=%20%zz/?:@!$'()*,;=~-._": "q=a+b&c=%20%zz/?:@!$'()*,;=~-._",
-		"ü b|c\n[]#": "%C3%BC%20b%7Cc%0A%5B%5D%23",
-	} {
-		if got := escapeQuery(query); got != want {
-			t.Errorf("%q gives %q", query, got)
-		}
-	}
-}
-
-func TestWholeTitle(t *testing.T) {
-	t.Parallel()
-	for _, test := range [][3]string{
-		{"pressure — Relay", "Back-pressure — Relay", "Back-pressure — Relay"},
-		{"Sea wall", "Sea wall | Courier", "Sea wall"},
-		{"Sea wall", "Courier - Sea\n wall", "Sea wall"},
-		{"From metadata", "From the title", "From metadata"},
-		{"", "Title", ""},
-	} {
-		if got := wholeTitle(test[0], test[1]); got != test[2] {
-			t.Errorf("%q in %q gives %q", test[0], test[1], got)
-		}
-	}
-}
-
 // FuzzRead feeds pages of any kind to everything behind the network.
-func FuzzRead(f *testing.F) {
-	for _, name := range []string{"old.html", "list.html", "app.html"} {
-		data, err := os.ReadFile("testdata/site/" + name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add("text/html", data)
-	}
-	f.Add("text/plain; charset=utf-16", []byte("\xff\xfea\x00"))
-	f.Add("", []byte("<table><svg><p><math><td><frameset>"))
-	address := &url.URL{Scheme: "http", Host: "example.com", Path: "/a"}
-	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		p, err := decode(answer{url: address, contentType: contentType, body: body})
-		if err != nil {
-			return
-		}
-		a, err := read(p)
-		if (err == nil) != (a.text != "") {
-			t.Errorf("text %q, error %v", a.text, err)
-		}
-	})
-}

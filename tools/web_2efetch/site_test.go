@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/internal/webpage"
 	"golang.org/x/net/html/charset"
 )
 
@@ -39,7 +40,7 @@ func site(t testing.TB) *httptest.Server {
 	mux.HandleFunc("/empty", text("text/html", " \n"))
 	mux.HandleFunc("/blank", text("text/html", "<html><body><script>render()</script></body></html>"))
 	mux.HandleFunc("/nested", text("text/html", strings.Repeat("<div>", 10_000)))
-	mux.HandleFunc("/elements", text("text/html", strings.Repeat("<p>a</p>", maxElements+1)))
+	mux.HandleFunc("/elements", text("text/html", strings.Repeat("<p>a</p>", webpage.MaxElements+1)))
 	mux.HandleFunc("/long-text", text("text/plain", strings.Repeat("many words ", 100_000)))
 	mux.HandleFunc("/long-html", text("text/html", "<p>few words</p><!--"+strings.Repeat("x", 1<<20)+"-->"))
 	mux.HandleFunc("/huge", func(w http.ResponseWriter, _ *http.Request) { fill(w) })
@@ -119,7 +120,7 @@ func encoded(t testing.TB, name, contentType, encoding, mark string) http.Handle
 // fill writes more than is read.
 func fill(w io.Writer) {
 	piece := []byte(strings.Repeat("<p>words", 1<<13))
-	for range maxBody/len(piece) + 2 {
+	for range webpage.MaxBody/len(piece) + 2 {
 		if _, err := w.Write(piece); err != nil {
 			return // the reader has had enough
 		}

@@ -1,4 +1,4 @@
-package main
+package webpage
 
 import (
 	"context"
@@ -17,11 +17,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
+// Limits, and what servers are told of who asks.
 const (
+	MaxBody       = 10 << 20 // bytes of a page, decompressed
+	UserAgent     = "toolbus-web-fetch/1.0 (+https://github.com/seed-018f16cc/toolbus)"
 	maxRedirects  = 10
-	maxBody       = 10 << 20
 	maxRetryAfter = 24 * time.Hour
-	userAgent     = "toolbus-web-fetch/1.0 (+https://github.com/seed-018f16cc/toolbus)"
 )
 
 // answer is what a server sent for a page.
@@ -41,7 +42,7 @@ func fetch(ctx context.Context, address *url.URL) (answer, error) {
 	if err != nil {
 		return answer{}, invalidURL("syntax", "the URL is not valid")
 	}
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", UserAgent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/*;q=0.8,*/*;q=0.1")
 	resp, err := client.Do(req)
 	if err != nil {
@@ -92,12 +93,12 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, parseFailed("content_encoding", "the server compressed the page in a way that was not asked for")
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	switch {
 	case err != nil:
 		return nil, classify(ctx, err)
-	case len(body) > maxBody:
-		return nil, parseFailed("body_too_large", fmt.Sprintf("the page is larger than %d MiB", maxBody>>20))
+	case len(body) > MaxBody:
+		return nil, parseFailed("body_too_large", fmt.Sprintf("the page is larger than %d MiB", MaxBody>>20))
 	}
 	return body, nil
 }

@@ -1,4 +1,4 @@
-package main
+package transcript
 
 // plainUtterances reads text without timings: each blank line, label, dash or ">>" starts a turn.
 func plainUtterances(lines []string) []utterance {

@@ -1,4 +1,4 @@
-package main
+package webpage
 
 import "github.com/seed-018f16cc/toolbus/program"
 

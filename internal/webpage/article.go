@@ -1,4 +1,4 @@
-package main
+package webpage
 
 import (
 	"regexp"
@@ -18,8 +18,8 @@ type article struct {
 	warnings                       []string
 }
 
-// maxElements bounds the work of finding the article. Pages of this size are data, not prose.
-const maxElements = 100_000
+// MaxElements bounds the work of finding the article. Pages of this size are data, not prose.
+const MaxElements = 100_000
 
 // read finds the article of a page.
 func read(p page) (article, error) {
@@ -32,7 +32,7 @@ func read(p page) (article, error) {
 	}
 	lang, title, whole := language(doc), titleOf(doc), tidy(render.InnerText(doc)) // before the parser changes it
 	parser := readability.NewParser()
-	parser.MaxElemsToParse = maxElements
+	parser.MaxElemsToParse = MaxElements
 	found, err := parser.ParseAndMutate(doc, p.url)
 	if err != nil {
 		return article{}, parseFailed("too_complex", "the page has too many elements")
