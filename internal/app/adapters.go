@@ -28,8 +28,8 @@ func Adapters(tools []*tool.Manifest, o AdapterOptions) (map[string]tool.Adapter
 	if needs(process.Transport) {
 		adapters[process.Transport], err = process.New(process.Options{Environ: o.Environ, Supervisor: o.Supervisor})
 	}
-	if err == nil && needs(mcp.Transport) {
-		adapters[mcp.Transport], err = mcp.New(mcp.Options{
+	if needs(mcp.Transport) {
+		adapters[mcp.Transport] = mcp.New(mcp.Options{
 			Environ: o.Environ, Supervisor: o.Supervisor, Client: o.Version, Logger: o.Logger,
 		})
 	}

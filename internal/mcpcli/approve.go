@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 // Approve returns the command that shows what MCP servers have changed of their tools, and takes it over.
@@ -32,9 +31,6 @@ names nothing is written, and the exit code is 1 where something waits.`,
 				return cli.Usagef("--all is for all tools: leave %q out", ids[0])
 			}
 			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
-				return err
-			}
-			if o.Supervisor, err = supervisor.Find(""); err != nil {
 				return err
 			}
 			changes, err := mcpimport.Compare(cmd.Context(), o, ids)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -74,9 +73,6 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	}
 	var err error
 	if i.options.Dir, err = filepath.Abs(i.options.Dir); err != nil {
-		return err
-	}
-	if i.options.Supervisor, err = supervisor.Find(""); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(i.options.Dir, 0o755); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
@@ -23,7 +24,6 @@ type Options struct {
 	Owner      string // of the tools
 	Pool       string // of the tools; "" is the default one
 	Environ    []string
-	Supervisor string           // as supervisor.Find returns one
 	Version    string           // of this build, as servers are told it
 	Transports []tool.Transport // all those of tools in the folder, for [Compare]
 }
@@ -101,9 +101,13 @@ func (o Options) dial(ctx context.Context, s upstream.Server) (*upstream.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return upstream.Dial(ctx, resolved, upstream.Options{
-		Client: o.Version, Supervisor: o.Supervisor, Grace: mcp.DefaultGrace, StderrBytes: 4 << 10,
-	})
+	options := upstream.Options{Client: o.Version, Grace: mcp.DefaultGrace, StderrBytes: 4 << 10}
+	if resolved.Command != "" {
+		if options.Supervisor, err = supervisor.Find(""); err != nil {
+			return nil, err
+		}
+	}
+	return upstream.Dial(ctx, resolved, options)
 }
 
 // list returns the tools of a server, if it says them in time.

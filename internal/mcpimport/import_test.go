@@ -69,12 +69,8 @@ func newShop(t *testing.T, tools string) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := supervisor.Find("")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &shop{T: t, file: filepath.Join(t.TempDir(), "tools.json"), options: mcpimport.Options{
-		Dir: t.TempDir(), Owner: "@test", Supervisor: program, Version: "test", Transports: []tool.Transport{mcp.Describe()},
+		Dir: t.TempDir(), Owner: "@test", Version: "test", Transports: []tool.Transport{mcp.Describe()},
 	}}
 	s.server = upstream.Server{Command: self, Args: []string{"play", s.file}}
 	s.sells(tools)

@@ -71,11 +71,7 @@ type importer struct {
 
 func newImporter(t *testing.T) *importer {
 	t.Helper()
-	program, err := supervisor.Find("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &importer{t, mcpimport.Options{Dir: t.TempDir(), Owner: "@test", Supervisor: program, Version: "test"}}
+	return &importer{t, mcpimport.Options{Dir: t.TempDir(), Owner: "@test", Version: "test"}}
 }
 
 // adds imports a server, of which no tool may be left out.

@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -39,6 +38,7 @@ type Options struct {
 type Adapter struct {
 	environ map[string]string
 	dial    upstream.Options
+	alone   error // why no process can be started here, if none can
 	log     *slog.Logger
 
 	mu      sync.Mutex
@@ -51,14 +51,12 @@ var _ tool.Adapter = (*Adapter)(nil)
 // stderrBytes is how much is kept of what a server writes to its standard error: calls that it takes along are told it.
 const stderrBytes = 16 << 10
 
-// New returns an adapter after it has seen a supervisor work on this host. It starts no server.
-func New(opts Options) (*Adapter, error) {
+// New returns an adapter, after it has tried a supervisor on this host: without one it runs the tools of servers behind
+// URLs, and no others. It starts no server.
+func New(opts Options) *Adapter {
 	program, err := supervisor.Find(opts.Supervisor)
-	if err != nil {
-		return nil, err
-	}
 	a := &Adapter{
-		environ: map[string]string{}, log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+		environ: map[string]string{}, alone: err, log: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		dial: upstream.Options{
 			Client: cmp.Or(opts.Client, "dev"), Supervisor: program, Grace: cmp.Or(opts.Grace, DefaultGrace),
 			StderrBytes: stderrBytes,
@@ -70,7 +68,7 @@ func New(opts Options) (*Adapter, error) {
 			a.environ[name] = value
 		}
 	}
-	return a, nil
+	return a
 }
 
 // Validate says whether the manifest's server is known here, and all there is that it refers to.
@@ -122,16 +120,16 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 func (a *Adapter) resolved(s upstream.Server, dir string) (upstream.Server, error) {
 	out, err := s.Resolve(dir, a.getenv)
 	if err == nil {
-		err = errors.Join(out.Check(), runs(out))
+		err = out.Check()
+	}
+	if err == nil && out.Command != "" {
+		err = cmp.Or(a.alone, runs(out))
 	}
 	return out, err
 }
 
 // runs says why the folder that a server is to run in is none.
 func runs(s upstream.Server) error {
-	if s.Command == "" {
-		return nil
-	}
 	info, err := os.Stat(s.CWD)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is no folder", s.CWD)

@@ -51,10 +51,7 @@ func manifest(t testing.TB, s upstream.Server, e mcp.Endpoint) *tool.Manifest {
 
 func newAdapter(t *testing.T, o mcp.Options) *mcp.Adapter {
 	t.Helper()
-	a, err := mcp.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := mcp.New(o)
 	t.Cleanup(a.Rest)
 	return a
 }

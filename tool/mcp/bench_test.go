@@ -36,10 +36,7 @@ func BenchmarkCall(b *testing.B) {
 		}
 	})
 	b.Run("adapter", func(b *testing.B) {
-		a, err := mcp.New(mcp.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		a := mcp.New(mcp.Options{})
 		defer a.Rest()
 		m := manifest(b, played(b, "behave"), mcp.Endpoint{Tool: "plain"})
 		m.Class = call.Pure

@@ -107,11 +107,12 @@ func (c *Conn) unreachable(ctx context.Context, err error) error {
 		c.way.end("it did not answer in time", supervisor.Terminate)
 	}
 	_ = c.way.Close()
-	if how := c.way.lost(); ctx.Err() == nil && how.How != "" {
-		err = fmt.Errorf("%s (%w)", how.How, err)
+	how := c.way.lost()
+	if p, is := c.way.(*process); is && p.itself && ctx.Err() == nil {
+		err = errors.New("it ended before it had answered: " + how.How)
 	}
-	if text := c.way.lost().Stderr; text != "" {
-		err = fmt.Errorf("%w; it wrote: %s", err, text)
+	if how.Stderr != "" {
+		err = fmt.Errorf("%w; it wrote: %s", err, how.Stderr)
 	}
 	return err
 }

@@ -38,6 +38,7 @@ type process struct {
 	tasks   sync.WaitGroup
 	gone    chan struct{} // nothing of it is left; then how is set
 	how     BrokenError
+	itself  bool // it ended without being told to
 
 	mu     sync.Mutex
 	reason string // why it was ended by us
@@ -125,6 +126,7 @@ func (p *process) read() {
 		}
 		break
 	}
+	p.itself = p.usable()
 	if !p.run.EndsWithin(politeness) { // it closed its output, so it can say nothing any more
 		p.end("it closed its standard output", supervisor.Terminate)
 	}
