@@ -60,7 +60,7 @@ func wall(t *testing.T, tools *toolbus.Tools) *walled {
 	<-serving                                                              // it says who may connect
 	w.token("executor", "executor://x", identity.Executor, "default")
 	executing := w.connect(toolbus.Options{Credentials: d.Credentials("executor"), Fsync: true, Logger: log})
-	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: ready})
+	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: ready, Drain: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +138,10 @@ func bearing(header http.Header, token string) http.Header {
 	return h
 }
 
-// echoing are tools that say whose calls they are.
-func echoing(t *testing.T) *toolbus.Tools {
+// echoing are tools that say whose calls they are, and that wait; slept is told of each that does.
+func echoing(t *testing.T) (tools *toolbus.Tools, slept chan struct{}) {
 	t.Helper()
-	tools := toolbus.NewTools()
+	tools, slept = toolbus.NewTools(), make(chan struct{}, 100)
 	add(t, tools, toolbus.Tool{ID: "whoami", Class: toolbus.Pure},
 		func(_ context.Context, run *toolbus.Run, _ struct{}) (text, error) {
 			by, err := run.Caller()
@@ -149,15 +149,17 @@ func echoing(t *testing.T) *toolbus.Tools {
 		})
 	add(t, tools, toolbus.Tool{ID: "sleep", Class: toolbus.Pure},
 		func(ctx context.Context, run *toolbus.Run, _ struct{}) (text, error) {
+			slept <- struct{}{}
 			<-ctx.Done()
 			return text{}, ctx.Err()
 		})
-	return tools
+	return tools, slept
 }
 
 // Each request is of whoever's token it brings, in every protocol, and nobody is let in without one that is good.
 func TestTokens(t *testing.T) {
-	w := wall(t, echoing(t))
+	tools, _ := echoing(t)
+	w := wall(t, tools)
 	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
 	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
 	for _, protocol := range protocols {
@@ -190,7 +192,8 @@ func TestTokens(t *testing.T) {
 
 // A task is its owner's alone, and a session that of whoever has begun it.
 func TestOthers(t *testing.T) {
-	w := wall(t, echoing(t))
+	tools, _ := echoing(t)
+	w := wall(t, tools)
 	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
 	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
 	hers, his := front(t, s, ann), front(t, s, bob)
@@ -230,7 +233,8 @@ func front(t *testing.T, to *httptest.Server, token string) (url string) {
 
 // A token that is revoked is worth nothing soon after, also to a client that is connected.
 func TestRevoked(t *testing.T) {
-	w := wall(t, echoing(t))
+	tools, _ := echoing(t)
+	w := wall(t, tools)
 	s := w.door(mcp.Options{})
 	c := as(t, s, "2025-11-25", w.token("ann", "agent://ann", identity.Agent, ""))
 	call(t, c, "whoami", `{}`, nil)
@@ -260,7 +264,8 @@ func TestRevoked(t *testing.T) {
 
 // One caller does not take what others need: neither requests nor sessions.
 func TestGreedy(t *testing.T) {
-	w := wall(t, echoing(t))
+	tools, slept := echoing(t)
+	w := wall(t, tools)
 	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
 	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
 	first := as(t, s, "2025-11-25", ann)
@@ -279,12 +284,11 @@ func TestGreedy(t *testing.T) {
 	body, header := modern("1", "sleep", `{}`, "")
 	for range 3 {
 		wire(t, s.URL, body, bearing(header, ann))
+		<-slept
 	}
 	body, header = modern("1", "whoami", `{}`, "")
-	for { // until the three have come
-		if status, _ := post(t, s.URL, body, bearing(header, ann)); status == http.StatusTooManyRequests {
-			break
-		}
+	if status, answer := post(t, s.URL, body, bearing(header, ann)); status != http.StatusTooManyRequests {
+		t.Errorf("one more: %d %s", status, answer)
 	}
 	if status, answer := post(t, s.URL, body, bearing(header, bob)); status != http.StatusOK {
 		t.Errorf("another caller: %d %s", status, answer)
