@@ -67,6 +67,9 @@ func (p *pool) ask(
 	if err := l.verify(ctx, e); err != nil {
 		return statement{}, l.unheard(unsent(ctx, err))
 	}
+	if due, ok := ctx.Deadline(); ok { // what is left after the server was started
+		request.Meta[mcpmeta.DeadlineMS] = max(1, time.Until(due).Milliseconds())
+	}
 	r := newRelay(m, sink)
 	answer, err := r.call(ctx, l.conn, request)
 	if err != nil {
@@ -142,7 +145,7 @@ func frame(output int64) int64 { return 3*output + 64<<10 }
 func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 	of := map[string]any{
 		mcpmeta.CallID: inv.CallID, mcpmeta.Attempt: inv.Attempt, mcpmeta.IdempotencyKey: inv.IdempotencyKey,
-		mcpmeta.ToolVersion: inv.ToolVersion, mcpmeta.DeadlineMS: max(1, time.Until(inv.Deadline).Milliseconds()),
+		mcpmeta.ToolVersion: inv.ToolVersion,
 	}
 	if e.Invocation {
 		of[mcpmeta.Invocation] = invocation{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -176,10 +177,8 @@ type Answer struct {
 // Call calls a tool, and returns when the server has answered or ctx ends, which the server is told. Other errors are
 // those of this package, and *jsonrpc.Error for what the server calls one.
 func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
-	params := &mcp.CallToolParams{Meta: r.Meta, Name: r.Tool, Arguments: r.Arguments}
-	if r.Meta == nil {
-		params.Meta = mcp.Meta{}
-	}
+	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
+	maps.Copy(params.Meta, r.Meta) // the SDK adds what is of this connection
 	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		if r.Progress != nil {
