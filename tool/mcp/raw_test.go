@@ -13,20 +13,22 @@ import (
 
 // raw is a server written by hand, each of whose tools does one thing that no server should.
 type raw struct {
-	out  *bufio.Writer
-	late json.RawMessage // id of a call that is answered with the next one
-	how  string          // what it does besides: mute says nothing at all, endless has no last tool
+	out    *bufio.Writer
+	late   json.RawMessage // id of a call that is answered with the next one
+	gaveUp int             // calls that its client has cancelled
+	how    string          // what it does besides: mute says nothing at all, endless has no last tool
 }
 
 type rawMessage struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		Name      string `json:"name"`
+		Name      string          `json:"name"`
+		Raw       json.RawMessage `json:"arguments"`
 		Arguments struct {
 			Text string `json:"text"`
 			N    int    `json:"n"`
-		} `json:"arguments"`
+		} `json:"-"`
 		Meta struct {
 			Token json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
@@ -35,7 +37,7 @@ type rawMessage struct {
 
 // rawTools are those of the server.
 const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent environ " +
-	"pid cut"
+	"pid cut gave_up arguments coded worded wordless"
 
 func misbehave(args []string) int {
 	r := &raw{out: bufio.NewWriter(os.Stdout), how: strings.Join(args, " ")}
@@ -46,6 +48,9 @@ func misbehave(args []string) int {
 		var m rawMessage
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			return 2
+		}
+		if m.Params.Raw != nil && json.Unmarshal(m.Params.Raw, &m.Params.Arguments) != nil {
+			return 3
 		}
 		r.take(m)
 		_ = r.out.Flush()
@@ -79,6 +84,8 @@ func (r *raw) take(m rawMessage) {
 		r.answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]`+next+`}`)
 	case "tools/call":
 		r.call(m)
+	case "notifications/cancelled":
+		r.gaveUp++
 	case "ping":
 		r.answer(m.ID, "{}")
 	default:
@@ -149,6 +156,17 @@ func (r *raw) call(m rawMessage) {
 		_, _ = r.out.WriteString(answer[:min(len(answer), arguments.N)])
 		_ = r.out.Flush()
 		syscall.Exit(1)
+	case "gave_up":
+		r.answer(m.ID, text(fmt.Sprint(r.gaveUp)))
+	case "arguments":
+		r.answer(m.ID, text(string(m.Params.Raw)))
+	case "coded":
+		r.answer(m.ID, `{"isError":true,"content":[{"type":"text","text":"later"}],`+
+			`"structuredContent":{"error":{"code":"busy"}}}`)
+	case "worded":
+		r.answer(m.ID, `{"isError":true,"content":[{"type":"text","text":"ENOENT: no such file"}]}`)
+	case "wordless":
+		r.answer(m.ID, `{"isError":true}`)
 	case "environ":
 		r.answer(m.ID, text(strings.Join(os.Environ(), "\n")))
 	case "pid":
