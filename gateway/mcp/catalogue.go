@@ -20,6 +20,8 @@ type catalogue struct {
 	mu     sync.Mutex
 	builds map[build][]*Definition
 	last   *view
+
+	changed func(was, is *view) // is told when what is shown changes; was is nil at first
 }
 
 // build is a tool as it is, whatever it is called by.
@@ -98,13 +100,21 @@ func (c *catalogue) keep(tools []question.Tool, found []*Definition) *view {
 		_ = json.NewEncoder(sum).Encode(d.Shown) // it is shown so, too
 	}
 	sum.Sum(v.sum[:0])
+	if was := c.replace(v, len(tools)); was == nil || was.sum != v.sum {
+		c.changed(was, v)
+	}
+	return v
+}
+
+// replace makes v the newest view, of so many tools.
+func (c *catalogue) replace(v *view, tools int) (was *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.builds) > 2*len(tools)+fetches {
+	if len(c.builds) > 2*tools+fetches {
 		c.builds = nil // asked for again
 	}
-	c.last = v
-	return v
+	was, c.last = c.last, v
+	return was
 }
 
 // latest returns the newest view that there is, nil for none.

@@ -26,6 +26,7 @@ type Definition struct {
 	Tool, Fn string
 	Shown    *sdk.Tool
 
+	arguments json.RawMessage // their schema
 	streaming bool
 	retention time.Duration // of outcomes
 	loose     bool          // the input is no object; arguments have it as their only member
@@ -57,7 +58,8 @@ func define(t question.Tool, fn string) *Definition {
 		Name: nameOf(name), Title: title, Description: strings.TrimSpace(description), Annotations: annotations(t),
 		Meta: sdk.Meta{mcpmeta.ToolVersion: t.Version},
 	}
-	d.Shown.InputSchema, d.loose = arguments(of.Request)
+	d.arguments, d.loose = arguments(of.Request)
+	d.Shown.InputSchema = d.arguments
 	switch top := topOf(of.Response); {
 	case top.Comment == mcpmeta.Result:
 		d.results = true

@@ -95,6 +95,7 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
 		},
 	)
+	d.catalogue.changed = d.mirror
 	d.server.AddReceivingMiddleware(d.receive)
 	if o.TaskAfter > 0 {
 		d.serveTasks()

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
@@ -206,6 +208,9 @@ func TestResent(t *testing.T) {
 	body, header := modern("7", "send", `{"text":"a"}`, "")
 	send("without a session", first, body, header, 1)
 	send("without a session, a number that any client may have", first, body, header, 1)
+	body, header = modern(`"a-client-that-counts-7"`, "send", `{"text":"a"}`, "")
+	send("without a session, a number with words before it", first, body, header, 1)
+	send("the same", first, body, header, 1)
 	body, header = modern(`"0c2f3f0e-3f7e-4a53-9f5d-6d8c1f3b2a10"`, "send", `{"text":"a"}`, "")
 	send("without a session, an id of its own", first, body, header, 1)
 	send("the same, again and elsewhere", second, body, header, 0)
@@ -373,5 +378,34 @@ func TestSmuggled(t *testing.T) {
 	}
 	if n := f.ran.Load(); n != 2 {
 		t.Errorf("ran %d times", n)
+	}
+}
+
+// An argument that a schema has repeated in a header is what the header says, or the request is refused; an annotation
+// that is none makes no difference.
+func TestMirrored(t *testing.T) {
+	schema := func(header string) jsontext.Value {
+		return jsontext.Value(`{"type":"object","properties":{"text":{"type":"string","x-mcp-header":` + header + `}}}`)
+	}
+	f := start(t, toolbus.Tool{ID: "repeated", Class: toolbus.Pure, Request: schema(`"Text"`)},
+		toolbus.Tool{ID: "wrong", Class: toolbus.Pure, Request: schema(`"not a name"`)})
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	c := over(t, s, "2026-07-28", nil)
+	if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) < 6 {
+		t.Fatalf("%+v, %v", tools, err)
+	}
+	if got := words(call(t, c, "repeated", `{"text":"a"}`, nil)); got != `{"text":"a"}` { // the client repeats it
+		t.Error(got)
+	}
+	body, header := modern("1", "repeated", `{"text":"a"}`, "")
+	for said, want := range map[string]int{"a": http.StatusOK, "b": http.StatusBadRequest, "": http.StatusBadRequest} {
+		header.Set("Mcp-Param-Text", said)
+		if status, answer := post(t, s.URL, body, header); status != want {
+			t.Errorf("%q: %d %s", said, status, answer)
+		}
+	}
+	body, header = modern("1", "wrong", `{"text":"a"}`, "")
+	if status, answer := post(t, s.URL, body, header); status != http.StatusOK {
+		t.Errorf("%d %s", status, answer)
 	}
 }

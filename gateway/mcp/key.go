@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 )
 
 // A key makes two askings one call. A client that names one says so itself. Most name none, and then the door has to
@@ -16,9 +16,9 @@ import (
 //   - A session numbers its requests, and no number is used twice in it. So session and number are one asking, over
 //     whichever connection and through whichever door the request comes.
 //   - A connection over standard input and output is such a session, and ends with it.
-//   - Without sessions nothing but the number is there, and clients count from one. Only an id that no other process
-//     comes up with, as a UUID is, says that a request is the same. Any other may be of another process of the same
-//     caller, so that two requests are never taken for one.
+//   - Without sessions nothing but the id is there, and clients count from one, some with a word before it. Only a
+//     UUID, which no other process comes up with, says that a request is the same. Any other id may be of another
+//     process of the same caller, so that two requests are never taken for one.
 
 // asking is what is known of where a request comes from.
 type asking struct {
@@ -26,13 +26,14 @@ type asking struct {
 	id      string // of the request in JSON-RPC, with its type; "" where it is not known
 }
 
-// distinct is how long an id is, at least, that is taken for one of its own.
-const distinct = 16
-
 // recognizable reports whether the same request can be told from another one when it comes again.
 func (a asking) recognizable() bool {
-	return a.id != "" && (a.session != "" || a.id[0] == idString && utf8.RuneCountInString(a.id[1:]) >= distinct)
+	return a.id != "" &&
+		(a.session != "" || a.id[0] == idString && len(a.id) == 1+uuidLength && uuid.Validate(a.id[1:]) == nil)
 }
+
+// uuidLength is that of a UUID as everybody writes it.
+const uuidLength = 36
 
 // The types of ids, which are told apart.
 const (

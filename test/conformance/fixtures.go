@@ -92,6 +92,8 @@ func list() []fixture {
 			return nil, errIntended
 		}},
 		{name: "json_schema_2020_12_tool", request: newest, run: echo},
+		{name: "test_x_mcp_header", run: echo, request: `{"type":"object","properties":{` +
+			`"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`},
 		{name: "test_streaming_elicitation", run: says(text("no requests of the server's own"))},
 		{name: "test_logging_tool", run: says(text("nothing is logged"))},
 		{name: "greet", request: `{"type":"object","properties":{"name":{"type":"string"}}}`,

@@ -36,7 +36,8 @@ failed=0
 # What an extension is tested by does not count towards a protocol, so each of it runs by itself.
 for scenario in tasks-lifecycle tasks-capability-negotiation tasks-wire-fields tasks-request-state-removal \
 	tasks-mrtr-input tasks-request-headers tasks-dispatch-and-envelope tasks-status-notifications \
-	tasks-required-task-error tasks-mrtr-composition json-schema-2020-12 http-header-validation; do
+	tasks-required-task-error tasks-mrtr-composition json-schema-2020-12 http-header-validation \
+	http-custom-header-server-validation; do
 	if "$node" "$script" server --url "$(cat "$work/url")" --scenario $scenario --spec-version 2026-07-28 \
 		--expected-failures "$here/expected-2026-07-28.yaml" -o "$work/out" >"$work/$scenario.log" 2>&1; then
 		echo "as expected: $scenario"
