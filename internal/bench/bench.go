@@ -48,6 +48,7 @@ const (
 	Stream   = "stream"
 	Flood    = "flood"
 	Identity = "identity"
+	MCP      = "mcp"
 	All      = "all"
 
 	raw      = "raw"
@@ -142,7 +143,7 @@ func (o Options) Check() error {
 	}{
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
 		{"sync", o.Sync, []string{Default, Always, Both}},
-		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Identity, All}},
+		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Identity, MCP, All}},
 		{"side", o.Side, []string{raw, theFloor, ours, All}},
 	} {
 		if !slices.Contains(w.known, w.value) {
@@ -183,6 +184,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		run  func(context.Context, Options, *Report) error
 	}{
 		{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Identity, guarded},
+		{MCP, bridged},
 		{Drain, drain},
 	} {
 		if o.Scenario != s.name && o.Scenario != All {

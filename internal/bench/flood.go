@@ -72,7 +72,7 @@ func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load,
 		}
 		l.took += part.took
 		l.latencies = append(l.latencies, part.latencies...)
-		now, err := proc.ResidentMB(d.dispatcher.pid)
+		now, err := proc.ResidentMB(d.dispatcher.PID)
 		if err != nil {
 			return l, 0, err
 		}
@@ -112,8 +112,8 @@ func (o Options) startFlood(ctx context.Context, h *host, kind string) (sent <-c
 		return nil, err
 	}
 	go func() { // ends when it has sent all, or with ctx
-		defer context.AfterFunc(ctx, c.stop)()
-		over <- c.wait()
+		defer context.AfterFunc(ctx, c.Stop)()
+		over <- c.Wait()
 	}()
 	return over, nil
 }

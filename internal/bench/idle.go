@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/bench/child"
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/tool/process"
 )
@@ -29,14 +30,14 @@ func idle(ctx context.Context, o Options, r *Report) error {
 		return err
 	}
 	res := Result{Scenario: Idle}
-	var children []*child
+	var children []*child.Process
 	names := []string{"dispatcher", "executor"}
 	for _, name := range names {
 		c, err := o.startChild(ctx, h.dir, name, name, "--server", h.url, "--tools", dir)
 		if err != nil {
 			return err
 		}
-		defer c.stop()
+		defer c.Stop()
 		children = append(children, c)
 	}
 	span := max(2*o.Duration, 10*time.Second)
@@ -48,7 +49,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 		return err
 	}
 	for i, c := range children {
-		mb, err := proc.ResidentMB(c.pid)
+		mb, err := proc.ResidentMB(c.PID)
 		if err != nil {
 			return err
 		}
@@ -62,11 +63,11 @@ func idle(ctx context.Context, o Options, r *Report) error {
 }
 
 // watch returns the CPU that each child uses in a span.
-func (o Options) watch(ctx context.Context, children []*child, span time.Duration) ([]time.Duration, error) {
+func (o Options) watch(ctx context.Context, children []*child.Process, span time.Duration) ([]time.Duration, error) {
 	used := make([]time.Duration, len(children))
 	for _, sign := range []time.Duration{-1, 1} {
 		for i, c := range children {
-			cpu, err := proc.CPU(c.pid)
+			cpu, err := proc.CPU(c.PID)
 			if err != nil {
 				return nil, err
 			}

@@ -46,10 +46,10 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 		if err != nil {
 			return err
 		}
-		defer c.stop() // an executor is ready once a dispatcher has answered it
-		o.say("tools: %s with %d tools started in %.2f s", name, manyTools, c.ready.Seconds())
+		defer c.Stop() // an executor is ready once a dispatcher has answered it
+		o.say("tools: %s with %d tools started in %.2f s", name, manyTools, c.Ready.Seconds())
 		res.Checks = append(res.Checks, atMost(fmt.Sprintf("start of the %s with %d tools, s", name, manyTools),
-			c.ready.Seconds(), manyStart))
+			c.Ready.Seconds(), manyStart))
 	}
 	return nil
 }

@@ -2,18 +2,13 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/internal/bench/child"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
@@ -74,7 +69,7 @@ func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, er
 	if err != nil {
 		return nil, err
 	}
-	h.url, h.pid, h.stop = c.said, c.pid, c.stop
+	h.url, h.pid, h.stop = c.Said, c.PID, c.Stop
 	return h, nil
 }
 
@@ -87,7 +82,7 @@ func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*hos
 	if err != nil {
 		return nil, err
 	}
-	return &host{url: c.said, dir: dir, always: sync == Always, pid: c.pid, stop: c.stop}, nil
+	return &host{url: c.Said, dir: dir, always: sync == Always, pid: c.PID, stop: c.Stop}, nil
 }
 
 // close stops the server and removes its files.
@@ -96,69 +91,10 @@ func (h *host) close() {
 	_ = os.RemoveAll(h.dir) // the run's directory is removed at the end anyway
 }
 
-// child is a process of ours.
-type child struct {
-	pid   int
-	said  string // what it wrote to its ready file
-	ready time.Duration
-	stop  func()
-	wait  func() error // until it ends by itself, without an error
-}
-
-// startTimeout bounds the start of a child.
-const startTimeout = 60 * time.Second
+// startTimeout bounds the start of a child, and of what runs in this process.
+const startTimeout = child.StartTimeout
 
 // startChild runs the toolbus command with args and waits until it is ready.
-func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*child, error) {
-	if o.Self == "" {
-		return nil, errors.New("no toolbus command to start child processes with")
-	}
-	file := filepath.Join(dir, name+".ready")
-	_ = os.Remove(file) // of a former child of the name
-	var said strings.Builder
-	cmd := exec.Command(o.Self, append(args, "--ready-file", file)...)
-	cmd.Stderr = &said
-	started := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	gone := make(chan struct{})
-	var failed error
-	go func() { failed = cmd.Wait(); close(gone) }() // stop waits for it
-	c := &child{pid: cmd.Process.Pid, stop: func() { end(cmd.Process, gone) }, wait: func() error {
-		<-gone
-		if failed != nil {
-			return fmt.Errorf("%s: %w: %s", name, failed, strings.TrimSpace(said.String()))
-		}
-		return nil
-	}}
-	for {
-		if text, err := os.ReadFile(file); err == nil {
-			c.said, c.ready = strings.TrimSpace(string(text)), time.Since(started)
-			return c, nil
-		}
-		select {
-		case <-gone:
-			return nil, fmt.Errorf("%s ended: %s", name, strings.TrimSpace(said.String()))
-		case <-ctx.Done():
-			c.stop()
-			return nil, ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Since(started) > startTimeout {
-			c.stop()
-			return nil, fmt.Errorf("%s is not ready after %s: %s", name, startTimeout, strings.TrimSpace(said.String()))
-		}
-	}
-}
-
-// end asks a process to stop, and kills it when it does not.
-func end(p *os.Process, gone <-chan struct{}) {
-	_ = p.Signal(syscall.SIGTERM) // it may be gone
-	select {
-	case <-gone:
-	case <-time.After(20 * time.Second):
-		_ = p.Kill()
-		<-gone
-	}
+func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*child.Process, error) {
+	return child.Start(ctx, o.Self, dir, name, args...)
 }

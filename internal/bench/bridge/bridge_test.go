@@ -1,0 +1,20 @@
+package bridge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+)
+
+// Every side is called, and answers.
+func TestCompare(t *testing.T) {
+	var r Report
+	o := Options{URL: natstest.Start(t).URL, Dir: t.TempDir(), Rounds: 1, Duration: 20 * time.Millisecond}
+	if err := o.compare(t.Context(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Direct <= 0 || r.Proxy <= 0 || r.Bus <= 0 || r.Through <= 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/seed-018f16cc/toolbus/internal/bench/bridge"
+	"github.com/seed-018f16cc/toolbus/internal/bench/child"
+)
+
+// What door and adapter may cost.
+const (
+	mcpAdded  = 2.0   // ms
+	mcpMemory = 300.0 // MB
+	mcpAtOnce = 1000
+)
+
+// bridged compares an MCP server called through the bus with the same server called directly.
+func bridged(ctx context.Context, o Options, r *Report) error {
+	h, err := o.startHost(ctx, "mcp", Process, Default)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	b, err := bridge.Measure(ctx, bridge.Options{
+		URL: h.url, Dir: filepath.Join(h.dir, "tools"), Rounds: o.Rounds, Duration: o.Duration / 5, AtOnce: mcpAtOnce,
+		Start: func(name string, args ...string) (*child.Process, error) {
+			return o.startChild(ctx, h.dir, name, args...)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	r.Results = append(r.Results, Result{
+		Scenario: MCP,
+		Facts: []Fact{
+			{"dispatcher, with 1,000 calls at once", b.Resident["dispatcher"], "MB"},
+			{"executor", b.Resident["executor"], "MB"}, {"door", b.Resident["door"], "MB"},
+			{"called directly, median", b.Direct, "ms"}, {"through a proxy, median", b.Proxy, "ms"},
+			{"a call of the bus, median", b.Bus, "ms"}, {"through door, bus and adapter, median", b.Through, "ms"},
+		},
+		Checks: []Check{
+			atMost("door and adapter add, ms", b.Added(), mcpAdded),
+			atMost("door and executor with 1,000 calls at once, MB", b.Resident["executor"]+b.Resident["door"], mcpMemory),
+		},
+	})
+	return nil
+}
