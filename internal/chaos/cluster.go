@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/served"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
@@ -27,10 +28,24 @@ const ToolCommand = "chaos-tool"
 
 // Tool is that command.
 func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) > 1 && args[1] == served.Word {
+		return served.Serve(ctx, args[0])
+	}
 	if len(args) > 1 {
 		return swift.Serve(ctx, args[0], args[1:])
 	}
 	return ledger.Run(in, out, args[0])
+}
+
+// servesMCP says whether some of the tools are those of an MCP server, which builds of before do not know.
+func (o Options) servesMCP() bool { return o.Beside == "" }
+
+// tools are those that calls are made of.
+func (o Options) tools() []ledger.Spec {
+	if o.servesMCP() {
+		return append(ledger.Specs(), served.Specs()...)
+	}
+	return ledger.Specs()
 }
 
 // lease is short, so that takeovers happen often.
@@ -84,6 +99,11 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	}
 	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
+	}
+	if o.servesMCP() {
+		if err := served.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
+			return nil, err
+		}
 	}
 	if o.Steady > 0 {
 		if err := swift.WriteTool(c.tools()); err != nil {

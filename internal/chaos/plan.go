@@ -77,8 +77,8 @@ func callerSkew(caller int) time.Duration {
 	return []time.Duration{0, 30 * time.Second, -30 * time.Second, 0, 3 * time.Second, -700 * time.Millisecond}[caller]
 }
 
-// planCalls returns the calls of a run: rate plays a second, until no more can end in time.
-func planCalls(seed uint64, duration time.Duration, rate float64, most int) []play {
+// planCalls returns the calls of a run, of tools: rate plays a second, until no more can end in time.
+func planCalls(seed uint64, duration time.Duration, rate float64, most int, tools []ledger.Spec) []play {
 	random := rand.New(rand.NewPCG(seed, 4))
 	var plan []play
 	for at := time.Duration(0); ; {
@@ -86,13 +86,16 @@ func planCalls(seed uint64, duration time.Duration, rate float64, most int) []pl
 		if at > duration || most > 0 && len(plan) >= most {
 			return plan
 		}
-		d := &drawer{random}
+		d := &drawer{random, tools}
 		plan = append(plan, d.play(seed, len(plan), at))
 	}
 }
 
 // drawer draws plays.
-type drawer struct{ *rand.Rand }
+type drawer struct {
+	*rand.Rand
+	tools []ledger.Spec
+}
 
 func (d *drawer) within(least, most time.Duration) time.Duration {
 	return least + time.Duration(d.Int64N(int64(most-least)))
@@ -179,9 +182,8 @@ var faultNames = []ledger.Fault{ledger.Flaky, ledger.Moody, ledger.Moody, ledger
 	ledger.Garbage, ledger.Silent}
 
 func (d *drawer) play(seed uint64, n int, at time.Duration) play {
-	specs := ledger.Specs()
 	p := play{
-		at: at, spec: specs[d.IntN(len(specs))], key: fmt.Sprintf("chaos-%d-%06d-key", seed, n),
+		at: at, spec: d.tools[d.IntN(len(d.tools))], key: fmt.Sprintf("chaos-%d-%06d-key", seed, n),
 		input: ledger.Input{
 			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(),
 			TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
@@ -213,7 +215,7 @@ func (d *drawer) chunks(p *play) {
 
 // looked draws a tool that can be asked whether it had its effect.
 func (d *drawer) looked() ledger.Spec {
-	specs := slices.DeleteFunc(ledger.Specs(), func(s ledger.Spec) bool { return !s.Lookup })
+	specs := slices.DeleteFunc(slices.Clone(d.tools), func(s ledger.Spec) bool { return !s.Lookup })
 	return specs[d.IntN(len(specs))]
 }
 

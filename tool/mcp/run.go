@@ -148,22 +148,27 @@ func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 		mcpmeta.ToolVersion: inv.ToolVersion,
 	}
 	if e.Invocation {
-		of[mcpmeta.Invocation] = invocation{
+		told := invocation{
 			Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Context: inv.Context,
 			IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: strconv.FormatUint(inv.Fence, 10),
 			DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
 		}
+		if op == opLookup {
+			told.Input = inv.Input
+		}
+		of[mcpmeta.Invocation] = told
 	}
 	return of
 }
 
-// invocation is what programs are told of a call, but for its input.
+// invocation is what programs are told of a call. The input of one that is to be run is in the arguments.
 type invocation struct {
 	Op             op             `json:"op"`
 	CallID         string         `json:"call_id"`
 	ToolID         string         `json:"tool_id"`
 	ToolVersion    string         `json:"tool_version"`
 	Fn             string         `json:"fn"`
+	Input          jsontext.Value `json:"input,omitempty"`
 	Context        jsontext.Value `json:"context,omitempty"`
 	IdempotencyKey string         `json:"idempotency_key"`
 	Attempt        int            `json:"attempt"`

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,6 +59,14 @@ type request struct {
 
 // Run is a tool: it reads one request and answers it by the process protocol.
 func Run(stdin io.Reader, stdout io.Writer, path string) error {
+	return RunUntil(nil, stdin, stdout, path)
+}
+
+// errStopped is that of a run that was told to end before its effect.
+var errStopped = errors.New("the run was stopped")
+
+// RunUntil is Run of a tool that is told to end by done, and not by a signal.
+func RunUntil(done <-chan struct{}, stdin io.Reader, stdout io.Writer, path string) error {
 	raw, err := io.ReadAll(stdin)
 	if err != nil {
 		return err
@@ -66,7 +75,7 @@ func Run(stdin io.Reader, stdout io.Writer, path string) error {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
-	t := &run{request: r, path: path, out: stdout, pid: os.Getpid()}
+	t := &run{request: r, path: path, out: stdout, pid: os.Getpid(), done: done}
 	if r.Op == "lookup" {
 		return t.lookup()
 	}
@@ -78,6 +87,7 @@ type run struct {
 	path string
 	out  io.Writer
 	pid  int
+	done <-chan struct{}
 }
 
 func (t *run) note(op Op) error {
@@ -138,7 +148,7 @@ func (t *run) execute() error {
 	case Late:
 		return t.failure(string(fault), "applied")
 	}
-	wait(time.Duration(t.Input.TailMS) * time.Millisecond)
+	t.wait(time.Duration(t.Input.TailMS) * time.Millisecond)
 	return t.output(t.Fence, t.pid)
 }
 
@@ -155,13 +165,15 @@ func (t *run) mood() (Fault, error) {
 func (t *run) work() error {
 	total := time.Duration(t.Input.WorkMS) * time.Millisecond
 	for i := range t.Input.Chunks {
-		wait(total / time.Duration(t.Input.Chunks))
+		if !t.wait(total / time.Duration(t.Input.Chunks)) {
+			return errStopped
+		}
 		if err := t.say(map[string]any{"type": "chunk", "data": Chunk{I: i, Run: RunName(t.Fence, t.pid)}}); err != nil {
 			return err
 		}
 	}
-	if t.Input.Chunks == 0 {
-		wait(total)
+	if t.Input.Chunks == 0 && !t.wait(total) {
+		return errStopped
 	}
 	return nil
 }
@@ -196,7 +208,7 @@ func (t *run) poison() error {
 	if err == nil {
 		err = executor.Kill()
 	}
-	wait(time.Minute)
+	t.wait(time.Minute)
 	return err
 }
 
@@ -219,9 +231,12 @@ func (t *run) say(line any) error {
 	return err
 }
 
-// wait is the work of a tool that does none.
-func wait(d time.Duration) {
-	if d > 0 {
-		<-time.After(d)
+// wait is the work of a tool that does none. It reports whether it was not stopped.
+func (t *run) wait(d time.Duration) bool {
+	select {
+	case <-t.done:
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
