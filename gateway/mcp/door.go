@@ -229,6 +229,17 @@ func (d *Door) Close() {
 	d.guests.close()
 }
 
+// Drain waits until no call is on its way, or ctx ends.
+func (d *Door) Drain(ctx context.Context) {
+	for range cap(d.calls) { // as many as there are none of
+		select {
+		case d.calls <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Watch tells clients when the tools have changed since it was called, or since they were listed before. It does so
 // until ctx ends.
 func (d *Door) Watch(ctx context.Context) {

@@ -110,7 +110,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	if err != nil {
 		return err
 	}
-	door := mcp.New(ctx, client, l.door)
+	door := mcp.New(context.WithoutCancel(ctx), client, l.door) // until it is closed
 	defer door.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -167,7 +167,11 @@ func serve(ctx context.Context, at net.Listener, door *mcp.Door) error {
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
-	if err := s.Shutdown(stopping); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(stopping) }() // which takes no more requests
+	door.Drain(stopping)
+	door.Close() // and with it the streams of those that only listen
+	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return s.Close()

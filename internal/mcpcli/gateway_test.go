@@ -1,0 +1,70 @@
+package mcpcli
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/toolbustest"
+)
+
+// A door that is told to stop answers the calls that it has in hand, and does not wait for clients that only listen.
+func TestStop(t *testing.T) {
+	tools, held, hold := toolbus.NewTools(), make(chan struct{}), make(chan struct{})
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
+		func(context.Context, *toolbus.Run, struct{}) (string, error) {
+			close(held)
+			<-hold
+			return "done", nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	bus := toolbustest.Start(t, tools)
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	door := mcp.New(t.Context(), bus.Client, mcp.Options{})
+	go func() { served <- serve(ctx, at, door) }()
+	var clients []*sdk.ClientSession
+	for _, protocol := range []string{"2026-07-28", "2025-11-25"} {
+		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+		c, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
+			Endpoint: "http://" + at.Addr().String() + Path, MaxRetries: -1,
+		}, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }() // the door may have gone
+		clients = append(clients, c)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		res, err := clients[0].CallTool(t.Context(), &sdk.CallToolParams{Name: "hold", Arguments: struct{}{}})
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		answered <- res.Content[0].(*sdk.TextContent).Text
+	}()
+	<-held
+	stop()
+	began := time.Now()
+	close(hold)
+	if answer := <-answered; answer != "done" {
+		t.Error(answer)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > stopTime/2 {
+		t.Errorf("it took %s to stop", took)
+	}
+}
