@@ -39,7 +39,7 @@ const (
 	// Invocation is an object, in a request to a server whose manifest asks for it: all that any other tool is told of a
 	// call, as programs read it.
 	Invocation = Prefix + "invocation"
-	// Chunk is an object, in a progress notification: {"kind": "chunk", "progress" or "log", "data": any JSON}.
+	// Chunk is an object, in a progress notification: {"kind": "data", "progress" or "log", "data": any JSON}.
 	Chunk       = Prefix + "chunk"
 	Details     = Prefix + "details"      // an object: of an error
 	SideEffects = Prefix + "side_effects" // a list of objects: what the call has changed

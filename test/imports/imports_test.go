@@ -96,6 +96,13 @@ var layers = []layer{
 	{"internal/webpage internal/transcript", "program"},
 	{"tools/internal/...", "program"},
 	{"tools/...", "program internal/webpage internal/transcript tools/internal/..."},
+	// The same as MCP servers: what they list is what their manifests say.
+	{"mcptools", ""},
+	{"mcptools/internal/ask", "program"},
+	{"mcptools/internal/serve", "call envelope internal/mcpmeta mcptools program schema tool tool/mcp " +
+		"tool/process/protocol"},
+	{"mcptools/internal/...", "internal/webpage internal/transcript mcptools/internal/ask mcptools/internal/serve " +
+		"program supervisor"},
 	// The wiring, and what is built on it.
 	{"internal/app", "*"},
 	// The front door: what a Go user imports, and what is built on it.
