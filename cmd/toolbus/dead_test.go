@@ -56,7 +56,8 @@ func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string
 	err = record.Bury(t.Context(), guest.JS, record.DeadLetter{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
-			Facts: call.Facts{Tenant: "acme", Tool: r.ToolID, ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
+			Facts: call.Facts{Tenant: "acme", Pool: "default", Tool: r.ToolID,
+				ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
 			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID,
 				Trace: r.Context.TraceID}}},
 		},

@@ -70,6 +70,7 @@ type Door struct {
 	guests    guests
 	sessions  sessions
 	requests  chan struct{} // one for each over HTTP
+	answers   chan struct{} // one for each of these that is more than listening
 	calls     chan struct{} // one for each on its way
 }
 
@@ -81,7 +82,9 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 		tenant: client.Tenant, client: o.Guest, most: max(1, o.MaxRequests/2),
 	}}
 	d.open, d.end = context.WithCancel(ctx)
-	d.requests, d.calls = make(chan struct{}, o.MaxRequests), make(chan struct{}, o.MaxRequests)
+	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
+		*bound = make(chan struct{}, o.MaxRequests)
+	}
 	has := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
 	if o.TaskAfter > 0 {
 		has.AddExtension(tasks, nil)
@@ -229,11 +232,11 @@ func (d *Door) Close() {
 	d.guests.close()
 }
 
-// Drain waits until no call is on its way, or ctx ends.
+// Drain waits until what was asked over HTTP is answered, or ctx ends. From then on there are no answers any more.
 func (d *Door) Drain(ctx context.Context) {
-	for range cap(d.calls) { // as many as there are none of
+	for range cap(d.answers) { // as many as there are none of
 		select {
-		case d.calls <- struct{}{}:
+		case d.answers <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}

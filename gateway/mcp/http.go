@@ -189,13 +189,24 @@ func (d *Door) read(next http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if id := typed(idOf(body)); id != "" {
+		raw, method := about(body)
+		id := typed(raw)
+		if id != "" {
 			r.Header.Set(headerID, id)
 		}
 		if session := r.Header.Get(headerSessions); session != "" && r.Header.Get(headerProtocol) < modern {
 			r.Header.Set(headerSession, session)
 		}
 		r.Header.Set(headerWeb, "1")
+		if id != "" && method != "subscriptions/listen" {
+			select {
+			case d.answers <- struct{}{}:
+				defer func() { <-d.answers }()
+			default: // it drains: there is room for all requests otherwise
+				refuse(w, http.StatusServiceUnavailable, "this door closes: ask again, or ask another")
+				return
+			}
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -215,25 +226,29 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status
 	return nil, http.StatusBadRequest, "the request could not be read"
 }
 
-// idOf returns the id of a request in JSON-RPC; nothing for what is none, or several.
-func idOf(body []byte) (id jsontext.Value) {
+// about returns the id and the method of a request in JSON-RPC; nothing for what is none, or several.
+func about(body []byte) (id jsontext.Value, method string) {
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil
+		return nil, ""
 	}
 	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
+		token, err := dec.ReadToken()
 		if err != nil {
-			return nil
+			return nil, ""
 		}
-		is := name.String() == "id"
+		name := token.String()
 		value, err := dec.ReadValue()
 		if err != nil {
-			return nil
+			return nil, ""
 		}
-		if is {
+		switch {
+		case name == "id":
 			id = value.Clone()
+		case name == "method" && value.Kind() == '"':
+			text, _ := jsontext.AppendUnquote(nil, value) // it is a text
+			method = string(text)
 		}
 	}
-	return id
+	return id, method
 }

@@ -15,10 +15,10 @@ import (
 
 // A door that is told to stop answers the calls that it has in hand, and does not wait for clients that only listen.
 func TestStop(t *testing.T) {
-	tools, held, hold := toolbus.NewTools(), make(chan struct{}), make(chan struct{})
+	tools, held, hold := toolbus.NewTools(), make(chan struct{}, 2), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) {
-			close(held)
+			held <- struct{}{}
 			<-hold
 			return "done", nil
 		}); err != nil {
@@ -33,33 +33,33 @@ func TestStop(t *testing.T) {
 	served := make(chan error, 1)
 	door := mcp.New(t.Context(), bus.Client, mcp.Options{})
 	go func() { served <- serve(ctx, at, door) }()
-	var clients []*sdk.ClientSession
+	answered := make(chan string, 2)
 	for _, protocol := range []string{"2026-07-28", "2025-11-25"} {
 		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 		c, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
-			Endpoint: "http://" + at.Addr().String() + Path, MaxRetries: -1,
+			Endpoint: "http://" + at.Addr().String() + Path, MaxRetries: 1, // of listening, before a session is lost
 		}, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }() // the door may have gone
-		clients = append(clients, c)
+		go func() {
+			res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "hold", Arguments: struct{}{}})
+			if err != nil {
+				answered <- err.Error()
+				return
+			}
+			answered <- res.Content[0].(*sdk.TextContent).Text
+		}()
+		<-held
 	}
-	answered := make(chan string, 1)
-	go func() {
-		res, err := clients[0].CallTool(t.Context(), &sdk.CallToolParams{Name: "hold", Arguments: struct{}{}})
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		answered <- res.Content[0].(*sdk.TextContent).Text
-	}()
-	<-held
 	stop()
 	began := time.Now()
 	close(hold)
-	if answer := <-answered; answer != "done" {
-		t.Error(answer)
+	for range 2 {
+		if answer := <-answered; answer != "done" {
+			t.Error(answer)
+		}
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
