@@ -126,7 +126,7 @@ func (d *Desk) answer(j job) {
 	defer cancel()
 	answer, err := d.unharmed(ctx, j, asker{pool, instance})
 	if err != nil {
-		if answer, err = refused(err); err != nil {
+		if answer, err = refused(d.denied(ctx, asker{pool, instance}, err)); err != nil {
 			return // unreachable: refusals are our own type
 		}
 	}
@@ -148,6 +148,19 @@ func (d *Desk) unharmed(ctx context.Context, j job, from asker) (answer *nats.Ms
 		}
 	}()
 	return j.handle(ctx, from, j.msg.Data)
+}
+
+// denied puts on record that an executor has asked for what is not of its pool, and returns what it is told.
+func (d *Desk) denied(ctx context.Context, from asker, err error) error {
+	r, ok := errors.AsType[*refusal](err)
+	if !ok || r.says.Code != envelope.CodeForbidden {
+		return err
+	}
+	of := question.Sender{Actor: "executor://" + from.pool + "/" + from.instance}
+	if _, _, unrecorded := d.Journal.Denied(ctx, &question.Incoming{From: of}, nil, r.says); unrecorded != nil {
+		return unrecorded // it asks again
+	}
+	return err
 }
 
 func refused(err error) (*nats.Msg, error) {

@@ -18,9 +18,8 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	if d.Tokens == nil {
 		return nil
 	}
-	in, to := c.in, c.req.Context
-	p, refusal := gate.Identify(d.Tokens, d.Now(), subjects.Token(in.From.Tenant), subjects.Token(in.From.Actor),
-		in.Token)
+	from, to := c.in.From, c.req.Context
+	p, refusal := gate.Identify(d.Tokens, d.Now(), subjects.Token(from.Tenant), subjects.Token(from.Actor), c.in.Token)
 	switch {
 	case refusal != nil:
 		return refusal
@@ -33,8 +32,7 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	}
 	for _, s := range to.Scopes {
 		if !p.Has(s) {
-			return envelope.NewError(envelope.CodeScope,
-				fmt.Sprintf("context.scopes claims %.100q, and the token does not", s))
+			return envelope.NewError(envelope.CodeScope, fmt.Sprintf("context.scopes claims %.100q, and the token does not", s))
 		}
 	}
 	c.principal = p
@@ -63,13 +61,18 @@ func (d *Dispatcher) Asks(ctx context.Context, op string, from question.Sender,
 	if refusal == nil && p != nil {
 		refusal = gate.MayAsk(op, p.Role)
 	}
-	if refusal == nil {
-		return p, nil
+	if refusal != nil {
+		return nil, d.Deny(ctx, from, refusal)
 	}
+	return p, nil
+}
+
+// Deny puts on record that a question was refused, and returns what whoever asked is told.
+func (d *Dispatcher) Deny(ctx context.Context, from question.Sender, refusal *envelope.Error) *envelope.Error {
 	if _, _, err := d.Records.Denied(ctx, &question.Incoming{From: named(from)}, nil, refusal); err != nil {
-		return nil, envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())
+		return envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())
 	}
-	return nil, refusal
+	return refusal
 }
 
 // named returns the names of a sender that is known by its tokens, as far as they say them.

@@ -89,7 +89,8 @@ func deployed(ctx context.Context, c *Conn) []question.Check {
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
 }
 
-// guarded answers only those who may ask, and tells the endpoint by the context who that is.
+// guarded answers only those who may ask, and tells the endpoint by the context who that is. What is refused because it
+// is not theirs is on record, too; a call of others is one that there is not.
 func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 	answer := e.Handle
 	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
@@ -97,7 +98,11 @@ func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 		if refusal != nil {
 			return nil, refusal
 		}
-		return answer(identity.With(ctx, p), from, body)
+		said, refusal := answer(identity.With(ctx, p), from, body)
+		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound) {
+			return nil, d.Deny(ctx, from, refusal)
+		}
+		return said, refusal
 	}
 	return e
 }

@@ -66,6 +66,7 @@ type deployment struct {
 	real   string // the instance that runs the victim's call
 
 	crowd map[string]*party
+	log   overheard // of the server
 	tap   tap
 
 	release chan struct{} // closed to let the victim's call end
@@ -100,7 +101,7 @@ func deploy(t *testing.T) *deployment {
 		Server: "target", Listen: "127.0.0.1:-1", Store: t.TempDir(), MaxStore: 1 << 40,
 	})
 	d.ok(err)
-	srv, err := natsserver.Start(natsserver.Options{Config: text})
+	srv, err := natsserver.Start(natsserver.Options{Config: text, Log: slog.New(&d.log)})
 	d.ok(err)
 	t.Cleanup(srv.Stop)
 	d.url = srv.URL()

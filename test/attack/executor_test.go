@@ -149,6 +149,8 @@ func TestDesk(t *testing.T) {
 		asked[i].refused = byServer
 	}
 	d.try(asked)
+	out := d.crowd[outsider]
+	d.recorded(refusals{{"executor://" + out.Pool + "/" + out.instance, string(no)}: true})
 	d.finish()
 }
 

@@ -64,6 +64,23 @@ func TestQuestions(t *testing.T) {
 	d.finish()
 }
 
+// Questions about what is another's are on record, although who asks may ask questions of the kind, and whoever asks
+// about a call of others is told that there is none.
+func TestRefusedQuestions(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.put(d.vouch([]asked{
+		{name: "the record of another tenant", as: auditor, op: subjects.OpStored,
+			q: question.Stored{Stream: subjects.AuditStream, Tenant: "evil"}, want: envelope.CodeForbidden},
+		{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow, q: question.Narrow{Actor: alice},
+			want: envelope.CodeForbidden},
+		{name: "a call of the victim", as: mallory, op: subjects.OpResult, want: envelope.CodeNotFound,
+			q: question.Call{Ref: d.victim.Ref, CallID: d.victim.CallID}},
+	}))
+	d.recorded(refusals{{mallory, string(envelope.CodeNotFound)}: true})
+	d.finish()
+}
+
 // notForRoles are questions of those who may not ask them.
 func (d *deployment) notForRoles() (table []asked) {
 	const no = envelope.CodeForbidden

@@ -244,6 +244,9 @@ func (d *deployment) judge(what string, p *party, kind, subject string, want ver
 	if refused != (want == byServer) {
 		d.Errorf("%s: refused by the server: %t, want %s; it said %q", what, refused, want, said)
 	}
+	if refused && d.log.count("user:"+p.User(), kind[:3], "Violation", strconv.Quote(subject)) == 0 {
+		d.Errorf("%s: the server's log does not say so", what)
+	}
 }
 
 // listen tries to subscribe, and checks that nothing comes of what others get meanwhile.

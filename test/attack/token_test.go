@@ -94,8 +94,10 @@ func (d *deployment) barred(p identity.Principal) string {
 func TestConnecting(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
+	strangers := 0
 	refused := func(what string, nc *nats.Conn, err error) {
 		t.Helper()
+		strangers++
 		if err == nil {
 			t.Error("let in: ", what)
 			nc.Close()
@@ -136,6 +138,9 @@ func TestConnecting(t *testing.T) {
 	} {
 		nc, err := d.dial("", "x", o)
 		refused(what, nc, err)
+	}
+	if n := d.log.count("authentication error"); n < strangers {
+		t.Errorf("the server's log says of %d strangers, and there were %d", n, strangers)
 	}
 	d.finish()
 }
@@ -238,8 +243,29 @@ func TestTokensOfMessages(t *testing.T) {
 		asked{name: "all is well, through a door", as: door, of: bob, token: own},
 	)
 	d.known()
-	d.put(table)
+	d.put(append(table, d.bound()...))
 	d.finish()
+}
+
+// bound are calls with tokens of bob's that are for one run, or for one lane.
+func (d *deployment) bound() (table []asked) {
+	d.Helper()
+	p := d.crowd[bob].Principal
+	for name, less := range map[string]identity.Less{
+		"run_id": {Scopes: p.Scopes, Run: "mine"}, "lane_id": {Scopes: p.Scopes, Lane: "mine"},
+	} {
+		child, err := p.Narrow(less, time.Now())
+		d.ok(err)
+		token, _ := d.token(child)
+		for _, r := range []struct {
+			of   any
+			want envelope.Code
+		}{{"mine", ""}, {"other", envelope.CodeScope}, {"Mine", envelope.CodeScope}} {
+			table = append(table, asked{name: name, as: bob, token: token, context: map[string]any{name: r.of}, want: r.want})
+		}
+		table = append(table, asked{name: name + " that is not said", as: bob, token: token, want: envelope.CodeScope})
+	}
+	return table
 }
 
 // known waits until what was revoked is known, which takes less than a second.
