@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -120,4 +121,13 @@ func Entitled(token, subject string) bool {
 	return slices.ContainsFunc(Permissions(says, Facts{}).Pub.Allow, func(allowed string) bool {
 		return jwt.Subject(subject).IsContainedIn(jwt.Subject(allowed))
 	})
+}
+
+// MayCall refuses a call that the server would take no message of.
+func MayCall(token, subject string) *envelope.Error {
+	if Entitled(token, subject) {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeForbidden, "calls: not for the role of this token").
+		WithFix("use the token of an agent: `toolbus credentials issue --actor agent://NAME` makes one")
 }

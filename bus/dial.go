@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
@@ -112,8 +113,9 @@ var errServer = errors.New("the server does not do")
 // Unreachable reports whether an error of [Dial] says that no server is there, or that none answers: that may
 // pass by itself.
 func Unreachable(err error) bool {
-	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
+	// What the system says of a file looks like an error of a network.
+	return isAs[net.Error](err) && !isAs[*fs.PathError](err) || errors.Is(err, nats.ErrNoServers) ||
+		errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
 }
 
 // unauthorized reports whether an error says that the server does not know the user, or not any more.

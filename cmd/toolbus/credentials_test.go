@@ -158,11 +158,13 @@ func TestCredentials(t *testing.T) {
 func TestCredentialMistakes(t *testing.T) {
 	s, operator := deployed(t)
 	dir := t.TempDir()
-	open, agent := filepath.Join(dir, "open"), filepath.Join(dir, "agent")
+	open, agent, auditor := filepath.Join(dir, "open"), filepath.Join(dir, "agent"), filepath.Join(dir, "auditor")
 	if err := os.WriteFile(open, []byte("x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	s.must("credentials", "issue", "--actor", "agent://b", "--role", "auditor", "--out", auditor,
+		"--credentials", operator)
 	issue := func(more ...string) []string {
 		return append([]string{"credentials", "issue", "--actor", "a", "--credentials", operator}, more...)
 	}
@@ -170,18 +172,20 @@ func TestCredentialMistakes(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no actor":      {[]string{"credentials", "issue", "--credentials", operator}, "--actor"},
-		"role":          {issue("--role", "root"), "role"},
-		"no pool":       {issue("--role", "executor"), "pool"},
-		"too long":      {issue("--for", "9000h"), "7776000"},
-		"readable":      {[]string{"tools", "list", "--credentials", open}, "chmod 600"},
-		"no file":       {[]string{"tools", "list", "--credentials", filepath.Join(dir, "none")}, "--credentials"},
-		"there already": {issue("--out", agent), "--force"},
-		"no operator":   {[]string{"credentials", "list", "--credentials", agent}, "not for the role agent"},
-		"wider":         {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
-		"nothing":       {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
-		"no token":      {[]string{"tools", "list"}, "--credentials"},
-		"no keys":       {[]string{"credentials", "issue", "--actor", "a", "--keys", dir}, "keys"},
+		"no actor":        {[]string{"credentials", "issue", "--credentials", operator}, "--actor"},
+		"role":            {issue("--role", "root"), "role"},
+		"no pool":         {issue("--role", "executor"), "pool"},
+		"too long":        {issue("--for", "9000h"), "7776000"},
+		"readable":        {[]string{"tools", "list", "--credentials", open}, "chmod 600"},
+		"no file":         {[]string{"tools", "list", "--credentials", filepath.Join(dir, "none")}, "--credentials"},
+		"no file to call": {[]string{"call", "hello", "--credentials", filepath.Join(dir, "none")}, "name the file"},
+		"not an agent":    {[]string{"call", "hello", "--actor", "agent://b", "--credentials", auditor}, "A-AUTH-FORBIDDEN"},
+		"there already":   {issue("--out", agent), "--force"},
+		"no operator":     {[]string{"credentials", "list", "--credentials", agent}, "not for the role agent"},
+		"wider":           {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
+		"nothing":         {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
+		"no token":        {[]string{"tools", "list"}, "--credentials"},
+		"no keys":         {[]string{"credentials", "issue", "--actor", "a", "--keys", dir}, "keys"},
 	} {
 		if code, stdout, stderr := s.do(c.args...); code == 0 || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
