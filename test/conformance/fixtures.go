@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -130,15 +131,25 @@ func withProgress(ctx context.Context, run *toolbus.Run, _ object) ([]object, er
 }
 
 // slow takes as many seconds as it is told.
+// slow takes some seconds, and says to whoever tests it when a long run begins, and when it is cancelled.
 func slow(ctx context.Context, _ *toolbus.Run, in object) ([]object, error) {
 	seconds, _ := in["seconds"].(float64)
+	if seconds >= long {
+		fmt.Fprintln(os.Stderr, "a long run begins")
+	}
 	select {
 	case <-time.After(time.Duration(seconds * float64(time.Second))):
 		return []object{text(fmt.Sprintf("computed %v", in["label"]))}, nil
 	case <-ctx.Done():
+		if seconds >= long {
+			fmt.Fprintln(os.Stderr, "a long run is cancelled")
+		}
 		return nil, ctx.Err()
 	}
 }
+
+// long is how many seconds nobody waits for.
+const long = 60
 
 // newest is a schema with what JSON Schema 2020-12 has.
 const newest = `{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -19,17 +22,45 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	ready := flag.String("ready-file", "", "file to write the URL to once it serves")
+	program := flag.String("import", "", "an MCP server whose tools are behind the door; the URL that it has itself, "+
+		"called with -http=ADDRESS, is the second line of the file")
+	compare := flag.Bool("compare", false, "compare what the suite wrote into two folders; the third argument is the "+
+		"list of what may differ")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *listen, *ready); err != nil {
+	err := errors.New("-compare takes two folders and a list")
+	switch {
+	case !*compare:
+		err = run(ctx, *listen, *ready, *program)
+	case flag.NArg() == 3:
+		err = same(flag.Arg(0), flag.Arg(1), flag.Arg(2))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves the tools until ctx ends.
-func run(ctx context.Context, listen, ready string) error {
+// provide returns the tools.
+func provide(ctx context.Context, dir, program string) (*toolbus.Tools, *peer, error) {
+	if program == "" {
+		tools, err := fixtures()
+		return tools, &peer{}, err
+	}
+	p, err := start(ctx, program)
+	if err != nil {
+		return nil, nil, err
+	}
+	tools, err := p.imported(ctx, filepath.Join(dir, "tools"))
+	if err != nil {
+		p.end()
+	}
+	return tools, p, err
+}
+
+// run serves the tools until ctx ends: those of the suite, or those of a program.
+func run(ctx context.Context, listen, ready, program string) error {
 	state, err := os.MkdirTemp("", "toolbus-conformance-")
 	if err != nil {
 		return err
@@ -46,10 +77,11 @@ func run(ctx context.Context, listen, ready string) error {
 		return err
 	}
 	defer conn.Close()
-	tools, err := fixtures()
+	tools, direct, err := provide(ctx, state, program)
 	if err != nil {
 		return err
 	}
+	defer direct.end()
 	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
 	if err != nil {
 		return err
@@ -74,7 +106,7 @@ func run(ctx context.Context, listen, ready string) error {
 		url := fmt.Sprintf("http://%s/mcp", at.Addr())
 		fmt.Println(url)
 		if ready != "" {
-			_ = os.WriteFile(ready, []byte(url+"\n"), 0o644) // whoever waits says that it is not there
+			_ = os.WriteFile(ready, []byte(url+"\n"+direct.url+"\n"), 0o644) // whoever waits says that it is not there
 		}
 		go func() { _ = web.Serve(at) }()
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+)
+
+// peer is an MCP server behind a URL. The zero value is none.
+type peer struct {
+	url string
+	cmd *exec.Cmd
+}
+
+// startTime is how long a server may take until it listens.
+const startTime = 20 * time.Second
+
+// start runs a program that is told by -http where to listen.
+func start(ctx context.Context, program string) (*peer, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	p := &peer{url: "http://" + address, cmd: exec.Command(program, "-http="+address)}
+	p.cmd.Stderr = os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return p, conn.Close()
+		}
+		if !wait.For(ctx, 20*time.Millisecond) {
+			p.end()
+			return nil, fmt.Errorf("%s does not listen: %w", program, err)
+		}
+	}
+}
+
+func (p *peer) end() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill() // it may have ended
+		_ = p.cmd.Wait()         // it was killed
+	}
+}
+
+// imported returns the tools of the server, imported into dir. They have their own names, as the suite calls them, and
+// not those of their server in front.
+func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error) {
+	const name = "peer"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	report, err := mcpimport.Import(ctx, name, upstream.Server{URL: p.url}, mcpimport.Options{
+		Dir: dir, Owner: "@conformance", Version: "test",
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range report.Tools {
+		if t.State != mcpimport.Added {
+			err = errors.Join(err, fmt.Errorf("%s: %s: %s", t.Name, t.State, t.Why))
+		}
+	}
+	files, failed := filepath.Glob(filepath.Join(dir, name+"_2e*", "tool.yaml"))
+	err = errors.Join(err, failed)
+	for _, file := range files {
+		text, failed := os.ReadFile(file)
+		text = bytes.Replace(text, []byte("tool_id: "+name+"."), []byte("tool_id: "), 1)
+		folder := filepath.Dir(file)
+		err = errors.Join(err, failed, os.WriteFile(file, text, 0o600),
+			os.Rename(folder, filepath.Join(dir, filepath.Base(folder)[len(name+"_2e"):])))
+	}
+	if err != nil {
+		return nil, err
+	}
+	tools := toolbus.NewTools()
+	return tools, tools.AddFolder(dir)
+}
