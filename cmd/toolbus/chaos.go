@@ -17,10 +17,10 @@ func chaosCmd(g *global) *cobra.Command {
 	var o chaos.Options
 	cmd := &cobra.Command{
 		Use: "chaos", Short: "Try to break a bus of its own, and check every promise", GroupID: "operate", Args: cli.NoArgs,
-		Long: `Starts a NATS server (or three that replicate each other's streams), two dispatchers and three executors as
-processes of their own, with wrong clocks, behind proxies that lose, delay and double messages. Makes calls of every
-kind while it kills, freezes and restarts the processes, then checks what callers, tools, the call log and AUDIT
-recorded against each other. It exits with 0 only if no promise was broken.
+		Long: `Starts a NATS server (or three that replicate each other's streams), two dispatchers, three executors and two
+doors for MCP clients as processes of their own, with wrong clocks, behind proxies that lose, delay and double messages.
+Makes calls of every kind while it kills, freezes and restarts the processes, then checks what callers, tools, the call
+log and AUDIT recorded against each other. It exits with 0 only if no promise was broken.
 
 The seed fixes what is asked and which trouble is made when, not how processes are scheduled: a
 violation may need several runs of its seed to come again. Keep what was recorded with --keep.`,

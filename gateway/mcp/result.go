@@ -95,6 +95,9 @@ func metaOf(r *envelope.Response, key string) sdk.Meta {
 	if key != "" {
 		m[mcpmeta.IdempotencyKey] = key
 	}
+	if !r.Provenance.Final {
+		m[mcpmeta.Final] = false
+	}
 	if r.Provenance.Attempt > 0 {
 		m[mcpmeta.Attempt], m[mcpmeta.ToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion
 	}
@@ -139,6 +142,8 @@ func inWords(r *envelope.Response) string {
 		fmt.Fprintf(w, "What to do: %s.\n", strings.TrimSuffix(e.Fix, "."))
 	}
 	switch {
+	case !r.Provenance.Final:
+		w.WriteString("The call may still go on: whoever asks again with the same idempotency key finds it.\n")
 	case e.Retryable && e.Details.RetryAfterMS > 0:
 		fmt.Fprintf(
 			w,

@@ -187,7 +187,7 @@ func (r *run) play(ctx context.Context) error {
 		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
 		trouble.Go(func() { r.revocations(ctx) })
 	}
-	calls := planCalls(r.Seed, r.Duration, r.Rate, r.Calls, r.tools())
+	calls := planCalls(r.Options)
 	r.driver.run(ctx, calls, r.Steady, r.Duration)
 	trouble.Wait()
 	r.Tell("the trouble is over; waiting for every call to end")

@@ -58,6 +58,7 @@ const group = "2"
 type cluster struct {
 	binary, dir string
 	servers     []listener
+	doors       []string               // their URLs, as they are in the order of their names
 	deployment  *deployment.Deployment // nil: everybody is let in
 	spawn       chan func()
 	nodes       map[string]*node
@@ -77,6 +78,7 @@ var (
 	executors   = []string{"executor-1", "executor-2", "executor-3"}
 	swifts      = []string{"swift-1", "swift-2"}         // executors of steady calls
 	lines       = []string{"line-1", "line-2", "line-3"} // of callers
+	doors       = []string{"door-1", "door-2"}           // for MCP clients
 )
 
 // workers are the executors of a run.
@@ -118,7 +120,7 @@ func newCluster(o Options, dir string) (*cluster, error) {
 			return nil, err
 		}
 	}
-	for i, name := range slices.Concat(dispatchers, o.workers(), lines) {
+	for i, name := range slices.Concat(dispatchers, o.workers(), lines, o.doors()) {
 		if err := c.listen(name, o.Seed*100+uint64(i)); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
@@ -152,6 +154,9 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	}
 	if o.Beside != "" {
 		c.begin(o.Beside)
+	}
+	if err := c.open(o); err != nil {
+		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
 }

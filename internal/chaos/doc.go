@@ -1,6 +1,6 @@
-// Package chaos tries to break Toolbus. [Run] starts a NATS server, dispatchers and executors as
-// processes, makes calls of every kind through proxies that lose, delay and double messages, and
-// kills, freezes and restarts any of the processes meanwhile. Then it holds what callers, tools,
+// Package chaos tries to break Toolbus. [Run] starts a NATS server, dispatchers, executors and doors
+// for MCP clients as processes, makes calls of every kind through proxies that lose, delay and double
+// messages, and kills, freezes and restarts any of the processes meanwhile. Then it holds what callers, tools,
 // the call log and AUDIT recorded against each other (package check).
 //
 // A seed fixes what is asked, and which trouble is made when. It does not fix the course of a

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mailbox"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/visitor"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -35,6 +36,7 @@ type driver struct {
 	conns   []*toolbus.Conn // by caller
 	others  []*toolbus.Conn
 	boxes   []*mailbox.Mailbox // by caller
+	visitor *visitor.Visitor
 	callers []*toolbus.Client
 	begun   time.Time
 	pulse   *pulse.Pulse
@@ -54,7 +56,7 @@ func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{journal: j}
+	d := &driver{journal: j, visitor: visitor.New(c.doors)}
 	err = d.look(ctx, c)
 	for i := range callers {
 		if err == nil {
@@ -131,6 +133,7 @@ func (d *driver) close() error {
 	for _, nc := range append(d.conns, d.others...) {
 		nc.Close()
 	}
+	d.visitor.Close()
 	return errors.Join(errs...)
 }
 
@@ -216,7 +219,8 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 		if r == nil || r.Provenance.Final && r.Status != envelope.RetryableError {
 			return
 		}
-		a := ask{caller: p.asks[0].caller, callID: uuid.NewString(), timeout: 5 * time.Second, stream: p.asks[0].stream}
+		a := ask{caller: p.asks[0].caller, callID: uuid.NewString(), timeout: 5 * time.Second, stream: p.asks[0].stream,
+			mcp: p.asks[0].mcp}
 		if p.patience > 0 && n+1 < p.retries {
 			a.timeout = p.patience
 		}
@@ -246,9 +250,12 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	seen.Sent = time.Now()
 	seen.Due = seen.Sent.Add(a.timeout)
 	control := pulse.NewControl(seen.Due.Add(waits))
-	if a.raw > 0 {
+	switch {
+	case a.raw > 0:
 		d.raw(ctx, &seen, req, a)
-	} else {
+	case a.mcp:
+		d.visit(ctx, &seen, req, a)
+	default:
 		d.call(ctx, &seen, req, a)
 	}
 	seen.Done = time.Now()

@@ -57,7 +57,8 @@ func (f fault) String() string {
 // several is in their own plan.
 func planFaults(o Options) []fault {
 	seed, duration := o.Seed, o.Duration
-	nodes, all := slices.Concat(dispatchers, o.workers()), slices.Concat(dispatchers, o.workers(), lines)
+	nodes := slices.Concat(dispatchers, o.workers(), o.doors())
+	all := slices.Concat(nodes, lines)
 	if o.Servers == 1 {
 		nodes = append(nodes, server)
 	}

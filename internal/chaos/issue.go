@@ -23,9 +23,11 @@ func issueAll(d *deployment.Deployment, condemned int) error {
 	if err := d.Issue(operator, tenant, boss, identity.Life); err != nil {
 		return err
 	}
-	front := identity.Principal{Actor: "agent://" + door, Role: identity.Door}
-	if err := d.Issue(door, tenant, front, deployment.TokenLife); err != nil {
-		return err
+	for _, name := range append([]string{door}, doors...) {
+		front := identity.Principal{Actor: "agent://" + name, Role: identity.Door}
+		if err := d.Issue(name, tenant, front, deployment.TokenLife); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Concat(executors, swifts) {
 		p := identity.Principal{Actor: "executor://" + name, Role: identity.Executor, Pool: tool.DefaultPool}

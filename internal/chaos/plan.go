@@ -45,6 +45,8 @@ type ask struct {
 	stream  bool
 	raw     int // publish the request by hand, so many times
 	msgpack bool
+	mcp     bool          // through a door for MCP clients
+	cut     time.Duration // after which it goes away from the first door; 0 is never
 }
 
 // again asks anew with the call id of an earlier ask.
@@ -77,17 +79,15 @@ func callerSkew(caller int) time.Duration {
 	return []time.Duration{0, 30 * time.Second, -30 * time.Second, 0, 3 * time.Second, -700 * time.Millisecond}[caller]
 }
 
-// planCalls returns the calls of a run, of tools: rate plays a second, until no more can end in time.
-func planCalls(seed uint64, duration time.Duration, rate float64, most int, tools []ledger.Spec) []play {
-	random := rand.New(rand.NewPCG(seed, 4))
-	var plan []play
+// planCalls returns the calls of a run: Rate plays a second, until no more can end in time.
+func planCalls(o Options) (plan []play) {
+	d := &drawer{rand.New(rand.NewPCG(o.Seed, 4)), o.tools(), len(o.doors()) > 0}
 	for at := time.Duration(0); ; {
-		at += time.Duration(random.ExpFloat64() / rate * float64(time.Second))
-		if at > duration || most > 0 && len(plan) >= most {
+		at += time.Duration(d.ExpFloat64() / o.Rate * float64(time.Second))
+		if at > o.Duration || o.Calls > 0 && len(plan) >= o.Calls {
 			return plan
 		}
-		d := &drawer{random, tools}
-		plan = append(plan, d.play(seed, len(plan), at))
+		plan = append(plan, d.play(o.Seed, len(plan), at))
 	}
 }
 
@@ -95,6 +95,7 @@ func planCalls(seed uint64, duration time.Duration, rate float64, most int, tool
 type drawer struct {
 	*rand.Rand
 	tools []ledger.Spec
+	doors bool // there are some for MCP clients
 }
 
 func (d *drawer) within(least, most time.Duration) time.Duration {
@@ -116,7 +117,7 @@ var scenes = []struct {
 	weight int
 	draw   func(d *drawer, p *play)
 }{
-	{"single", 16, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
+	{"single", 12, func(d *drawer, p *play) { p.asks = d.asks(1, p) }},
 	{"poison", 1, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
@@ -124,7 +125,7 @@ var scenes = []struct {
 			p.input.Fail, p.input.Times = ledger.Poison, 9
 		}
 	}},
-	{"twins", 18, func(d *drawer, p *play) { p.asks = d.asks(2+d.IntN(4), p) }},
+	{"twins", 14, func(d *drawer, p *play) { p.asks = d.asks(2+d.IntN(4), p) }},
 	{"doubled", 8, func(d *drawer, p *play) {
 		p.asks = d.asks(2+d.IntN(2), p)
 		for i := range p.asks {
@@ -169,6 +170,23 @@ var scenes = []struct {
 			p.asks[i].after = time.Duration(i) * d.within(200*time.Millisecond, 500*time.Millisecond)
 		}
 		p.doomed = d.IntN(3) == 0
+	}},
+	{"visit", 8, func(d *drawer, p *play) { // doors call as one actor where nobody has a token
+		p.scope = ""
+		p.asks = d.asks(1+d.IntN(3), p)
+		if d.IntN(3) == 0 {
+			p.input.Fail = faultNames[d.IntN(len(faultNames))]
+			p.input.Times, p.retries = 1+d.IntN(2), 3
+		}
+		for i := range p.asks {
+			a := &p.asks[i]
+			a.caller -= a.caller % 2
+			a.mcp = d.doors && (i == 0 || d.IntN(2) == 0)
+			a.stream = a.stream && !a.mcp
+			if d.IntN(2) == 0 {
+				a.cut = d.within(time.Millisecond, 400*time.Millisecond)
+			}
+		}
 	}},
 	{"raw", 10, func(d *drawer, p *play) {
 		p.asks = d.asks(1+d.IntN(2), p)

@@ -18,8 +18,8 @@ func (r Report) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond,
 		r.Servers, r.SyncAlways)
-	fmt.Fprintf(w, "asked\t%d requests for %d keys, %.0f a second: %s; %d local answers, %d unsent\n", r.Asks, r.Keys,
-		r.PerSecond, counted(r.Answers), r.Local, r.Unsent)
+	fmt.Fprintf(w, "asked\t%d requests for %d keys, %.0f a second: %s; %d over MCP; %d local answers, %d unsent\n",
+		r.Asks, r.Keys, r.PerSecond, counted(r.Answers), r.Visits, r.Local, r.Unsent)
 	fmt.Fprintf(w, "log\t%d attempts, decided by %s; %d joined, %d takeovers\n", r.Attempts, counted(r.Deciders),
 		r.Joined, r.Takeovers)
 	fmt.Fprintf(w, "tools\t%d runs, %d effects\n", r.Runs, r.Effects)

@@ -26,6 +26,7 @@ type Report struct {
 	Answers    map[envelope.Status]int    `json:"answers"` // outcomes and refusals
 	Local      int                        `json:"local"`   // answers of the library itself: no outcome
 	Unsent     int                        `json:"unsent"`
+	Visits     int                        `json:"visits"`   // outcomes that MCP clients were told
 	Unjudged   int                        `json:"unjudged"` // late, and so was the control timer
 	Attempts   int                        `json:"attempts"`
 	Takeovers  int                        `json:"takeovers"` // claims after the first run of an attempt
@@ -98,6 +99,9 @@ func (r *Report) callers(h check.History) {
 			r.Unjudged++
 		}
 		for _, answer := range a.Answers {
+			if answer.Provenance.Final && a.MCP {
+				r.Visits++
+			}
 			if answer.Provenance.Final {
 				r.Answers[answer.Status]++
 			} else {

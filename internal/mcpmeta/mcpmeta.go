@@ -22,9 +22,12 @@ const ToolVersion = Prefix + "tool_version"
 
 // Members of _meta in an answer.
 const (
-	CallID       = Prefix + "call_id"        // a string; servers are told it, too
-	Attempt      = Prefix + "attempt"        // a number, from 1; servers are told it, too
-	Outcome      = Prefix + "outcome"        // a string, such as success or terminal_error
+	CallID  = Prefix + "call_id" // a string; servers are told it, too
+	Attempt = Prefix + "attempt" // a number, from 1; servers are told it, too
+	Outcome = Prefix + "outcome" // a string, such as success or terminal_error
+	// Final is false where this is not how the call ends: it may still go on, and the same key finds it. Else it is not
+	// there.
+	Final        = Prefix + "final"
 	Code         = Prefix + "code"           // a string: of the error; servers name one of their manifest
 	Effect       = Prefix + "effect"         // a string: none, applied or unknown
 	RetryAfterMS = Prefix + "retry_after_ms" // a number

@@ -49,10 +49,27 @@ func (x *index) judge(a *Ask, r *envelope.Response) string {
 	if err != nil {
 		return "it was told an outcome, but " + err.Error()
 	}
+	if a.MCP {
+		r = unabridged(r, stored, l.last)
+	}
 	if diff := differ(stored, r, l.last); diff != "" {
 		return fmt.Sprintf("it was told another outcome of attempt %d than is stored: %s", n, diff)
 	}
 	return ""
+}
+
+// unabridged returns an answer with what MCP clients are not told as it is stored. They get large outputs as they are,
+// which [inputs] looks at.
+func unabridged(r, stored *envelope.Response, s call.State) *envelope.Response {
+	whole := *r
+	whole.Provenance.Fence = stored.Provenance.Fence
+	if attempt, _ := s.Attempt(r.Provenance.Attempt); attempt.Decision != nil {
+		whole.Provenance.AuditEventID = settle.AuditID(s.Part, attempt.Decision.Seq)
+	}
+	if stored.Provenance.OutputRef != nil {
+		whole.Output, whole.Provenance.OutputRef = stored.Output, stored.Provenance.OutputRef
+	}
+	return &whole
 }
 
 // differ says in what an answer is not the stored outcome.

@@ -22,7 +22,7 @@ func denials(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
 			p := r.Provenance
-			if !turnedDown(r) || slices.Contains(p.PolicyApplied, "client-preflight") {
+			if !turnedDown(r) || a.MCP || slices.Contains(p.PolicyApplied, "client-preflight") {
 				continue
 			}
 			if says := x.denied(p, closed); says != "" {

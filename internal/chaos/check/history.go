@@ -59,7 +59,8 @@ type Ask struct {
 	Answers         []*envelope.Response
 	Unsent          string // why the request was not made at all
 	Streamed        bool
-	Door            bool // it was made through a door
+	Door            bool // it was made through a door of the bus
+	MCP             bool // it was made through a door for MCP clients, whose answers say less
 	// Copies says that the caller published the request several times by hand. Each copy has
 	// answers of its own: one may be refused and another be accepted.
 	Copies bool

@@ -1,0 +1,59 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/visitor"
+)
+
+// doors are those of a run for MCP clients, which builds of before do not have.
+func (o Options) doors() []string {
+	if o.servesMCP() {
+		return doors
+	}
+	return nil
+}
+
+// open adds the doors for MCP clients. With identity each request brings the token of its actor; without they call as
+// the first one.
+func (c *cluster) open(o Options) error {
+	ports, err := freePorts(rand.New(rand.NewPCG(o.Seed, 6)), len(o.doors()))
+	if err != nil {
+		return err
+	}
+	for i, name := range o.doors() {
+		at := fmt.Sprintf("127.0.0.1:%d", ports[i])
+		args := []string{"gateway", "mcp", "--listen", at, "--server", c.url(name)}
+		if o.Identity {
+			args = append(args, "--credentials", c.deployment.Credentials(name))
+		} else {
+			args = append(args, "--actor", actorOf(0))
+		}
+		c.add(name, args, nil)
+		c.doors = append(c.doors, "http://"+at+"/mcp")
+	}
+	return nil
+}
+
+// visit asks as MCP clients do that want an outcome: one door after the other, under the same key. A caller that was
+// told nothing in time states a local timeout, as the library does.
+func (d *driver) visit(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+	seen.MCP = true
+	ctx, cancel := context.WithDeadline(ctx, seen.Due.Add(waits))
+	defer cancel()
+	c := visitor.Call{
+		Tool: req.ToolID, Key: req.Constraints.IdempotencyKey, Input: req.Input, First: a.caller / 2, Cut: a.cut,
+		Due: seen.Due, Token: d.callers[a.caller].Token,
+	}
+	r, err := d.visitor.Call(ctx, c)
+	if err != nil {
+		r = envelope.Failure(a.callID, envelope.NewError(envelope.CodeTimeout, "").WithCause(err.Error()),
+			envelope.Provenance{}, envelope.Metrics{})
+	}
+	seen.CallID = r.CallID
+	seen.Answers = append(seen.Answers, r)
+}
