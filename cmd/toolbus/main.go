@@ -77,13 +77,14 @@ func run(ctx context.Context, env environment, args []string) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.Is(err, cli.ErrUsage):
-		fmt.Fprintln(env.stderr, "toolbus:", err)
+		fmt.Fprintln(env.stderr, "toolbus:", plain.Text(err.Error()))
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(env.stderr, "toolbus:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+		said := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+		fmt.Fprintln(env.stderr, "toolbus:", plain.Text(said))
 		return exitInterrupted
 	}
-	fmt.Fprintln(env.stderr, "toolbus:", err)
+	fmt.Fprintln(env.stderr, "toolbus:", plain.Text(err.Error()))
 	return 1
 }
 

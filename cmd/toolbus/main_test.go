@@ -556,6 +556,16 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
+// What others have said is shown by errors, too, and not obeyed.
+func TestPlainErrors(t *testing.T) {
+	s := shell{t: t}
+	dying := []string{"tools", "import-mcp", "--tools", t.TempDir(), "/bin/sh", "-c", `printf '\033[2Jdying' >&2; exit 3`}
+	code, _, stderr := s.do(dying...)
+	if code != 1 || !strings.Contains(stderr, "exit status 3; it wrote: ·[2Jdying") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
 // Output that cannot be written is a failure, whatever it would have said.
 func TestFullDisk(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
