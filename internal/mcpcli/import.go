@@ -103,15 +103,12 @@ func (i *importing) all(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	i.options.Hide = true
 	var reports []mcpimport.Report
 	failed := 0
 	for _, c := range found {
 		if c.Err == nil && c.Server.Command != "" {
 			c.Server.CWD = cmp.Or(c.Server.CWD, where)
-			c.Err = mcpimport.Found(&c.Server, i.env.Environ)
-		}
-		if c.Err == nil {
-			c.Err = mcpimport.Hide(i.options.Dir, c.Name, &c.Server)
 		}
 		if c.Err == nil {
 			var report mcpimport.Report
@@ -175,7 +172,7 @@ func (i *importing) server(args []string) (s upstream.Server, err error) {
 		return s, err
 	}
 	s.Command, s.Args, s.CWD = args[0], args[1:], where
-	return s, mcpimport.Found(&s, i.env.Environ)
+	return s, nil
 }
 
 // pairs reads NAME=VALUE; a NAME alone refers to the executor's.

@@ -37,7 +37,15 @@ type entry struct {
 	HTTPURL   string            `json:"httpUrl"`
 	Headers   map[string]string `json:"headers"`
 	Type      string            `json:"type"`
-	Disabled  bool              `json:"disabled"`
+}
+
+// disabled reports whether the agent does not use a server, whatever else is written there.
+func disabled(raw jsontext.Value) bool {
+	var e struct {
+		Disabled jsontext.Value `json:"disabled"`
+		Enabled  jsontext.Value `json:"enabled"`
+	}
+	return json.Unmarshal(raw, &e) == nil && (e.Disabled.Kind() == 't' || e.Enabled.Kind() == 'f')
 }
 
 // ReadConfig reads the servers of an agent's configuration: JSON, also with comments, in which they are the members of
@@ -59,20 +67,32 @@ func ReadConfig(file string) ([]Configured, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	var all []Configured
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		c := Configured{Name: name}
-		var e entry
-		if c.Err = json.Unmarshal(found[name], &e); c.Err == nil && !e.Disabled {
-			c.Server, c.Err = e.server()
+	taken := map[string]string{} // names in the configuration, by name of the server
+	for _, called := range slices.Sorted(maps.Keys(found)) {
+		if disabled(found[called]) {
+			continue
+		}
+		c := Configured{Name: called}
+		if c.Server, c.Err = serverOf(found[called]); c.Err == nil {
+			c.Name, c.Err = nameOf(called)
+		}
+		if other, double := taken[c.Name]; double && c.Err == nil {
+			c.Err = fmt.Errorf("%q has that name, too: give one of them another in the configuration", other)
 		}
 		if c.Err == nil {
-			c.Name, c.Err = nameOf(name)
+			taken[c.Name] = called
 		}
-		if !e.Disabled {
-			all = append(all, c)
-		}
+		all = append(all, c)
 	}
 	return all, nil
+}
+
+func serverOf(raw jsontext.Value) (upstream.Server, error) {
+	var e entry
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return upstream.Server{}, err
+	}
+	return e.server()
 }
 
 // serversOf finds the servers of a configuration, by name.
@@ -247,12 +267,18 @@ const secrets = ".secrets"
 // Hide moves what stands in the variables and headers of a server into files that only their owner may read, and refers
 // to them: any of it may be a credential.
 func Hide(dir, name string, s *upstream.Server) error {
+	taken := map[string]bool{}
 	for _, of := range []map[string]string{s.Env, s.Headers} {
-		for key, value := range of {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			value := of[key]
 			if value == "" || strings.Contains(value, "${") {
 				continue
 			}
 			file := filepath.Join(secrets, name, regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(key, "_"))
+			for taken[file] {
+				file += "_"
+			}
+			taken[file] = true
 			if err := os.MkdirAll(filepath.Join(dir, secrets, name), 0o700); err != nil {
 				return err
 			}

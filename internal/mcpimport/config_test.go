@@ -55,6 +55,11 @@ func TestReadConfig(t *testing.T) {
 				"o": {Command: "o", Args: []string{"1", "2"}},
 			}, nil,
 		},
+		"servers that are not used, and some of one name": {
+			`{"mcpServers": {"off": {"command": 7, "disabled": true}, "off2": {"command": "x", "enabled": false},
+				"a/db": {"command": "db", "enabled": true}, "b/db": {"command": "db", "env": {"TOKEN": "of another"}}}}`,
+			map[string]upstream.Server{"db": {Command: "db"}}, map[string]string{"db": `"a/db" has that name`},
+		},
 		"nothing that is reached": {
 			`{"mcpServers": {"n": {}, "t": 7}}`, map[string]upstream.Server{},
 			map[string]string{"n": "either a command or a url", "t": "7"},

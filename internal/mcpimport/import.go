@@ -23,6 +23,7 @@ type Options struct {
 	Dir        string // the folder of tools
 	Owner      string // of the tools
 	Pool       string // of the tools; "" is the default one
+	Hide       bool   // what stands in variables and headers goes to files, see [Hide]
 	Environ    []string
 	Version    string           // of this build, as servers are told it
 	Transports []tool.Transport // all those of tools in the folder, for [Compare]
@@ -56,9 +57,14 @@ type Report struct {
 	Tools    []Tool `json:"tools"`
 }
 
-// Import connects to a server, and writes its tools into the folder, and where the server is, for executors. Without a
-// name it has the one that the server gives itself. A tool that is there already is left as it is.
+// Import connects to a server, and writes where it is into the folder, for executors, and its tools. Without a name it
+// has the one that the server gives itself. What is there already is left as it is, but for variables and headers that
+// s names. A server that executors would refuse is not even started.
 func Import(ctx context.Context, name string, s upstream.Server, o Options) (r Report, err error) {
+	given := s
+	if s, err = o.placed(name, given); err != nil {
+		return r, err
+	}
 	conn, err := o.dial(ctx, s)
 	if err != nil {
 		return r, err
@@ -74,27 +80,23 @@ func Import(ctx context.Context, name string, s upstream.Server, o Options) (r R
 		if r.Server, err = nameOf(called); err != nil {
 			return r, err
 		}
+		if s, err = o.placed(r.Server, given); err != nil {
+			return r, err
+		}
 	}
-	if err := unlikeOthers(o.Dir, r.Server, s); err != nil {
+	if err := o.addServer(r.Server, s); err != nil {
 		return r, err
 	}
 	w := writer{o: o, server: r.Server, about: r.About, version: version(release), taken: map[string]string{}}
 	for _, t := range listed {
 		r.Tools = append(r.Tools, w.write(t))
 	}
-	return r, addServer(o.Dir, r.Server, s)
+	return r, nil
 }
 
 // dial reaches a server as an executor would that has this environment.
 func (o Options) dial(ctx context.Context, s upstream.Server) (*upstream.Conn, error) {
-	resolved, err := s.Resolve(o.Dir, func(name string) (value string, ok bool) {
-		for _, entry := range o.Environ {
-			if is, v, _ := strings.Cut(entry, "="); is == name && !tool.OwnVariable(name) {
-				value, ok = v, true
-			}
-		}
-		return value, ok
-	})
+	resolved, err := s.Resolve(o.Dir, o.getenv)
 	if err == nil {
 		err = resolved.Check()
 	}
@@ -115,20 +117,6 @@ func list(ctx context.Context, conn *upstream.Conn) ([]upstream.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, upstream.DefaultStart)
 	defer cancel()
 	return conn.List(ctx)
-}
-
-// unlikeOthers refuses a name under which another server is known: its tools would be called there.
-func unlikeOthers(dir, name string, s upstream.Server) error {
-	known, err := mcp.ReadServers(dir)
-	if err != nil {
-		return err
-	}
-	other, ok := known[name]
-	if ok && (other.Command != s.Command || !slices.Equal(other.Args, s.Args) || other.URL != s.URL) {
-		return fmt.Errorf("%s has another server %s: give this one a name of its own, with --name",
-			filepath.Join(dir, mcp.ServersFile), name)
-	}
-	return nil
 }
 
 // writer writes the tools of one server.

@@ -214,6 +214,78 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
+// TestImportEdited keeps what an operator has given a server that is imported again, and takes what is named anew.
+func TestImportEdited(t *testing.T) {
+	s := newShop(t, stock)
+	s.imports()
+	edited := mcp.Servers{"shop": {
+		Command: s.server.Command, Args: s.server.Args, Instances: 4, StartMS: 5000,
+		Env: map[string]string{"HOME": "/srv/shop", "MORE": "x", "TOKEN": "old"},
+	}}
+	raw, err := json.Marshal(map[string]any{"servers": edited})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.options.Dir, mcp.ServersFile), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Env = map[string]string{"TOKEN": "new"}
+	s.imports()
+	got, err := mcp.ReadServers(s.options.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited["shop"].Env["TOKEN"] = "new"
+	if diff := cmp.Diff(edited, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestImportRefused holds that a server that executors would refuse is not started, and writes nothing: what is in the
+// folder would not be read any more.
+func TestImportRefused(t *testing.T) {
+	for name, with := range map[string]upstream.Server{
+		"Shop":  {},
+		"a/b":   {},
+		"shop":  {Env: map[string]string{"LD_PRELOAD": "/tmp/other.so"}},
+		"shop2": {Env: map[string]string{"TOOLBUS_CREDENTIALS": "x"}},
+	} {
+		s := newShop(t, stock)
+		s.options.Hide = true
+		with.Command, with.Args = "/bin/sh", []string{"-c", "touch " + s.options.Dir + "/started"}
+		if _, err := mcpimport.Import(t.Context(), name, with, s.options); err == nil {
+			t.Errorf("%s with %v is imported", name, with.Env)
+		}
+		if left, err := os.ReadDir(s.options.Dir); err != nil || len(left) > 0 {
+			t.Errorf("%s with %v leaves %v, %v", name, with.Env, left, err)
+		}
+	}
+}
+
+// TestImportHides keeps credentials of a server when another one wants its name.
+func TestImportHides(t *testing.T) {
+	s := newShop(t, stock)
+	s.options.Hide = true
+	s.server.Env = map[string]string{"A.B": "swordfish", "A_B": "another", "EMPTY": ""}
+	s.imports()
+	other := upstream.Server{Command: "/bin/false", Env: map[string]string{"A.B": "of somebody else"}}
+	if _, err := mcpimport.Import(t.Context(), "shop", other, s.options); err == nil {
+		t.Error("another server of the same name is imported")
+	}
+	servers, err := mcp.ReadServers(s.options.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := servers["shop"].Resolve(s.options.Dir, func(string) (string, bool) { return "/home", true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"A.B": "swordfish", "A_B": "another", "EMPTY": "", "HOME": "/home"}
+	if diff := cmp.Diff(want, got.Env); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestApprove takes over what a server has changed, and keeps what people have written.
 func TestApprove(t *testing.T) {
 	s := newShop(t, stock)

@@ -1,8 +1,10 @@
 package mcpimport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,13 +14,60 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
+// placed returns a server as it is to be in the folder of tools under a name, "" where that is not known yet. One that
+// is there already keeps what its operator has given it, and has the variables and headers of s besides.
+func (o Options) placed(name string, s upstream.Server) (upstream.Server, error) {
+	if strings.Contains(s.Command, "/") && !filepath.IsAbs(s.Command) {
+		s.Command = filepath.Join(s.CWD, s.Command)
+	}
+	s.Env, s.Headers = joined(nil, s.Env), joined(nil, s.Headers)
+	known, err := mcp.ReadServers(o.Dir)
+	if err != nil {
+		return s, err
+	}
+	if other, ok := known[name]; ok {
+		if other.Command != s.Command || !slices.Equal(other.Args, s.Args) || other.URL != s.URL {
+			return s, fmt.Errorf("%s has another server %s: give this one a name of its own, with --name",
+				filepath.Join(o.Dir, mcp.ServersFile), name)
+		}
+		other.Env, other.Headers = joined(other.Env, s.Env), joined(other.Headers, s.Headers)
+		s = other
+	}
+	if s.Command != "" {
+		if err := found(&s, o.Environ); err != nil {
+			return s, err
+		}
+	}
+	return s, mcp.Servers{cmp.Or(name, "unnamed"): s}.Check()
+}
+
+// joined has what either has, and of both what the second has.
+func joined(a, b map[string]string) map[string]string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
 // addServer writes a server into the folder of tools, for executors alone to read.
-func addServer(dir, name string, s upstream.Server) error {
-	servers, err := mcp.ReadServers(dir)
+func (o Options) addServer(name string, s upstream.Server) error {
+	if o.Hide {
+		if err := Hide(o.Dir, name, &s); err != nil {
+			return err
+		}
+		if _, err := s.Resolve(o.Dir, o.getenv); err != nil {
+			return err
+		}
+	}
+	servers, err := mcp.ReadServers(o.Dir)
 	if err != nil {
 		return err
 	}
@@ -27,7 +76,17 @@ func addServer(dir, name string, s upstream.Server) error {
 	if err != nil {
 		return err
 	}
-	return replace(filepath.Join(dir, mcp.ServersFile), append(raw, '\n'), 0o600)
+	return replace(filepath.Join(o.Dir, mcp.ServersFile), append(raw, '\n'), 0o600)
+}
+
+// getenv finds a variable as executors do that have this environment.
+func (o Options) getenv(name string) (value string, ok bool) {
+	for _, entry := range o.Environ {
+		if is, v, _ := strings.Cut(entry, "="); is == name && !tool.OwnVariable(name) {
+			value, ok = v, true
+		}
+	}
+	return value, ok
 }
 
 // replace writes a file all at once.
@@ -62,10 +121,10 @@ func nameOf(called string) (string, error) {
 	return name, nil
 }
 
-// Found writes into s how an executor finds its command, which is looked for as a shell would that has this
+// found writes into s how an executor finds its command, which is looked for as a shell would that has this
 // environment: executors have a PATH of their own. A server also gets the home of the executor, where many keep what
 // they load.
-func Found(s *upstream.Server, environ []string) error {
+func found(s *upstream.Server, environ []string) error {
 	var path string
 	for _, entry := range environ {
 		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
@@ -79,9 +138,6 @@ func Found(s *upstream.Server, environ []string) error {
 		s.Env["HOME"] = "${env:HOME:-/}"
 	}
 	if strings.Contains(s.Command, "/") {
-		if !filepath.IsAbs(s.Command) {
-			s.Command = filepath.Join(s.CWD, s.Command)
-		}
 		return nil
 	}
 	for _, folder := range filepath.SplitList(path) {

@@ -51,22 +51,27 @@ func ReadServers(dir string) (Servers, error) {
 	if err := json.Unmarshal(raw, &read, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return read.Servers, errors.Join(read.Servers.check(file)...)
+	if err := read.Servers.Check(); err != nil {
+		return read.Servers, fmt.Errorf("%s: %w", file, err)
+	}
+	return read.Servers, nil
 }
 
-func (s Servers) check(file string) (bad []error) {
+// Check says all that is wrong with the servers, or nil.
+func (s Servers) Check() error {
+	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if !serverName.MatchString(name) {
-			bad = append(bad, fmt.Errorf("%s: %q is no name of a server: lower-case letters, digits, _ and -", file, name))
+			bad = append(bad, fmt.Errorf("%q is no name of a server: lower-case letters, digits, _ and -", name))
 		}
 		if err := s[name].Check(); err != nil {
-			bad = append(bad, fmt.Errorf("%s: server %s: %w", file, name, err))
+			bad = append(bad, fmt.Errorf("server %s: %w", name, err))
 		}
 		for variable := range s[name].Env {
 			if tool.LoaderVariable(variable) || tool.OwnVariable(variable) {
-				bad = append(bad, fmt.Errorf("%s: server %s: no tool gets the variable %s", file, name, variable))
+				bad = append(bad, fmt.Errorf("server %s: no tool gets the variable %s", name, variable))
 			}
 		}
 	}
-	return bad
+	return errors.Join(bad...)
 }
