@@ -161,20 +161,19 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 	if strict := c.class(was); strict != c.manifest.Class {
 		set["$.determinism"] = string(strict)
 	}
-	if description := strings.TrimSpace(c.now.Description); description != "" {
-		if strings.TrimSpace(c.manifest.Description) == strings.TrimSpace(was.Description) {
-			set["$.description"] = description
-		}
-		if f, ok := c.manifest.Function(fn); ok && strings.TrimSpace(f.Description) == strings.TrimSpace(was.Description) {
-			set["$.functions."+fn+".description"] = description
-		}
+	before, now := described(c.Server, was), described(c.Server, c.now)
+	if strings.TrimSpace(c.manifest.Description) == before {
+		set["$.description"] = now
+	}
+	if f, ok := c.manifest.Function(fn); ok && strings.TrimSpace(f.Description) == before {
+		set["$.functions."+fn+".description"] = now
 	}
 	for at, value := range set {
 		path, err := yaml.PathString(at)
 		if err != nil {
 			return nil, err
 		}
-		quoted, err := json.Marshal(value) // which is YAML, too
+		quoted, err := escaped(value).MarshalYAML()
 		if err != nil {
 			return nil, err
 		}

@@ -373,3 +373,42 @@ func TestGone(t *testing.T) {
 		t.Error("a tool that is none was compared")
 	}
 }
+
+// TestTexts holds that what a server says is in the manifest as it says it, so that an approval finds it there: YAML has
+// characters of its own. A tool of which it has said nothing is described as it says later.
+func TestTexts(t *testing.T) {
+	for _, said := range []string{
+		"a\ttab\tb", "Adds:\r\n\t- one", "?  a [", ":\t}", "~\t'", "\u001b[2J\u009b\u2028\u202e\u007f",
+		"- a: b\n# c\n  d", "",
+	} {
+		define := func(description string) string {
+			raw, err := json.Marshal([]sdk.Tool{{
+				Name: "x", Title: said, Description: description, InputSchema: map[string]any{"type": "object"},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(raw)
+		}
+		s := newShop(t, define(said))
+		s.imports()
+		if m := s.loaded("shop.x"); said != "" && (m.Title != said || m.Description != said) {
+			t.Errorf("of %q: title %q, description %q", said, m.Title, m.Description)
+		}
+		for _, now := range []string{said + "\tnow", "", said + " again"} {
+			s.sells(define(now))
+			for _, c := range s.changes() {
+				if err := c.Approve(); err != nil {
+					t.Errorf("%q: %v", said, err)
+				}
+			}
+			m := s.loaded("shop.x")
+			if now = strings.TrimSpace(now); now == "" {
+				now = "The tool x of the MCP server shop."
+			}
+			if m.Description != now || m.Functions["run"].Description != now {
+				t.Errorf("%q became %q, %q; want %q", said, m.Description, m.Functions["run"].Description, now)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/go-json-experiment/json"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -112,7 +114,7 @@ func (s source) files() (map[string][]byte, error) {
 	}
 	head := fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
 		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
-		"# definition.json, which `toolbus tools approve` keeps.\n", oneLine(s.about))
+		"# definition.json, which `toolbus tools approve` keeps.\n", plain.Text(oneLine(s.about)))
 	files := map[string][]byte{
 		manifestFile: append([]byte(head), text...), requestFile: pretty(requestSchema(s.tool)),
 		responseFile: response, mcp.DefinitionFile: pretty(definition),
@@ -125,17 +127,36 @@ func (s source) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-func (s source) manifest(digest string) yaml.MapSlice {
-	description := strings.TrimSpace(s.tool.Description)
-	if description == "" {
-		description = "The tool " + s.tool.Name + " of the MCP server " + s.server + "."
+// told is what a server says, as YAML. Characters that what reads it does not keep, or a terminal obeys, are escaped.
+func told(text string) any {
+	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' }
+	if !strings.HasPrefix(text, "?") && strings.IndexFunc(text, control) < 0 {
+		return text
 	}
+	return escaped(text)
+}
+
+type escaped string
+
+// MarshalYAML implements [yaml.BytesMarshaler].
+func (e escaped) MarshalYAML() ([]byte, error) {
+	quoted, err := json.Marshal(string(e)) // which is YAML, too
+	return []byte(plain.Escaped(string(quoted))), err
+}
+
+// described is how a tool of a server is described.
+func described(server string, t upstream.Tool) string {
+	return cmp.Or(strings.TrimSpace(t.Description), "The tool "+t.Name+" of the MCP server "+server+".")
+}
+
+func (s source) manifest(digest string) yaml.MapSlice {
+	description := described(s.server, s.tool)
 	of := yaml.MapSlice{
 		{Key: "tool_id", Value: s.id},
 		{Key: "semver", Value: s.version},
 		{Key: "owner", Value: s.owner},
-		{Key: "title", Value: cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name)},
-		{Key: "description", Value: description},
+		{Key: "title", Value: told(cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name))},
+		{Key: "description", Value: told(description)},
 		{Key: "tags", Value: []string{"mcp", s.server}},
 		{Key: "determinism", Value: string(s.class)},
 	}
@@ -149,7 +170,7 @@ func (s source) manifest(digest string) yaml.MapSlice {
 			{Key: "output", Value: string(mcp.OutputWhole)}, {Key: "definition", Value: digest},
 		}},
 		yaml.MapItem{Key: "functions", Value: yaml.MapSlice{{Key: fn, Value: yaml.MapSlice{
-			{Key: "description", Value: description},
+			{Key: "description", Value: told(description)},
 			{Key: "request", Value: requestFile}, {Key: "response", Value: responseFile},
 		}}}},
 		yaml.MapItem{Key: "capabilities", Value: yaml.MapSlice{{Key: "streaming", Value: true}}},
