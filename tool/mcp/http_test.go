@@ -235,6 +235,22 @@ func TestHTTPAway(t *testing.T) {
 	}
 }
 
+// TestHTTPLeft calls a server that has gone after it has answered a call: nothing of the next one has reached it.
+func TestHTTPLeft(t *testing.T) {
+	eras(t, func(t *testing.T, s *site, p *peer) {
+		s.Config.SetKeepAlivesEnabled(false) // so that each request needs a connection of its own
+		p.works("before")
+		if err := s.Listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got := p.fails("work", `{"text":"x"}`)
+		p.wants(got, envelope.CodeUnavailable, envelope.EffectNone)
+		if !strings.Contains(got.Cause, "refused") {
+			t.Errorf("cause %q", got.Cause)
+		}
+	})
+}
+
 // TestHTTPForgotten loses the session, as at a restart of the server: the next call has a new one.
 func TestHTTPForgotten(t *testing.T) {
 	s := newSite(t, false)

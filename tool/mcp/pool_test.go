@@ -159,6 +159,37 @@ func TestEndless(t *testing.T) {
 	}
 }
 
+// TestMistyped calls a tool of a server that defines another one as nobody can read it: one is none the worse for the
+// other.
+func TestMistyped(t *testing.T) {
+	p := peerOf(t, played(t, "misbehave", "mistyped"), mcp.Options{})
+	definition, err := mcp.Definition(upstream.Tool{Name: "pid", InputSchema: []byte(`{"type":"object"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.of("pid")
+	m.Endpoint = mcp.Endpoint{Server: "test", Tool: "pid", Definition: mcp.Digest(definition)}
+	if _, err := p.adapter.Execute(t.Context(), m, invocationOf("{}"), &tooltest.Recorder{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListless verifies a definition of a server that hangs when it is to list its tools: it is ended, as one is that
+// leaves a call without an answer.
+func TestListless(t *testing.T) {
+	p := peerOf(t, played(t, "misbehave", "listless"), mcp.Options{})
+	before := p.said("pid")
+	m := p.of("pid")
+	m.Endpoint = mcp.Endpoint{Server: "test", Tool: "pid", Definition: "sha256:" + strings.Repeat("0", 64)}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := p.adapter.Execute(ctx, m, invocationOf("{}"), &tooltest.Recorder{})
+	p.wants(p.adapter.ClassifyError(m, err), envelope.CodeTimeout, envelope.EffectNone)
+	if after := p.said("pid"); after == before {
+		t.Error("the server that hangs is still there")
+	}
+}
+
 // TestLarge gets an answer that is larger than what a server may say without being asked.
 func TestLarge(t *testing.T) {
 	p := newPeer(t)

@@ -16,7 +16,7 @@ type raw struct {
 	out    *bufio.Writer
 	late   json.RawMessage // id of a call that is answered with the next one
 	gaveUp int             // calls that its client has cancelled
-	how    string          // what it does besides: mute says nothing at all, endless has no last tool
+	how    string          // what it does besides: mute says nothing at all, endless has no last tool, and so on
 }
 
 type rawMessage struct {
@@ -73,11 +73,17 @@ func (r *raw) take(m rawMessage) {
 		r.answer(m.ID,
 			`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
 	case "tools/list":
+		if r.how == "listless" {
+			select {}
+		}
 		var tools []string
 		for name := range strings.FieldsSeq(rawTools) {
 			tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
 		}
 		next := ""
+		if r.how == "mistyped" {
+			tools = append(tools, `{"name":"typed","inputSchema":7,"annotations":{"readOnlyHint":"yes"},"icons":7}`)
+		}
 		if r.how == "endless" {
 			next = `,"nextCursor":"more"`
 		}

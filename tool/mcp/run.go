@@ -65,6 +65,9 @@ func (p *pool) ask(
 	}
 	defer p.give(l)
 	if err := l.verify(ctx, e); err != nil {
+		if ctx.Err() != nil {
+			p.probe(ctx, l)
+		}
 		return statement{}, l.unheard(unsent(ctx, err))
 	}
 	if due, ok := ctx.Deadline(); ok { // what is left after the server was started

@@ -223,12 +223,12 @@ func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 			return &NotSentError{context.Cause(ctx)}
 		}
 		return context.Cause(ctx)
-	case isSaid:
-		return said
-	case !f.sent.Load():
-		return &NotSentError{discreet(cmp.Or(err, errors.New("no answer")))}
 	case f.failure.Load() != nil:
 		return *f.failure.Load()
+	case !f.sent.Load(): // what is said then, the SDK says
+		return &NotSentError{discreet(cmp.Or(err, errors.New("no answer")))}
+	case isSaid:
+		return said
 	case c.isBroken():
 		return c.way.lost()
 	}

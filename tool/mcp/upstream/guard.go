@@ -55,6 +55,8 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		if f.sent.Load() {
 			f.fail(&BrokenError{How: err.Error()})
+		} else {
+			f.fail(&NotSentError{err})
 		}
 		return nil, err
 	}

@@ -60,15 +60,21 @@ func (c *Conn) page(ctx context.Context, cursor string, limit int64) (jsontext.V
 	})
 }
 
-// unkept is a page of a list that the SDK does not answer the next question from: what the tools are now is asked
-// because they may have changed. It still learns from it which headers the arguments of a tool are to be sent in.
+// unkept is what the SDK is told of a page: it learns from it which headers the arguments of a tool are to be sent in.
+// It would refuse the whole list for the sake of one tool, and answer the next question from what it keeps, though what
+// the tools are now is asked because they may have changed.
 func unkept(page jsontext.Value) jsontext.Value {
-	var members map[string]jsontext.Value
-	if json.Unmarshal(page, &members) != nil || members["ttlMs"] == nil {
+	type tool struct {
+		Name        string         `json:"name"`
+		InputSchema jsontext.Value `json:"inputSchema,omitzero"`
+	}
+	var told struct {
+		Tools []tool `json:"tools"`
+	}
+	if json.Unmarshal(page, &told) != nil {
 		return page
 	}
-	members["ttlMs"] = jsontext.Value("0")
-	short, err := json.Marshal(members)
+	short, err := json.Marshal(told)
 	if err != nil {
 		return page
 	}
