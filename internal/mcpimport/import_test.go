@@ -374,8 +374,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestTexts holds that what a server says is in the manifest as it says it, so that an approval finds it there: YAML has
-// characters of its own. A tool of which it has said nothing is described as it says later.
+// TestTexts holds that what a server says is in the manifest as it says it, so that an approval finds it there: YAML
+// has characters of its own. A tool of which it has said nothing is described as it says later.
 func TestTexts(t *testing.T) {
 	for _, said := range []string{
 		"a\ttab\tb", "Adds:\r\n\t- one", "?  a [", ":\t}", "~\t'", "\u001b[2J\u009b\u2028\u202e\u007f",
