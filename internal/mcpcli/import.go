@@ -214,7 +214,7 @@ func describe(out io.Writer, r mcpimport.Report) error {
 		case mcpimport.Changed:
 			why = "`toolbus tools approve " + t.ID + "` shows what has changed"
 		case mcpimport.LeftOut:
-			id = fmt.Sprintf("%q", t.Name)
+			id = fmt.Sprintf("%.64q", t.Name)
 		case mcpimport.Same:
 			why = ""
 		}

@@ -1,7 +1,6 @@
 package mcpimport
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -126,7 +126,7 @@ func (c *Change) judge(e mcp.Endpoint) {
 	}
 	c.State = Changed
 	before, _ := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile)) // without it all of it is new
-	c.Lines = diff(string(before), string(pretty(definition)))
+	c.Lines = diff(visible(string(before)), visible(string(pretty(definition))))
 }
 
 // Approve takes over what a tool is now: its schemas, its texts where they are still those of its server, and the
@@ -173,11 +173,7 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		quoted, err := escaped(value).MarshalYAML()
-		if err != nil {
-			return nil, err
-		}
-		if err := path.ReplaceWithReader(file, bytes.NewReader(quoted)); err != nil {
+		if err := path.ReplaceWithReader(file, strings.NewReader(strconv.Quote(value))); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 	}

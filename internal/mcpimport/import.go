@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -75,7 +74,7 @@ func Import(ctx context.Context, name string, s upstream.Server, o Options) (r R
 		return r, fmt.Errorf("list its tools: %w", err)
 	}
 	called, release, protocol := conn.About()
-	r = Report{Server: name, About: strings.TrimSpace(called + " " + release), Protocol: protocol}
+	r = Report{Server: name, About: oneLine(called + " " + release), Protocol: protocol}
 	if r.Server == "" {
 		if r.Server, err = nameOf(called); err != nil {
 			return r, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -378,7 +379,7 @@ func TestGone(t *testing.T) {
 // has characters of its own. A tool of which it has said nothing is described as it says later.
 func TestTexts(t *testing.T) {
 	for _, said := range []string{
-		"a\ttab\tb", "Adds:\r\n\t- one", "?  a [", ":\t}", "~\t'", "\u001b[2J\u009b\u2028\u202e\u007f",
+		"a\ttab\tb", "Adds:\r\n\t- one", "?  a [", ":\t}", "~\t'", "\u001b[2J\u009b\u2028\u202e\u007f\U000e0041\u200b",
 		"- a: b\n# c\n  d", "",
 	} {
 		define := func(description string) string {
@@ -398,6 +399,9 @@ func TestTexts(t *testing.T) {
 		for _, now := range []string{said + "\tnow", "", said + " again"} {
 			s.sells(define(now))
 			for _, c := range s.changes() {
+				if text := strings.Join(c.Lines, ""); strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					t.Errorf("the difference has what cannot be seen: %q", text)
+				}
 				if err := c.Approve(); err != nil {
 					t.Errorf("%q: %v", said, err)
 				}

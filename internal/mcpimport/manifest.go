@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/go-json-experiment/json"
@@ -14,7 +16,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -114,10 +115,10 @@ func (s source) files() (map[string][]byte, error) {
 	}
 	head := fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
 		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
-		"# definition.json, which `toolbus tools approve` keeps.\n", plain.Text(oneLine(s.about)))
+		"# definition.json, which `toolbus tools approve` keeps.\n", visible(oneLine(s.about)))
 	files := map[string][]byte{
 		manifestFile: append([]byte(head), text...), requestFile: pretty(requestSchema(s.tool)),
-		responseFile: response, mcp.DefinitionFile: pretty(definition),
+		responseFile: response, mcp.DefinitionFile: []byte(visible(string(pretty(definition)))),
 	}
 	if s.tool.OutputSchema != nil {
 		if files[outputFile], err = bare(s.tool.OutputSchema); err != nil {
@@ -127,21 +128,36 @@ func (s source) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// told is what a server says, as YAML. Characters that what reads it does not keep, or a terminal obeys, are escaped.
+// told is what a server says, as YAML. What its reader does not keep, or nobody would see, is escaped.
 func told(text string) any {
-	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' }
-	if !strings.HasPrefix(text, "?") && strings.IndexFunc(text, control) < 0 {
+	if !strings.HasPrefix(text, "?") && strings.IndexFunc(text, hidden) < 0 {
 		return text
 	}
-	return escaped(text)
+	return quoted(text)
 }
 
-type escaped string
+type quoted string
 
 // MarshalYAML implements [yaml.BytesMarshaler].
-func (e escaped) MarshalYAML() ([]byte, error) {
-	quoted, err := json.Marshal(string(e)) // which is YAML, too
-	return []byte(plain.Escaped(string(quoted))), err
+func (q quoted) MarshalYAML() ([]byte, error) { return []byte(strconv.Quote(string(q))), nil }
+
+// hidden reports whether a character of a text drives a terminal, or cannot be seen there.
+func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+
+// visible is JSON in which all characters can be seen: of what a server says of a tool nothing is to be overlooked.
+func visible(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch high, low := utf16.EncodeRune(r); {
+		case !hidden(r):
+			out.WriteRune(r)
+		case high == unicode.ReplacementChar:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return out.String()
 }
 
 // described is how a tool of a server is described.
