@@ -24,7 +24,7 @@ type Options struct {
 	// Guest makes clients of callers that come over HTTP with tokens of their own. Without it nobody is asked for one,
 	// and all call as the client that the door was made with.
 	Guest       func(toolbus.ClientOptions) (*toolbus.Client, error)
-	MaxBody     int64 // bytes of a request over HTTP; default 4 MiB
+	MaxBody     int64 // bytes of a request; default 4 MiB
 	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
 	MaxSessions int   // of clients that have such; default 1,000
 	// SearchAbove is the number of tools above which there is one more, [SearchTool]; default 50, and none where it is

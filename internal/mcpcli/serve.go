@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -44,15 +43,10 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		defer conn.Close()
 		defer func() { _ = client.Close() }() // the connection ends next
 		door := mcp.New(ctx, client, o)
-		go door.Watch(ctx)
-		over := &sdk.IOTransport{Reader: io.NopCloser(stdin), Writer: kept{env.Stdout}}
-		return cli.Stopped(ctx, door.Serve(ctx, over))
+		watched := make(chan struct{})
+		go func() { defer close(watched); door.Watch(ctx) }()
+		defer func() { stop(); <-watched }()
+		return cli.Stopped(ctx, door.Serve(ctx, mcp.Lines(stdin, env.Stdout, o.MaxBody)))
 	}
 	return cmd
 }
-
-// kept is a writer that is not closed with what is written to it.
-type kept struct{ io.Writer }
-
-// Close implements io.Closer.
-func (kept) Close() error { return nil }

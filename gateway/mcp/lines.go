@@ -1,0 +1,158 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Lines is the transport of a client that writes a message in each line, as over standard input. A line that is none,
+// or is longer than most bytes, is answered with an error, and the session goes on; 0 is [DefaultBody]. It closes
+// neither of the two.
+func Lines(in io.Reader, out io.Writer, most int64) sdk.Transport {
+	to := &answers{w: out}
+	from := &lines{
+		r: bufio.NewReaderSize(in, 64<<10), to: to, most: int(cmp.Or(most, DefaultBody)),
+	}
+	return &sdk.IOTransport{Reader: from, Writer: to, MaxLineLength: -1} // they are bounded here
+}
+
+// answers is written to by the library and by [lines], a message at a time.
+type answers struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (a *answers) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.w.Write(p)
+}
+
+// Close implements io.Closer.
+func (*answers) Close() error { return nil }
+
+// lines reads what the library takes, which ends the session over any other line.
+type lines struct {
+	r       *bufio.Reader
+	to      io.Writer
+	most    int
+	batches bool   // the client has begun with a protocol that has them
+	rest    []byte // of a line
+}
+
+// Close implements io.Closer.
+func (*lines) Close() error { return nil }
+
+// Read implements io.Reader.
+func (l *lines) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		line, err := l.line()
+		if refused := l.check(line); refused != nil {
+			if _, failed := l.to.Write(refused); failed != nil {
+				return 0, failed
+			}
+		} else if len(line) > 0 {
+			l.rest = append(line, '\n')
+		}
+		if err != nil && len(l.rest) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// line returns the next line without its end. One that is too long is more than most bytes of it.
+func (l *lines) line() (line []byte, err error) {
+	for more := true; more; {
+		var part []byte
+		part, err = l.r.ReadSlice('\n')
+		if more = errors.Is(err, bufio.ErrBufferFull); more {
+			err = nil
+		}
+		if len(line) <= l.most {
+			line = append(line, part...)
+		}
+	}
+	return bytes.TrimSpace(line), err
+}
+
+// check returns the answer to a line that is no message, and nil for one that is, or is empty.
+func (l *lines) check(line []byte) []byte {
+	switch {
+	case len(line) == 0:
+		return nil
+	case len(line) > l.most:
+		return refusal(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is at most %d bytes", l.most))
+	case !jsontext.Value(line).IsValid():
+		return refusal(nil, jsonrpc.CodeParseError, "a line is one message, in JSON")
+	case line[0] == '[':
+		return l.checkBatch(line)
+	}
+	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+		id, _ := about(line)
+		return refusal(id, jsonrpc.CodeInvalidRequest, err.Error())
+	}
+	if _, method := about(line); method == "initialize" {
+		l.batches = batching(line)
+	}
+	return nil
+}
+
+func (l *lines) checkBatch(line []byte) []byte {
+	if !l.batches {
+		return refusal(nil, jsonrpc.CodeInvalidRequest, "this protocol has no batches")
+	}
+	var batch []jsontext.Value
+	if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
+		return refusal(nil, jsonrpc.CodeInvalidRequest, "a batch is a list of messages, and not empty")
+	}
+	ids := map[string]bool{}
+	for _, one := range batch {
+		id, _ := about(one)
+		if _, err := jsonrpc.DecodeMessage(one); err != nil || ids[string(id)] {
+			return refusal(id, jsonrpc.CodeInvalidRequest, "a batch is of messages, each with an id of its own")
+		}
+		ids[string(id)] = id != nil
+	}
+	return nil
+}
+
+// batching reports whether a client begins with one of the protocols that have batches.
+func batching(initialize []byte) bool {
+	var is struct {
+		Params struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(initialize, &is) != nil {
+		return false
+	}
+	return is.Params.ProtocolVersion == "2025-03-26" || is.Params.ProtocolVersion == "2024-11-05"
+}
+
+// refusal is an answer to what has no better one. An id that cannot be one is none.
+func refusal(id jsontext.Value, code int64, why string) []byte {
+	if kind := id.Kind(); id == nil || kind != '"' && kind != '0' {
+		id = jsontext.Value("null")
+	}
+	text, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": why},
+	})
+	if err != nil {
+		panic("unreachable: " + err.Error()) // texts and numbers
+	}
+	return append(text, '\n')
+}
