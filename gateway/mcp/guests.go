@@ -51,8 +51,9 @@ const (
 	// belief is for how long a token is not asked about again. What is sent with it is checked in any case: this is for
 	// how long a caller whose token has ended is told so in the answer to a call, and not by 401.
 	belief = 10 * time.Second
-	// admitTime is how long the bus may take to say whose a token is.
-	admitTime = 5 * time.Second
+	// admitTime is how long the bus may take to say whose a token is. It is short, since it is beside the deadline of a
+	// call, and no answer is one that may be asked for again.
+	admitTime = 2 * time.Second
 )
 
 // barred says why nobody is let in with a token, as a status of HTTP.
@@ -166,7 +167,8 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says ident
 	refused, ok := errors.AsType[*toolbus.Refusal](err)
 	switch {
 	case !ok:
-		return &barred{http.StatusServiceUnavailable, fmt.Sprintf("the bus does not say whose the token is: %v", err)}
+		return &barred{http.StatusServiceUnavailable, fmt.Sprintf(
+			"the bus does not say whose the token is, so nothing was done: ask again (%v)", err)}
 	case codeOf(refused.Reason) == codeDenied:
 		g.forget(at)
 		return &barred{http.StatusUnauthorized, refused.Reason.Message}
