@@ -126,7 +126,12 @@ func (c *Change) judge(e mcp.Endpoint) {
 	}
 	c.State = Changed
 	before, _ := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile)) // without it all of it is new
-	c.Lines = diff(visible(string(before)), visible(string(pretty(definition))))
+	c.Lines = diff(lined(before), lined(pretty(definition)))
+}
+
+// lined is a definition as it is compared: each line of its texts on one of its own.
+func lined(definition []byte) string {
+	return strings.ReplaceAll(visible(string(definition)), `\n`, "\\n\n      ")
 }
 
 // Approve takes over what a tool is now: its schemas, its texts where they are still those of its server, and the

@@ -396,9 +396,12 @@ func TestTexts(t *testing.T) {
 		if m := s.loaded("shop.x"); said != "" && (m.Title != said || m.Description != said) {
 			t.Errorf("of %q: title %q, description %q", said, m.Title, m.Description)
 		}
-		for _, now := range []string{said + "\tnow", "", said + " again"} {
+		for _, now := range []string{said + "\tnow", "", said + "\nagain"} {
 			s.sells(define(now))
 			for _, c := range s.changes() {
+				if strings.HasSuffix(now, "again") && !slices.Contains(c.Lines, `+       again",`) {
+					t.Errorf("the line that is new is not one of\n%s", strings.Join(c.Lines, "\n"))
+				}
 				if text := strings.Join(c.Lines, ""); strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 					t.Errorf("the difference has what cannot be seen: %q", text)
 				}
