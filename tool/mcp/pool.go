@@ -143,6 +143,7 @@ func (p *pool) open(ctx context.Context) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.opening = nil
+		p.dial.Older = err == nil && conn.Older()
 		if err != nil {
 			p.postpone(err)
 			return

@@ -58,6 +58,22 @@ func TestMute(t *testing.T) {
 	p.wants(p.adapter.ClassifyError(p.of("echo"), err), envelope.CodeTimeout, envelope.EffectNone)
 }
 
+// TestOlder calls servers that are silent, or end, where they are not greeted by "initialize": after a restart it is
+// known what they are.
+func TestOlder(t *testing.T) {
+	for _, how := range []string{"older", "older ends"} {
+		s := played(t, "misbehave", how)
+		s.StartMS = 8000
+		p := peerOf(t, s, mcp.Options{})
+		p.echoes("hello")
+		p.adapter.Rest()
+		began := time.Now()
+		if p.echoes("again"); time.Since(began) > 4*time.Second {
+			t.Errorf("%s: it was waited for in vain a second time", how)
+		}
+	}
+}
+
 // TestApart has a server that cannot be started beside one that is well.
 func TestApart(t *testing.T) {
 	dir := t.TempDir()

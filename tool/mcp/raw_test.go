@@ -65,6 +65,12 @@ func (r *raw) answer(id json.RawMessage, result string) {
 }
 
 func (r *raw) take(m rawMessage) {
+	switch {
+	case r.how == "older" && m.Method == "server/discover":
+		r.how = "mute" // as servers are whose reader has failed
+	case r.how == "older ends" && m.Method == "server/discover":
+		syscall.Exit(1)
+	}
 	if r.how == "mute" {
 		return
 	}

@@ -23,7 +23,12 @@ type Options struct {
 	Supervisor  string // the program that ends processes, as supervisor.Find returns one
 	Grace       time.Duration
 	StderrBytes int64 // of what a process writes there, how much is kept
+	Older       bool  // the server is known for one that is greeted as protocols before 2026-07-28 have it
 }
+
+// older is the last protocol that is greeted by "initialize". A server that knows no other may be silent to whatever
+// comes before that, or end.
+const older = "2025-11-25"
 
 // Bounds of one message, in bytes.
 const (
@@ -41,6 +46,7 @@ type way interface {
 // Conn is a connection to one server: a process, or a session. It is safe for concurrent use.
 type Conn struct {
 	session *mcp.ClientSession
+	older   bool
 	router  *router
 	way     way
 	broken  chan struct{}
@@ -48,11 +54,32 @@ type Conn struct {
 }
 
 // Dial starts or reaches the server, in which all is resolved, and agrees with it on a version of the protocol. It
-// takes no longer than the server's StartMS.
+// takes no longer than the server's StartMS. A process that has said nothing after half of it, or ends, is started a
+// second time, and greeted as older ones expect it.
 func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.start())
 	defer cancel()
-	c := &Conn{broken: make(chan struct{})}
+	if s.URL != "" || o.Older {
+		return dial(ctx, s, o)
+	}
+	first, stop := context.WithTimeout(ctx, s.start()/2)
+	defer stop()
+	c, err := dial(first, s, o)
+	if _, silent := errors.AsType[*silentError](err); !silent || ctx.Err() != nil {
+		return c, err
+	}
+	o.Older = true
+	return dial(ctx, s, o)
+}
+
+// silentError means that a process was started, and has said nothing.
+type silentError struct{ error }
+
+// Unwrap implements what errors.Is looks for.
+func (e *silentError) Unwrap() error { return e.error }
+
+func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
+	c := &Conn{older: o.Older, broken: make(chan struct{})}
 	c.router = newRouter(func() { c.changed.Store(true) })
 	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
@@ -61,7 +88,7 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {},
 	})
 	t := &transport{open: func(ctx context.Context) (way, error) { return open(ctx, s, o, c.router) }}
-	session, err := client.Connect(ctx, t, nil)
+	session, err := client.Connect(ctx, t, greeting(o))
 	c.way = t.way
 	if err != nil {
 		return nil, c.unreachable(ctx, discreet(err))
@@ -73,6 +100,14 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 		_ = session.Close()
 	}()
 	return c, nil
+}
+
+// greeting says which protocol is spoken first: nil is the newest.
+func greeting(o Options) *mcp.ClientSessionOptions {
+	if o.Older {
+		return &mcp.ClientSessionOptions{ProtocolVersion: older}
+	}
+	return nil
 }
 
 func open(ctx context.Context, s Server, o Options, r *router) (way, error) {
@@ -115,6 +150,9 @@ func (c *Conn) unreachable(ctx context.Context, err error) error {
 	if how.Stderr != "" {
 		err = fmt.Errorf("%w; it wrote: %s", err, how.Stderr)
 	}
+	if c.router.heard.Load() == 0 {
+		err = &silentError{err}
+	}
 	return err
 }
 
@@ -142,6 +180,9 @@ func (c *Conn) About() (name, version, protocol string) {
 	}
 	return name, version, about.ProtocolVersion
 }
+
+// Older reports whether the server had to be greeted as [Options.Older] says.
+func (c *Conn) Older() bool { return c.older }
 
 // Close ends the connection, and the process if there is one. It returns when nothing is left of it.
 func (c *Conn) Close() {
