@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -62,7 +63,7 @@ func (a *asked) answer(resp *envelope.Response, err error, streamed *pieces) (sd
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	res, err := a.of.result(resp, a.call.Key, a.by.protocol)
+	res, err := a.of.result(resp, a.names(), a.by.protocol)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +179,18 @@ func leaves(cause error) bool { return errors.Is(cause, errClosed) || errors.Is(
 
 // ref names the call on the bus.
 func (a *asked) ref() string { return subjects.Key{Tool: a.of.Tool, ID: a.id()}.Ref() }
+
+// names is what a call is found by, and what it is part of.
+func (a *asked) names() sdk.Meta {
+	names := sdk.Meta{mcpmeta.IdempotencyKey: a.call.Key, mcpmeta.Ref: a.ref()}
+	of := a.call.Context
+	for name, value := range map[string]string{mcpmeta.RunID: of.RunID, mcpmeta.LaneID: of.LaneID} {
+		if value != "" {
+			names[name] = value
+		}
+	}
+	return names
+}
 
 // id is what ref ends with.
 func (a *asked) id() string {

@@ -94,6 +94,14 @@ func TestCall(t *testing.T) {
 			res.Meta[mcpmeta.ToolVersion] != "0.1.0" {
 			t.Errorf("_meta %v", res.Meta)
 		}
+		for name, says := range map[string]string{
+			mcpmeta.Ref: "echo.", mcpmeta.AuditEventID: "calls", mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1",
+		} {
+			res := call(t, s, "echo", `{"text":"hello"}`, sdk.Meta{mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1"})
+			if said, _ := res.Meta[name].(string); !strings.HasPrefix(said, says) {
+				t.Errorf("%s is %q", name, said)
+			}
+		}
 		// A list is no structured content in the older protocols; what was streamed comes before it.
 		res = call(t, s, "count", `{"input":2}`, nil)
 		if got := words(res); got != "0\n1\n[0,1]" {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 
 // result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can
 // do something about.
-func (d *Definition) result(r *envelope.Response, key, protocol string) (*sdk.CallToolResult, error) {
-	meta := metaOf(r, key)
+func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string) (*sdk.CallToolResult, error) {
+	meta := metaOf(r, names)
 	if r.Status == envelope.Success {
 		res, err := d.success(r.Output, protocol)
 		if err == nil {
@@ -87,16 +88,20 @@ func merged(a, b sdk.Meta) sdk.Meta {
 	return b
 }
 
-// metaOf is what is said of an outcome beside it.
-func metaOf(r *envelope.Response, key string) sdk.Meta {
+// metaOf is what is said of an outcome beside it; names are those of the call.
+func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	m := sdk.Meta{
 		mcpmeta.CallID: r.CallID, mcpmeta.Outcome: string(r.Status),
 	}
-	if key != "" {
-		m[mcpmeta.IdempotencyKey] = key
-	}
-	if !r.Provenance.Final {
+	maps.Copy(m, names)
+	switch p := r.Provenance; {
+	case !p.Final:
 		m[mcpmeta.Final] = false
+	case p.Attempt == 0: // it was refused, and is not in the log
+		delete(m, mcpmeta.Ref)
+	}
+	if p := r.Provenance; p.AuditEventID != "" {
+		m[mcpmeta.AuditEventID] = p.AuditEventID
 	}
 	if r.Provenance.Attempt > 0 {
 		m[mcpmeta.Attempt], m[mcpmeta.ToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion

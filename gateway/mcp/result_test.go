@@ -13,7 +13,7 @@ func TestNotFinal(t *testing.T) {
 	e := envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectUnknown)
 	for _, final := range []bool{true, false} {
 		r := envelope.Failure("c", e, envelope.Provenance{Final: final}, envelope.Metrics{})
-		said, there := metaOf(r, "k")[mcpmeta.Final]
+		said, there := metaOf(r, nil)[mcpmeta.Final]
 		if there == final || there && said != false {
 			t.Errorf("final is %t, and said is %v", final, said)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -203,7 +204,7 @@ func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *ta
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil
 	}
-	return of.ended(t, began, answer.Response, by.protocol), nil
+	return of.ended(t, began, answer.Response, sdk.Meta{mcpmeta.Ref: ref}, by.protocol), nil
 }
 
 // mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.
@@ -236,14 +237,14 @@ func taskError(err error) error {
 }
 
 // ended is the task of a call with its outcome.
-func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, protocol string) *task {
+func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, names sdk.Meta, protocol string) *task {
 	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0
 	if r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown) {
 		t.Status, t.StatusMessage = cancelled, inWords(r)
 		return t
 	}
-	res, err := of.result(r, "", protocol)
+	res, err := of.result(r, names, protocol)
 	if err != nil {
 		t.Status = failed
 		t.Error, _ = errors.AsType[*jsonrpc.Error](err)

@@ -12,8 +12,8 @@ const (
 	// call, the same in every run of it and in no other call.
 	IdempotencyKey = Prefix + "idempotency_key"
 	DeadlineMS     = Prefix + "deadline_ms" // a number: how long the request may take, from when it was sent
-	RunID          = Prefix + "run_id"      // a string
-	LaneID         = Prefix + "lane_id"     // a string
+	RunID          = Prefix + "run_id"      // a string; answers say it, too
+	LaneID         = Prefix + "lane_id"     // a string; answers say it, too
 )
 
 // ToolVersion is a string: in a request the version, or range of versions, that is asked for, in an answer the one
@@ -22,9 +22,11 @@ const ToolVersion = Prefix + "tool_version"
 
 // Members of _meta in an answer.
 const (
-	CallID  = Prefix + "call_id" // a string; servers are told it, too
-	Attempt = Prefix + "attempt" // a number, from 1; servers are told it, too
-	Outcome = Prefix + "outcome" // a string, such as success or terminal_error
+	CallID       = Prefix + "call_id"        // a string; servers are told it, too
+	Ref          = Prefix + "ref"            // a string: what the call is asked about by
+	AuditEventID = Prefix + "audit_event_id" // a string: of the record of the outcome, or of the refusal
+	Attempt      = Prefix + "attempt"        // a number, from 1; servers are told it, too
+	Outcome      = Prefix + "outcome"        // a string, such as success or terminal_error
 	// Final is false where this is not how the call ends: it may still go on, and the same key finds it. Else it is not
 	// there.
 	Final        = Prefix + "final"

@@ -50,7 +50,7 @@ func (x *index) judge(a *Ask, r *envelope.Response) string {
 		return "it was told an outcome, but " + err.Error()
 	}
 	if a.MCP {
-		r = unabridged(r, stored, l.last)
+		r = unabridged(r, stored)
 	}
 	if diff := differ(stored, r, l.last); diff != "" {
 		return fmt.Sprintf("it was told another outcome of attempt %d than is stored: %s", n, diff)
@@ -60,12 +60,9 @@ func (x *index) judge(a *Ask, r *envelope.Response) string {
 
 // unabridged returns an answer with what MCP clients are not told as it is stored. They get large outputs as they are,
 // which [inputs] looks at.
-func unabridged(r, stored *envelope.Response, s call.State) *envelope.Response {
+func unabridged(r, stored *envelope.Response) *envelope.Response {
 	whole := *r
 	whole.Provenance.Fence = stored.Provenance.Fence
-	if attempt, _ := s.Attempt(r.Provenance.Attempt); attempt.Decision != nil {
-		whole.Provenance.AuditEventID = settle.AuditID(s.Part, attempt.Decision.Seq)
-	}
 	if stored.Provenance.OutputRef != nil {
 		whole.Output, whole.Provenance.OutputRef = stored.Output, stored.Provenance.OutputRef
 	}

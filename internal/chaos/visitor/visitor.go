@@ -124,6 +124,7 @@ type answer struct {
 	Result *struct {
 		Meta struct {
 			CallID  string          `json:"io.toolbus/call_id"`
+			Audit   string          `json:"io.toolbus/audit_event_id"`
 			Attempt int             `json:"io.toolbus/attempt"`
 			Version string          `json:"io.toolbus/tool_version"`
 			Outcome envelope.Status `json:"io.toolbus/outcome"`
@@ -159,7 +160,7 @@ func read(body []byte) (*envelope.Response, error) {
 	}
 	m := a.Result.Meta
 	r := &envelope.Response{CallID: m.CallID, Status: m.Outcome, Output: a.Result.Structured}
-	r.Provenance.Attempt, r.Provenance.ToolVersion = m.Attempt, m.Version
+	r.Provenance.Attempt, r.Provenance.ToolVersion, r.Provenance.AuditEventID = m.Attempt, m.Version, m.Audit
 	r.Provenance.Final = m.Final == nil || *m.Final
 	if m.Outcome != envelope.Success {
 		r.Error = envelope.NewError(m.Code, "").WithEffect(m.Effect)
