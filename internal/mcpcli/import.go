@@ -1,7 +1,6 @@
 package mcpcli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -108,7 +107,9 @@ func (i *importing) all(cmd *cobra.Command) error {
 	failed := 0
 	for _, c := range found {
 		if c.Err == nil && c.Server.Command != "" {
-			c.Server.CWD = cmp.Or(c.Server.CWD, where)
+			if c.Server.CWD == "" || !filepath.IsAbs(c.Server.CWD) && !strings.HasPrefix(c.Server.CWD, "${") {
+				c.Server.CWD = filepath.Join(where, c.Server.CWD)
+			}
 		}
 		if c.Err == nil {
 			var report mcpimport.Report

@@ -81,7 +81,12 @@ func TestConfig(t *testing.T) {
 	}
 	dir := t.TempDir()
 	config, tools := filepath.Join(dir, "mcp.json"), filepath.Join(dir, "tools")
-	text := `{"mcpServers": {"Shop": {"command": "` + self + `", "args": ["shop", "x"], "env": {"TOKEN": "swordfish"}},
+	t.Chdir(dir)
+	if err := os.Mkdir("work", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := `{"mcpServers": {"Shop": {"command": "` + self + `", "args": ["shop", "x"], "env": {"TOKEN": "swordfish"},
+			"cwd": "work"},
 		"gone": {"command": "/nonexistent/server"}, "asks": {"command": "x", "args": ["${input:key}"]}}}`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -96,7 +101,8 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	servers, err := os.ReadFile(filepath.Join(tools, "servers.json"))
-	if err != nil || strings.Contains(string(servers), "swordfish") {
+	if err != nil || strings.Contains(string(servers), "swordfish") ||
+		!strings.Contains(string(servers), `"cwd": "`+filepath.Join(dir, "work")+`"`) {
 		t.Errorf("%v\n%s", err, servers)
 	}
 }
