@@ -1,11 +1,8 @@
 package process
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,7 +29,7 @@ func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
 		return supervisor.Config{}, fmt.Errorf("%s has no folder to run in", m.ToolID)
 	}
 	env := a.environment(m, endpoint)
-	program, err := locate(endpoint.Command[0], m.Dir, env["PATH"])
+	program, err := supervisor.Locate(endpoint.Command[0], m.Dir, env["PATH"])
 	if err != nil {
 		return supervisor.Config{}, err
 	}
@@ -53,35 +50,6 @@ func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]st
 	maps.Copy(env, endpoint.Env)
 	maps.DeleteFunc(env, func(name, _ string) bool { return tool.LoaderVariable(name) })
 	return env
-}
-
-// locate finds the program: as it is, in the tool's folder, or on the tool's PATH.
-func locate(program, dir, path string) (string, error) {
-	if filepath.IsAbs(program) {
-		return program, executable(program)
-	}
-	if strings.Contains(program, "/") {
-		program = filepath.Join(dir, program)
-		return program, executable(program)
-	}
-	for _, folder := range filepath.SplitList(path) {
-		candidate := filepath.Join(folder, program)
-		if filepath.IsAbs(candidate) && executable(candidate) == nil {
-			return candidate, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not in %s", program, path)
-}
-
-func executable(program string) error {
-	info, err := os.Stat(program)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return &fs.PathError{Op: "execute", Path: program, Err: errors.New("not an executable file")}
-	}
-	return nil
 }
 
 func parseEnviron(environ []string) map[string]string {

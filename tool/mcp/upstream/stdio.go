@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,7 +63,7 @@ func start(s Server, o Options, r *router) (*process, error) {
 func config(s Server, o Options) (supervisor.Config, error) {
 	env := map[string]string{"PATH": DefaultPath, "LANG": defaultLang}
 	maps.Copy(env, s.Env)
-	program, err := locate(s.Command, s.CWD, env["PATH"])
+	program, err := supervisor.Locate(s.Command, s.CWD, env["PATH"])
 	if err != nil {
 		return supervisor.Config{}, err
 	}
@@ -78,34 +74,6 @@ func config(s Server, o Options) (supervisor.Config, error) {
 		cfg.Env = append(cfg.Env, name+"="+env[name])
 	}
 	return cfg, nil
-}
-
-// locate finds a program: as it is, in dir, or on the PATH.
-func locate(program, dir, path string) (string, error) {
-	if strings.Contains(program, "/") {
-		if !filepath.IsAbs(program) {
-			program = filepath.Join(dir, program)
-		}
-		return program, executable(program)
-	}
-	for _, folder := range filepath.SplitList(path) {
-		candidate := filepath.Join(folder, program)
-		if filepath.IsAbs(candidate) && executable(candidate) == nil {
-			return candidate, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not in %s: write its whole path, or set PATH in its env", program, path)
-}
-
-func executable(program string) error {
-	info, err := os.Stat(program)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return &fs.PathError{Op: "execute", Path: program, Err: errors.New("not an executable file")}
-	}
-	return nil
 }
 
 // read reads all that the process writes, until it is gone.

@@ -1,0 +1,39 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Locate finds the program of a command: as it is, in dir where it is a path from there, or in the folders of path, a
+// value of PATH. Folders of that which are no absolute paths do not count.
+func Locate(program, dir, path string) (string, error) {
+	if strings.Contains(program, "/") {
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(dir, program)
+		}
+		return program, executable(program)
+	}
+	for _, folder := range filepath.SplitList(path) {
+		candidate := filepath.Join(folder, program)
+		if filepath.IsAbs(candidate) && executable(candidate) == nil {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not in %s: write its whole path, or set PATH in its environment", program, path)
+}
+
+func executable(program string) error {
+	info, err := os.Stat(program)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return &fs.PathError{Op: "execute", Path: program, Err: errors.New("not an executable file")}
+	}
+	return nil
+}
