@@ -5,10 +5,12 @@ package mcpimport_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unicode"
@@ -212,6 +214,24 @@ func TestImportAgain(t *testing.T) {
 	if _, err := mcpimport.Import(t.Context(), "shop", other, s.options); err == nil ||
 		!strings.Contains(err.Error(), "--name") {
 		t.Errorf("another server of the same name: %v", err)
+	}
+}
+
+// TestImportAtOnce imports many servers at the same time, none of which is lost.
+func TestImportAtOnce(t *testing.T) {
+	s := newShop(t, "[]")
+	const n = 12
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if _, err := mcpimport.Import(t.Context(), fmt.Sprint("shop", i), s.server, s.options); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if servers, err := mcp.ReadServers(s.options.Dir); err != nil || len(servers) != n {
+		t.Errorf("%d of %d servers, %v", len(servers), n, err)
 	}
 }
 

@@ -67,16 +67,18 @@ func (o Options) addServer(name string, s upstream.Server) error {
 			return err
 		}
 	}
-	servers, err := mcp.ReadServers(o.Dir)
-	if err != nil {
-		return err
-	}
-	servers[name] = s
-	raw, err := json.Marshal(map[string]any{"servers": servers}, json.Deterministic(true), jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	return replace(filepath.Join(o.Dir, mcp.ServersFile), append(raw, '\n'), 0o600)
+	return locked(o.Dir, func() error {
+		servers, err := mcp.ReadServers(o.Dir)
+		if err != nil {
+			return err
+		}
+		servers[name] = s
+		raw, err := json.Marshal(map[string]any{"servers": servers}, json.Deterministic(true), jsontext.WithIndent("  "))
+		if err != nil {
+			return err
+		}
+		return replace(filepath.Join(o.Dir, mcp.ServersFile), append(raw, '\n'), 0o600)
+	})
 }
 
 // getenv finds a variable as executors do that have this environment.
