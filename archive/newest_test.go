@@ -110,12 +110,13 @@ func TestNewestAndThenOn(t *testing.T) {
 		f.store(subjects.Part(0).Audit("t"), 2*n)
 	}
 	var got []int
-	next, wait := 10, make(chan struct{}, 100)
+	next, wait, stored := 10, make(chan struct{}, 100), make(chan struct{}, 100)
 	bustest.Run(t, func(ctx context.Context) {
 		for ; ; next += 2 {
 			select {
 			case <-wait:
 				f.store([]string{subjects.Denied("p", "t"), subjects.Gate("p", "t")}[next/2%2], next)
+				stored <- struct{}{}
 			case <-ctx.Done():
 				return
 			}
@@ -134,6 +135,9 @@ func TestNewestAndThenOn(t *testing.T) {
 		if len(got) > 1 {
 			wait <- struct{}{}
 		}
+	}
+	for range 4 { // they may be read before they are acknowledged
+		<-stored
 	}
 	if want := []int{6, 8, 10, 12, 14, 16}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
