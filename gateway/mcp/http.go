@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -188,6 +188,12 @@ func (d *Door) read(next http.Handler) http.Handler {
 			refuse(w, status, why)
 			return
 		}
+		if refused := refutedPost(body, r.Header); refused != nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write(refused) // whoever has gone misses it
+			return
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		raw, method := about(body)
 		id := typed(raw)
@@ -211,6 +217,18 @@ func (d *Door) read(next http.Handler) http.Handler {
 	})
 }
 
+// refutedPost returns the answer to a body that is none of MCP; the library says what is wrong with one that is empty.
+func refutedPost(body []byte, h http.Header) []byte {
+	text := bytes.TrimSpace(body)
+	if len(text) == 0 {
+		return nil
+	}
+	if text[0] == '[' && len(h.Values(HeaderKey)) > 0 {
+		return refusal(nil, jsonrpc.CodeInvalidRequest, "the header "+HeaderKey+" is of one call, and a batch is of several")
+	}
+	return refuted(text)
+}
+
 // body returns the body of a request, or why not.
 func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
 	of := http.NewResponseController(w)
@@ -224,31 +242,4 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status
 		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request is at most %d bytes", d.o.MaxBody)
 	}
 	return nil, http.StatusBadRequest, "the request could not be read"
-}
-
-// about returns the id and the method of a request in JSON-RPC; nothing for what is none, or several.
-func about(body []byte) (id jsontext.Value, method string) {
-	dec := jsontext.NewDecoder(bytes.NewReader(body))
-	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil, ""
-	}
-	for dec.PeekKind() == '"' {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return nil, ""
-		}
-		name := token.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			return nil, ""
-		}
-		switch {
-		case name == "id":
-			id = value.Clone()
-		case name == "method" && value.Kind() == '"':
-			text, _ := jsontext.AppendUnquote(nil, value) // it is a text
-			method = string(text)
-		}
-	}
-	return id, method
 }

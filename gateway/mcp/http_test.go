@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -214,6 +215,45 @@ func TestResent(t *testing.T) {
 	body, header = modern(`"0c2f3f0e-3f7e-4a53-9f5d-6d8c1f3b2a10"`, "send", `{"text":"a"}`, "")
 	send("without a session, an id of its own", first, body, header, 1)
 	send("the same, again and elsewhere", second, body, header, 0)
+}
+
+// A body that is no message is answered with what is wrong with it, and no id is taken for another one.
+func TestMalformed(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
+	for body, want := range map[string]string{
+		"{":                                     `"code":-32700`,
+		"5":                                     "a message is an object",
+		ping("1") + ping("2"):                   `"code":-32700`,
+		ping("1.5"):                             `"id":1.5`,
+		ping("1e30"):                            `"id":1e30`,
+		ping("null"):                            `"code":-32600`,
+		ping("[]"):                              `"code":-32600`,
+		"[" + ping("1") + "," + ping("1") + "]": "an id of its own",
+	} {
+		status, answer := post(t, s.URL, body, session("s"))
+		if status != http.StatusBadRequest || !json.Valid([]byte(answer)) || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+}
+
+// A key in a header is of one call: with a batch of them it would make them one.
+func TestBatchWithKey(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	send := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"send","arguments":{"text":"a"}}}`
+	batch := fmt.Sprintf("["+send+","+send+"]", 1, 2)
+	header := session("s")
+	header.Set("Mcp-Protocol-Version", "2025-03-26")
+	if status, answer := post(t, s.URL, batch, header); status != http.StatusOK || f.ran.Load() != 2 {
+		t.Errorf("ran %d times: %d %s", f.ran.Load(), status, answer)
+	}
+	header.Set(mcp.HeaderKey, "a-key-in-a-header-of-a-batch")
+	if status, answer := post(t, s.URL, batch, header); status != http.StatusBadRequest || f.ran.Load() != 2 {
+		t.Errorf("ran %d times: %d %s", f.ran.Load(), status, answer)
+	}
 }
 
 // A client that goes away ends the work of a call that nobody can ask for any more, and of no other.

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -91,41 +90,20 @@ func (l *lines) line() (line []byte, err error) {
 
 // check returns the answer to a line that is no message, and nil for one that is, or is empty.
 func (l *lines) check(line []byte) []byte {
-	switch {
-	case len(line) == 0:
+	if len(line) == 0 {
 		return nil
-	case len(line) > l.most:
-		return refusal(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is at most %d bytes", l.most))
-	case !jsontext.Value(line).IsValid():
-		return refusal(nil, jsonrpc.CodeParseError, "a line is one message, in JSON")
-	case line[0] == '[':
-		return l.checkBatch(line)
 	}
-	if _, err := jsonrpc.DecodeMessage(line); err != nil {
-		id, _ := about(line)
-		return refusal(id, jsonrpc.CodeInvalidRequest, err.Error())
+	if len(line) > l.most {
+		return refusal(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is at most %d bytes", l.most))
+	}
+	if refused := refuted(line); refused != nil {
+		return refused
+	}
+	if line[0] == '[' && !l.batches {
+		return refusal(nil, jsonrpc.CodeInvalidRequest, "this protocol has no batches")
 	}
 	if _, method := about(line); method == "initialize" {
 		l.batches = batching(line)
-	}
-	return nil
-}
-
-func (l *lines) checkBatch(line []byte) []byte {
-	if !l.batches {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "this protocol has no batches")
-	}
-	var batch []jsontext.Value
-	if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "a batch is a list of messages, and not empty")
-	}
-	ids := map[string]bool{}
-	for _, one := range batch {
-		id, _ := about(one)
-		if _, err := jsonrpc.DecodeMessage(one); err != nil || ids[string(id)] {
-			return refusal(id, jsonrpc.CodeInvalidRequest, "a batch is of messages, each with an id of its own")
-		}
-		ids[string(id)] = id != nil
 	}
 	return nil
 }
@@ -141,18 +119,4 @@ func batching(initialize []byte) bool {
 		return false
 	}
 	return is.Params.ProtocolVersion == "2025-03-26" || is.Params.ProtocolVersion == "2024-11-05"
-}
-
-// refusal is an answer to what has no better one. An id that cannot be one is none.
-func refusal(id jsontext.Value, code int64, why string) []byte {
-	if kind := id.Kind(); id == nil || kind != '"' && kind != '0' {
-		id = jsontext.Value("null")
-	}
-	text, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": why},
-	})
-	if err != nil {
-		panic("unreachable: " + err.Error()) // texts and numbers
-	}
-	return append(text, '\n')
 }

@@ -23,6 +23,16 @@ func TestLines(t *testing.T) {
 		"an id that is none": {
 			`{"jsonrpc":"2.0","id":{},"method":"ping"}` + "\n" + good, good + "\n", `"id":null`,
 		},
+		"a fraction": {
+			`{"jsonrpc":"2.0","id":1.5,"method":"ping"}` + "\n" + good, good + "\n", `"id":1.5`,
+		},
+		"a number that is not kept": {
+			`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}` + "\n" + good, good + "\n", `"id":9007199254740993`,
+		},
+		"no id at all": {
+			`{"jsonrpc":"2.0","id":null,"method":"ping"}` + "\n" + good, good + "\n", `"code":-32600`,
+		},
+		"a number":        {"5\n" + good, good + "\n", "a message is an object"},
 		"too long":        {strings.Repeat("x", 1001) + "\n" + good, good + "\n", "at most 1000 bytes"},
 		"much too long":   {strings.Repeat("x", 1<<20) + "\n" + good, good + "\n", "at most 1000 bytes"},
 		"a batch":         {"[" + good + "]\n" + good, good + "\n", "no batches"},
