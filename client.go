@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
@@ -52,6 +53,7 @@ type ClientOptions struct {
 type Client struct {
 	ClientOptions
 	nc      *nats.Conn
+	calls   accounts.Calls
 	barred  func() error // why the connection is let in no more
 	inbox   *bus.Inbox
 	catalog catalog

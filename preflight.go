@@ -50,9 +50,7 @@ func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	asked := time.Now()
 	t, refusal, err := c.known(e.ctx, e.call.Tool, e.Deadline)
 	e.requests(c, t)
-	if refusal == nil && err == nil && c.Token != nil {
-		refusal = accounts.MayCall(c.Token(), c.subject(e.call.Tool))
-	}
+	refusal = cmp.Or(refusal, c.calls.May(c.Token, c.subject(e.call.Tool)))
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
