@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -42,6 +45,9 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 		return d.search(ctx, by, req)
 	}
 	a, err := d.ask(ctx, by, req)
+	if wrong, ok := errors.AsType[misplaced](err); ok {
+		return refused(wrong, by.protocol), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +58,19 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 		if later != nil {
 			return later, nil
 		}
-		return a.answer(resp, err, streamed)
+		return a.answer(ctx, resp, err, streamed)
 	}
 	resp, err := a.run(ctx)
-	return a.answer(resp, err, streamed)
+	return a.answer(ctx, resp, err, streamed)
 }
 
 // answer is what the client is told of a call.
-func (a *asked) answer(resp *envelope.Response, err error, streamed *pieces) (sdk.Result, error) {
+func (a *asked) answer(
+	ctx context.Context, resp *envelope.Response, err error, streamed *pieces,
+) (sdk.Result, error) {
+	if err != nil && ctx.Err() != nil {
+		return nil, a.unwaited(context.Cause(ctx))
+	}
 	if err != nil {
 		return nil, protocolError(err)
 	}
@@ -71,6 +82,23 @@ func (a *asked) answer(resp *envelope.Response, err error, streamed *pieces) (sd
 		streamed.before(res)
 	}
 	return shown(res, a.by.protocol), nil
+}
+
+// unwaited is what the client is told of a call that is not waited for any more, if it still listens.
+func (a *asked) unwaited(cause error) error {
+	data, _ := json.Marshal(map[string]any{
+		"effect": envelope.EffectUnknown, "fix": "ask again with the same idempotency key",
+		"idempotency_key": a.call.Key, "ref": a.ref(),
+	}) // of texts
+	switch {
+	case errors.Is(cause, errClosed):
+		return &jsonrpc.Error{
+			Code: codeUnavailable, Message: "this door closes, and the call goes on: ask again, or ask another door", Data: data,
+		}
+	case a.lasting:
+		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled, and the call goes on", Data: data}
+	}
+	return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled, and the work of its call with it"}
 }
 
 // stream prepares a call of a tool that streams: how far it is the client is told meanwhile, if it wants to know, and
@@ -112,7 +140,7 @@ func (d *Door) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*
 	}
 	of, err := d.catalogue.find(ctx, by.client, req.Params.Name)
 	if err != nil {
-		return nil, protocolError(err)
+		return nil, unlisted(err)
 	}
 	given, err := of.given(req.Params.Arguments)
 	if err != nil {
@@ -148,10 +176,32 @@ func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 	if err := json.Unmarshal(arguments, &members); err != nil {
 		return nil, invalid("arguments: %v", err)
 	}
-	if members[input] == nil || len(members) > 1 {
-		return nil, invalid("arguments have one member, %s", input)
+	if wrong := around(members); len(wrong) > 0 {
+		return nil, misplaced(wrong)
 	}
 	return jsontext.Value(members[input]), nil
+}
+
+// misplaced are arguments that do not even have the input where it is to be.
+type misplaced []schema.Violation
+
+// Error implements error.
+func (misplaced) Error() string { return "the arguments break their schema" }
+
+// around is what is wrong with arguments around the input that is their only member.
+func around(members map[string]json.RawMessage) (wrong []schema.Violation) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if name != input {
+			wrong = append(wrong, schema.Violation{
+				Pointer: string(jsontext.Pointer(asInput).AppendToken(name)), Rule: "additionalProperties",
+				Message: "is not allowed here",
+			})
+		}
+	}
+	if members[input] == nil {
+		wrong = append(wrong, schema.Violation{Pointer: asInput + "/" + input, Rule: "required", Message: "is missing"})
+	}
+	return wrong
 }
 
 // run makes the call and returns its outcome. When ctx ends, the call of whoever cannot ask for it again is cancelled,

@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Options say what a door shows, and how much it takes. The zero value is good.
@@ -64,13 +66,16 @@ type Door struct {
 	own       *toolbus.Client
 	server    *sdk.Server
 	catalogue catalogue
-	instance  string // of this door, in the names of its sessions
+	searching *schema.Schema // of the arguments of SearchTool
+	instance  string         // of this door, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
 	guests    guests
 	sessions  sessions
 	requests  chan struct{} // one for each over HTTP
 	answers   chan struct{} // one for each of these that is more than listening
+	drains    sync.Mutex
+	drained   int           // of answers that there are none of any more
 	calls     chan struct{} // one for each on its way
 }
 
@@ -78,7 +83,7 @@ type Door struct {
 // [Door.Serve]. It is open until ctx ends; close it when it is not used any more.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	o = o.filled()
-	d := &Door{o: o, own: client, instance: rand.Text()[:13], guests: guests{
+	d := &Door{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
 		tenant: client.Tenant, client: o.Guest, most: max(1, o.MaxRequests/2),
 	}}
 	d.open, d.end = context.WithCancel(ctx)
@@ -199,7 +204,7 @@ func (d *Door) searches(v *view) bool { return d.o.SearchAbove >= 0 && len(v.sor
 func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
-		return nil, protocolError(err)
+		return nil, unlisted(err)
 	}
 	cursor := ""
 	if req.Params != nil {
@@ -223,9 +228,16 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 // errClosed ends the waiting for a call when the door closes: the call goes on.
 var errClosed = errors.New("the door is closed")
 
-// Close ends what the door holds for its clients. Calls go on; whoever may ask for one again finds it behind any door.
+// closeTime is how long clients are waited for to take the answer that the door closes.
+const closeTime = time.Second
+
+// Close ends what the door holds for its clients, and tells those that wait for calls. The calls go on; whoever may ask
+// for one again finds it behind any door.
 func (d *Door) Close() {
 	d.end()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	d.Drain(ctx)
 	for s := range d.server.Sessions() {
 		_ = s.Close() // nobody reads any more
 	}
@@ -234,7 +246,9 @@ func (d *Door) Close() {
 
 // Drain waits until what was asked over HTTP is answered, or ctx ends. From then on there are no answers any more.
 func (d *Door) Drain(ctx context.Context) {
-	for range cap(d.answers) { // as many as there are none of
+	d.drains.Lock()
+	defer d.drains.Unlock()
+	for ; d.drained < cap(d.answers); d.drained++ {
 		select {
 		case d.answers <- struct{}{}:
 		case <-ctx.Done():

@@ -127,6 +127,17 @@ func TestErrors(t *testing.T) {
 			!strings.Contains(words(res), "Nothing was done.") {
 			t.Errorf("no %q in %q", want, words(res))
 		}
+		for arguments, wants := range map[string][]string{
+			`{"inputt":3}`:  {"arguments/input: is missing", "arguments/inputt: is not allowed here"},
+			`{"input":"x"}`: {"arguments/input: must be integer"}, `{}`: {"arguments/input: is missing"},
+		} {
+			res := call(t, s, "count", arguments, nil)
+			for _, want := range append(wants, "Nothing was done.", "What to do: correct these places.") {
+				if !res.IsError || res.Meta[mcpmeta.Code] != "I-REQ-SCHEMA" || !strings.Contains(words(res), want) {
+					t.Errorf("%s: no %q in %q", arguments, want, words(res))
+				}
+			}
+		}
 		_, err := s.ListPrompts(t.Context(), nil)
 		wantCode(t, err, jsonrpc.CodeMethodNotFound)
 		_, err = s.CallTool(t.Context(), &sdk.CallToolParams{Name: "ecko"})
@@ -174,8 +185,12 @@ func TestSearch(t *testing.T) {
 					t.Errorf("%s: %q, want %q", words, got, want)
 				}
 			}
-			for _, wrong := range []string{`{}`, `{"words":""}`, `{"words":"a","limit":51}`} {
-				if res := call(t, s, mcp.SearchTool, wrong, nil); !res.IsError {
+			for wrong, where := range map[string]string{
+				`{}`: "words: is missing", `{"words":""}`: "words: must", `{"words":"a","limit":51}`: "limit: must",
+				`{"words":"a","limit":0}`: "limit: must", `{"words":"a","more":1}`: "more: is not allowed",
+				`{"words":"` + strings.Repeat("a", 401) + `"}`: "words: must",
+			} {
+				if res := call(t, s, mcp.SearchTool, wrong, nil); !res.IsError || !strings.Contains(words(res), where) {
 					t.Errorf("%s: %s", wrong, words(res))
 				}
 			}

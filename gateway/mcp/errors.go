@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -17,6 +18,7 @@ import (
 // Codes of protocol errors of our own; JSON-RPC keeps those from -32768 to -32000 for itself. They are those of HTTP.
 const (
 	codeDenied      = http.StatusUnauthorized
+	codeCancelled   = 499 // of those that no standard has, the one for a client that has gone
 	codeUnavailable = http.StatusServiceUnavailable
 )
 
@@ -60,7 +62,12 @@ func failure(code int64, e *envelope.Error) error {
 }
 
 // protocolError is what a peer is told of an error for which there is no outcome.
-func protocolError(err error) error {
+func protocolError(err error) error { return wireError(err, envelope.EffectUnknown) }
+
+// unlisted is the same where the tools could not be listed: whatever was asked for has not begun.
+func unlisted(err error) error { return wireError(err, envelope.EffectNone) }
+
+func wireError(err error, effect envelope.Effect) error {
 	var ours *jsonrpc.Error
 	var refused *toolbus.Refusal
 	switch {
@@ -72,10 +79,21 @@ func protocolError(err error) error {
 			code = codeUnavailable
 		}
 		return failure(code, refused.Reason)
-	case errors.Is(err, errClosed), errors.Is(err, context.Canceled):
-		return err
+	case errors.Is(err, context.Canceled):
+		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled"}
 	}
-	return &jsonrpc.Error{Code: codeUnavailable, Message: "the bus gives no answer: " + err.Error()}
+	return noAnswer(err, effect)
+}
+
+// askAgain is when to ask a bus again that gives no answer.
+const askAgain = time.Second
+
+func noAnswer(err error, effect envelope.Effect) error {
+	data, _ := json.Marshal(map[string]any{
+		"code": envelope.CodeTimeout, "effect": effect, "retry_after_ms": askAgain.Milliseconds(),
+		"fix": "see whether the bus runs, and ask again",
+	}) // of texts and numbers
+	return &jsonrpc.Error{Code: codeUnavailable, Message: "the bus gives no answer: " + err.Error(), Data: data}
 }
 
 // isGone reports whether the bus says that there is no such tool.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can
@@ -28,8 +30,34 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 	if code := codeOf(r.Error); code != 0 {
 		return nil, failure(code, r.Error)
 	}
-	text := inWords(r)
+	text := inWords(d.placed(r))
 	return &sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+}
+
+// placed returns a response whose violations are where the client has what is wrong.
+func (d *Definition) placed(r *envelope.Response) *envelope.Response {
+	if !d.loose || len(r.Error.Details.Violations) == 0 {
+		return r
+	}
+	e, is := *r.Error, *r
+	e.Details.Violations = slices.Clone(e.Details.Violations)
+	for i, v := range e.Details.Violations {
+		if below, ok := strings.CutPrefix(v.Pointer, asInput); ok {
+			e.Details.Violations[i].Pointer = asInput + "/" + input + below
+		}
+	}
+	is.Error = &e
+	return &is
+}
+
+// refused is the result of a call that is not sent, since its arguments break the schema that the client was shown.
+func refused(wrong []schema.Violation, protocol string) sdk.Result {
+	e := envelope.NewError(envelope.CodeSchema, "").WithViolations(wrong...)
+	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
+	meta := metaOf(r, nil)
+	delete(meta, mcpmeta.CallID) // there is no call
+	text := &sdk.TextContent{Text: inWords(r)}
+	return shown(&sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{text}}, protocol)
 }
 
 // complete is a result of the protocols that tell one from a task.
@@ -143,27 +171,41 @@ func inWords(r *envelope.Response) string {
 	default:
 		w.WriteString("Whether it was done is not known: find out before you do it again.\n")
 	}
-	if e.Fix != "" {
+	switch {
+	case e.Code == envelope.CodeSchema:
+		w.WriteString("What to do: correct these places.\n")
+	case e.Fix != "":
 		fmt.Fprintf(w, "What to do: %s.\n", strings.TrimSuffix(e.Fix, "."))
 	}
-	switch {
-	case !r.Provenance.Final:
-		w.WriteString("The call may still go on: whoever asks again with the same idempotency key finds it.\n")
-	case e.Retryable && e.Details.RetryAfterMS > 0:
-		fmt.Fprintf(
-			w,
-			"It may succeed if tried again after %s.\n",
-			time.Duration(e.Details.RetryAfterMS)*time.Millisecond,
-		)
-	case !e.Retryable && r.Status == envelope.TerminalError:
-		w.WriteString("The same call would end the same way.\n")
-	}
+	w.WriteString(again(r))
 	return strings.TrimSuffix(w.String(), "\n")
 }
 
+// again says to a model whether to try again.
+func again(r *envelope.Response) string {
+	e, after := r.Error, ""
+	if e.Retryable && e.Details.RetryAfterMS > 0 {
+		after = " after " + (time.Duration(e.Details.RetryAfterMS) * time.Millisecond).String()
+	}
+	switch p := r.Provenance; {
+	case !p.Final && p.Attempt == 0 && e.Details.Effect == envelope.EffectNone:
+		return fmt.Sprintf("It was turned away for now: try again%s, with the same idempotency key if there is one.\n", after)
+	case !p.Final:
+		return "The call may still go on: whoever asks again with the same idempotency key finds it.\n"
+	case after != "":
+		return fmt.Sprintf("It may succeed if tried again%s.\n", after)
+	case !e.Retryable && r.Status == envelope.TerminalError:
+		return "The same call would end the same way.\n"
+	}
+	return ""
+}
+
+// asInput is where the input is in a request of the bus, as a JSON pointer.
+const asInput = "/input"
+
 // placeOf names a place in the arguments as a model knows them.
 func placeOf(pointer string) string {
-	switch inner, ok := strings.CutPrefix(pointer, "/input"); {
+	switch inner, ok := strings.CutPrefix(pointer, asInput); {
 	case ok && inner == "":
 		return "arguments"
 	case ok && inner[0] == '/':

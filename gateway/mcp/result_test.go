@@ -22,3 +22,13 @@ func TestNotFinal(t *testing.T) {
 		}
 	}
 }
+
+// A refusal for the time being is nothing that goes on.
+func TestTurnedAway(t *testing.T) {
+	e := envelope.NewError(envelope.CodeQueue, "").WithEffect(envelope.EffectNone)
+	words := inWords(envelope.Failure("c", e, envelope.Provenance{}, envelope.Metrics{}))
+	if strings.Contains(words, "go on") || !strings.Contains(words, "try again after ") ||
+		!strings.Contains(words, "same idempotency key") {
+		t.Error(words)
+	}
+}

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // A list of very many tools is more than a model reads. Where there are, one tool of the door's own finds others by
@@ -43,6 +46,15 @@ func searchTool() *sdk.Tool {
 	}
 }
 
+// searchArguments is what arguments of that tool are.
+func searchArguments() *schema.Schema {
+	s, err := schema.Compile(SearchTool, searchTool().InputSchema.(json.RawMessage), nil)
+	if err != nil {
+		panic("unreachable: " + err.Error()) // it stands here
+	}
+	return s
+}
+
 // wanted is what the tool is asked.
 type wanted struct {
 	Words string `json:"words"`
@@ -65,18 +77,17 @@ type foundTool struct {
 
 // search answers a call of the tool.
 func (d *Door) search(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
+	if wrong := d.searching.Validate(given); len(wrong) > 0 {
+		return refused(schema.Below(asInput, wrong), by.protocol), nil
+	}
 	var want wanted
-	if json.Unmarshal(req.Params.Arguments, &want) != nil || len(wordsOf(want.Words)) == 0 ||
-		want.Limit < 0 || want.Limit > maxFound {
-		text := &sdk.TextContent{
-			Text: "arguments/words is missing: say in a few words what the tool is to do, and in " +
-				"arguments/limit how many to find, at most 50. Nothing was done.",
-		}
-		return shown(&sdk.CallToolResult{IsError: true, Content: []sdk.Content{text}}, by.protocol), nil
+	if err := json.Unmarshal(given, &want); err != nil {
+		return nil, invalid("arguments: %v", err)
 	}
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
-		return nil, protocolError(err)
+		return nil, unlisted(err)
 	}
 	answer := v.search(want)
 	text, err := json.Marshal(answer)

@@ -27,7 +27,10 @@ func (d *Door) Serve(ctx context.Context, t sdk.Transport) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
-	return session.Wait()
+	if err := session.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx) // and not that it was closed
 }
 
 // connected is a transport whose connections are sessions that number their requests.

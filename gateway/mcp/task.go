@@ -109,7 +109,7 @@ func (d *Door) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
 
 // await runs a call and returns its outcome, or its task where it takes too long for one.
 func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
-	began := time.Now()
+	began := time.Now().Truncate(time.Millisecond) // as its task says it
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type end struct {
@@ -130,7 +130,9 @@ func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, 
 		if _, err := a.by.client.Result(ctx, question.Call{Ref: a.ref()}); err == nil { // it is on the bus
 			cancel(errLater)
 			<-ended
-			return nil, a.of.task(a.id(), began), nil
+			t := a.of.task(a.id(), began)
+			t.Meta = a.names()
+			return nil, t, nil
 		}
 	}
 }
@@ -160,7 +162,7 @@ func (d *Door) named(
 		return nil, "", began, noTask()
 	}
 	ms, err := strconv.ParseInt(parts[0], 36, 64)
-	if err != nil {
+	if err != nil || ms < 0 {
 		return nil, "", began, noTask()
 	}
 	of, err = d.catalogue.find(ctx, by.client, strings.Join(parts[1:len(parts)-1], "."))
@@ -168,10 +170,17 @@ func (d *Door) named(
 		return nil, "", began, noTask()
 	}
 	if err != nil {
-		return nil, "", began, protocolError(err)
+		return nil, "", began, unlisted(err)
 	}
-	return of, parts[len(parts)-1], time.UnixMilli(ms), nil
+	id, began = parts[len(parts)-1], time.UnixMilli(ms)
+	if began.Year() > maxYear || of.task(id, began).TaskID != name {
+		return nil, "", began, noTask() // a door has given no such name
+	}
+	return of, id, began, nil
 }
+
+// maxYear is the last one that times have a form for.
+const maxYear = 9999
 
 func noTask() error { return invalid("no such task is known to you") }
 
@@ -199,7 +208,7 @@ func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *ta
 		return &done{ResultType: resultComplete}, nil
 	}
 	t := of.task(id, began)
-	t.ResultType = resultComplete
+	t.ResultType, t.Meta = resultComplete, sdk.Meta{mcpmeta.Ref: ref}
 	if answer.Response == nil {
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil

@@ -10,12 +10,15 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
 
 // rpc is an answer to a request as it is.
 type rpc struct {
 	Result struct {
 		ResultType, TaskID, Status string
+		CreatedAt                  string
+		Meta                       map[string]any `json:"_meta"`
 		TTLMs, PollIntervalMs      float64
 		Result                     struct {
 			IsError bool
@@ -88,6 +91,14 @@ func TestTasks(t *testing.T) {
 		return a.Result.TaskID
 	}
 	id, other := call("done"), call("cancelled")
+	forged := []string{
+		strings.ToUpper(id[:1]) + id[1:], "0" + id, "-" + id, "+" + id, "zzzz" + id, strings.Replace(id, "hold", "echo", 1),
+	}
+	for _, name := range forged {
+		if a := about(t, first.URL, "tasks/get", name); a.Error.Code != -32602 {
+			t.Errorf("%s is %+v", name, a)
+		}
+	}
 	if a := about(t, second.URL, "tasks/get", id); a.Result.Status != "working" || a.Result.ResultType != "complete" {
 		t.Errorf("%+v", a)
 	}
@@ -135,6 +146,23 @@ func TestTasks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The answer that is a task says what its call is found by, and the task says it later, too.
+func TestTaskNames(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{TaskAfter: time.Millisecond}))
+	made := ask(t, s.URL, "tools/call", "hold", `"name":"hold","arguments":{"text":"a"}`, knowing).Result
+	key, _ := made.Meta[mcpmeta.IdempotencyKey].(string)
+	ref, _ := made.Meta[mcpmeta.Ref].(string)
+	if key == "" || !strings.HasPrefix(ref, "hold.") || !strings.HasSuffix(made.TaskID, ref) {
+		t.Errorf("%+v", made)
+	}
+	is := about(t, s.URL, "tasks/get", made.TaskID).Result
+	if is.Meta[mcpmeta.Ref] != ref || is.CreatedAt != made.CreatedAt {
+		t.Errorf("%+v of %+v", is, made)
+	}
+	close(f.hold)
 }
 
 func TestTasksRefused(t *testing.T) {

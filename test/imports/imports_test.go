@@ -108,7 +108,7 @@ var layers = []layer{
 	// The front door: what a Go user imports, and what is built on it.
 	{".", "*"},
 	{"toolbustest", ". internal/natsserver"},
-	{"gateway/mcp", ". envelope identity internal/mcpmeta internal/nearest question subjects"},
+	{"gateway/mcp", ". envelope identity internal/mcpmeta internal/nearest question schema subjects"},
 	{"internal/doctor", "*"},
 	{"internal/letter", "archive call envelope internal/plain record"},
 	{"internal/cli", "*"},
