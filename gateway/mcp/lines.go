@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -23,6 +25,34 @@ func Lines(in io.Reader, out io.Writer, most int64) sdk.Transport {
 		r: bufio.NewReaderSize(in, 64<<10), to: to, most: int(cmp.Or(most, DefaultBody)),
 	}
 	return &sdk.IOTransport{Reader: from, Writer: to, MaxLineLength: -1} // they are bounded here
+}
+
+// TurnAway answers the first request of a client over [Lines] with why there is no door for it: few agents show what a
+// server says beside its answers. It returns when it has, when the client leaves, or when ctx ends; then whatever reads
+// in may still do so.
+func TurnAway(ctx context.Context, in io.Reader, out io.Writer, why string) {
+	asked := make(chan jsontext.Value, 1)
+	go func() {
+		defer close(asked)
+		from := &lines{r: bufio.NewReader(in), most: DefaultBody}
+		for {
+			line, err := from.line()
+			if id, method := about(line); method != "" && typed(id) != "" {
+				asked <- id
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case id, ok := <-asked:
+		if ok {
+			_, _ = out.Write(refusal(id, codeUnavailable, why)) // whoever has gone misses it
+		}
+	case <-ctx.Done():
+	}
 }
 
 // answers is written to by the library and by [lines], a message at a time.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,10 +78,10 @@ func showFlags(cmd *cobra.Command, o *mcp.Options) {
 		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
 }
 
-// check refuses flags that no door can have.
-func check(o *mcp.Options) error {
+// check refuses flags that no door can have. bounds are those that it has beside what all doors have.
+func check(o *mcp.Options, bounds ...int64) error {
 	switch {
-	case o.PageSize < 1 || o.MaxBody < 0 || o.MaxRequests < 0 || o.MaxSessions < 0:
+	case o.PageSize < 1 || slices.ContainsFunc(bounds, func(n int64) bool { return n < 1 }):
 		return cli.Usagef("sizes and numbers of a door are 1 or more")
 	case o.SearchAbove == 0 || o.TaskAfter == 0:
 		return cli.Usagef("--search-above and --task-after are more than 0, or negative for never")
@@ -89,7 +90,7 @@ func check(o *mcp.Options) error {
 }
 
 func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) error {
-	if err := check(&l.door); err != nil {
+	if err := check(&l.door, l.door.MaxBody, int64(l.door.MaxRequests), int64(l.door.MaxSessions)); err != nil {
 		return err
 	}
 	conn, client, err := connect(ctx, identity.Door)

@@ -2,6 +2,8 @@ package mcpcli
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
@@ -66,5 +70,24 @@ func TestStop(t *testing.T) {
 	}
 	if took := time.Since(began); took > stopTime/2 {
 		t.Errorf("it took %s to stop", took)
+	}
+}
+
+// What no door can have is refused before it connects.
+func TestBounds(t *testing.T) {
+	never := func(context.Context, identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+		t.Error("it connects")
+		return nil, nil, errors.ErrUnsupported
+	}
+	for _, wrong := range []string{
+		"--max-body=0", "--max-body=-1", "--max-requests=0", "--max-sessions=0", "--page-size=0", "--task-after=0",
+		"--search-above=0",
+	} {
+		cmd := Gateway(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, never)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"mcp", wrong})
+		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, cli.ErrUsage) {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }

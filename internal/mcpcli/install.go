@@ -87,6 +87,9 @@ was there is kept beside it, for "toolbus mcp uninstall". The entry reaches the 
 	return cmd
 }
 
+// name is that of this program among the servers of an agent.
+const name = "toolbus"
+
 // server is the entry of a server in a configuration.
 type server struct {
 	Type    string   `json:"type"`
@@ -123,7 +126,7 @@ func entryFor(env cli.Env, given *pflag.FlagSet) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.MarshalIndent(map[string]server{"toolbus": {"stdio", self, args}}, "  ", "  ")
+	return json.MarshalIndent(map[string]server{name: {"stdio", self, args}}, "  ", "  ")
 }
 
 // show prints the entry.
@@ -141,7 +144,7 @@ func put(env cli.Env, file, key string, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(file + suffix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(file + suffix); err == nil {
 		return fmt.Errorf("%s is there already: `toolbus mcp uninstall` puts it back first", file+suffix)
 	}
 	now, err := replaced(former, key, entry)
@@ -163,12 +166,19 @@ func put(env cli.Env, file, key string, entry []byte) error {
 
 // read returns a configuration; one that is not there yet is empty.
 func read(file string) (text []byte, mode fs.FileMode, err error) {
-	info, err := os.Stat(file)
+	info, err := os.Lstat(file) // a link that leads anywhere was followed before
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0o600, nil
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, 0, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, 0, fmt.Errorf("%s is a link to a file that is not there: make that, or remove the link", file)
+	case !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s is no file that could be a configuration", file)
+	case info.Mode().Perm()&0o200 == 0:
+		return nil, 0, fmt.Errorf("%s is read-only: whatever else writes it has to have the entry, or make it writable", file)
 	}
 	text, err = os.ReadFile(file)
 	return text, info.Mode().Perm(), err
@@ -197,8 +207,9 @@ func uninstall(env cli.Env) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Put an agent's own MCP servers back",
 		Args:  cli.NoArgs,
-		Long: `Puts the configuration back that "toolbus mcp install --write" has kept. One that was changed otherwise since
-is left alone without --force: what was changed would be gone.`,
+		Long: `Puts the servers back that "toolbus mcp install --write" has taken out of a configuration. Whatever else was
+changed in it since stays, as agents keep settings beside their servers. Where servers were changed it is left alone;
+with --force it becomes what it was before, and what was changed is gone.`,
 		Example: "  toolbus mcp uninstall --client claude-desktop\n  toolbus mcp uninstall --config ./mcp.json",
 		RunE: func(*cobra.Command, []string) error {
 			file, key, err := c.find(env)
@@ -219,7 +230,7 @@ is left alone without --force: what was changed would be gone.`,
 	return cmd
 }
 
-// putBack makes the former configuration the one that is used.
+// putBack makes the former servers those that are used.
 func putBack(env cli.Env, file, key string, force bool) error {
 	former, mode, err := read(file + suffix)
 	if err != nil {
@@ -232,20 +243,24 @@ func putBack(env cli.Env, file, key string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !force && !installed(former, now, key) {
-		return fmt.Errorf(
-			"%s was changed since: look what of it is wanted, and put %s back with --force",
-			file,
-			file+suffix,
-		)
+	text, whole := former, force || bytes.Equal(former, now) || installed(former, now, key)
+	if !whole {
+		if text, err = restored(former, now); err != nil {
+			return fmt.Errorf(
+				"%s: %w: look what of it is wanted, and put %s back with --force", file, err, file+suffix)
+		}
 	}
-	if len(former) == 0 {
+	if whole && len(former) == 0 {
 		err = errors.Join(os.Remove(file), os.Remove(file+suffix))
-	} else if err = replace(file, former, mode); err == nil {
+	} else if err = replace(file, text, mode); err == nil {
 		err = os.Remove(file + suffix)
 	}
 	if err != nil {
 		return err
+	}
+	if !whole {
+		fmt.Fprintf(env.Stdout, "%s has its servers back, and what else was changed in it since\n", file)
+		return nil
 	}
 	fmt.Fprintf(env.Stdout, "%s is as it was\n", file)
 	return nil
@@ -254,7 +269,7 @@ func putBack(env cli.Env, file, key string, force bool) error {
 // installed reports whether a configuration is a former one with its servers replaced, and nothing else changed.
 func installed(former, now []byte, key string) bool {
 	found, _, err := find(now)
-	if err != nil || len(found) != 1 {
+	if err != nil || len(found) != 1 || !ours(now[found[0].value:found[0].end]) {
 		return false
 	}
 	as, err := replaced(former, key, now[found[0].value:found[0].end])

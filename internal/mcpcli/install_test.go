@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -119,7 +120,8 @@ func TestInstall(t *testing.T) {
 	if _, err := play(t, env, "install", "--client", "cursor", "--write"); err == nil {
 		t.Error("installed twice: the former configuration would be lost")
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(now, `"more": 1`, `"more": 2`, 1)), 0o640); err != nil {
+	more := strings.Replace(now, `"toolbus"`, `"another": 1, "toolbus"`, 1)
+	if err := os.WriteFile(file, []byte(more), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := play(t, env, "uninstall", "--client", "cursor"); err == nil {
@@ -165,4 +167,74 @@ func holds(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// What an agent has changed beside its servers stays when they are put back.
+func TestUninstallChanged(t *testing.T) {
+	for name, c := range map[string]struct{ former, change, to, want string }{
+		"settings": {
+			`{"n": 1, "mcpServers": {"files": {"command": "files"}}}`, `"n": 1`, `"n": 2`,
+			`{"n": 2, "mcpServers": {"files": {"command": "files"}}}`,
+		},
+		"written anew": {
+			"{\n  // mine\n  \"mcpServers\": {\"a\": {},},\n}", "// mine\n", "\"x\": 1,\n",
+			"{\n  \"x\": 1,\n  \"mcpServers\": {\"a\": {},},\n}",
+		},
+		"no servers": {`{"n": 1}`, `"n": 1`, `"n": 2`, "{\n  \"mcpServers\": {},\"n\": 2}"},
+		"nothing":    {"", "{\n", "{\"n\": 2,\n", "{\"n\": 2,\n  \"mcpServers\": {}\n}\n"},
+		"not yet":    {`{"n": 1}`, "", "", `{"n": 1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "mcp.json")
+			if err := os.WriteFile(file, []byte(c.former), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if said, err := play(t, cli.Env{}, "install", "--config", file, "--write"); err != nil {
+				t.Fatal(said, err)
+			}
+			now := strings.Replace(holds(t, file), c.change, c.to, 1)
+			if c.change == "" { // it was interrupted before the file was written
+				now = c.former
+			}
+			if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if said, err := play(t, cli.Env{}, "uninstall", "--config", file); err != nil {
+				t.Fatal(said, err)
+			}
+			if got := holds(t, file); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What is no file of an agent's own is neither replaced nor moved.
+func TestInstallOdd(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, locked := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "locked")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(locked, []byte("{}"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{pipe, link, locked, dir} {
+		was, err := os.Lstat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := play(t, cli.Env{}, "install", "--config", file, "--write"); err == nil {
+			t.Errorf("%s: %s", file, said)
+		}
+		if is, err := os.Lstat(file); err != nil || !os.SameFile(was, is) || is.Mode() != was.Mode() {
+			t.Errorf("%s is %v, %v", file, is, err)
+		}
+		if _, err := os.Lstat(file + suffix); err == nil {
+			t.Errorf("%s was kept", file)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package mcpcli
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		defer stop()
 		conn, client, err := connect(ctx, identity.Agent)
 		if err != nil {
+			turnAway(ctx, stdin, env.Stdout, err)
 			return err
 		}
 		defer conn.Close()
@@ -49,4 +51,14 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		return cli.Stopped(ctx, door.Serve(ctx, mcp.Lines(stdin, env.Stdout, o.MaxBody)))
 	}
 	return cmd
+}
+
+// firstTime is how long a client is waited for that is to be told why it is not served.
+const firstTime = time.Second
+
+// turnAway tells the client why it is not served.
+func turnAway(ctx context.Context, in io.Reader, out io.Writer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	defer cancel()
+	mcp.TurnAway(ctx, in, out, "toolbus: "+err.Error())
 }

@@ -1,9 +1,12 @@
 package mcpcli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,6 +20,73 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// An agent whose bus is away is told so in the answer to its first request, which is what it shows.
+func TestServeNoBus(t *testing.T) {
+	away := func(context.Context, identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+		return nil, nil, errors.New("start a bus")
+	}
+	for in, want := range map[string]string{
+		`{"jsonrpc":"2.0","method":"x"}` + "\n" + `{"jsonrpc":"2.0","id":"a","method":"initialize"}` + "\n": `"id":"a"`,
+		"": "", "{\n": "",
+	} {
+		var out bytes.Buffer
+		cmd := Serve(cli.Env{Stdout: &out, Stderr: io.Discard}, strings.NewReader(in), away)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{})
+		if err := cmd.ExecuteContext(t.Context()); err == nil {
+			t.Error("it serves")
+		}
+		if said := out.String(); !strings.Contains(said, want) || (want == "") != (said == "") ||
+			want != "" && !strings.Contains(said, "toolbus: start a bus") {
+			t.Errorf("%q: %q", in, said)
+		}
+	}
+}
+
+// To be told to stop is no error, also with a call in hand.
+func TestServeStopped(t *testing.T) {
+	tools, held, hold := toolbus.NewTools(), make(chan struct{}), make(chan struct{})
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
+		func(context.Context, *toolbus.Run, struct{}) (string, error) {
+			close(held)
+			<-hold
+			return "done", nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	bus := toolbustest.Start(t, tools)
+	defer close(hold)
+	ctx, stop := context.WithCancel(t.Context())
+	in, asks := io.Pipe()
+	defer func() { _ = in.Close() }() // nobody is there any more
+	cmd := Serve(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, in, connecting(bus.URL))
+	cmd.SetArgs([]string{})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold","arguments":{},"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if _, err := io.WriteString(asks, call+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// connecting connects to a bus that asks for no tokens.
+func connecting(url string) Connect {
+	return func(ctx context.Context, _ identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+		conn, err := toolbus.Connect(ctx, url, toolbus.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		client, err := conn.Client(toolbus.ClientOptions{})
+		return conn, client, err
+	}
+}
+
 // A client that starts the command lists and calls the tools, and the command ends with it.
 func TestServe(t *testing.T) {
 	tools := toolbus.NewTools()
@@ -25,14 +95,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus := toolbustest.Start(t, tools)
-	connect := func(ctx context.Context, _ identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
-		conn, err := toolbus.Connect(ctx, bus.URL, toolbus.Options{})
-		if err != nil {
-			return nil, nil, err
-		}
-		client, err := conn.Client(toolbus.ClientOptions{})
-		return conn, client, err
-	}
+	connect := connecting(bus.URL)
 	for _, protocol := range []string{"2026-07-28", "2025-11-25"} {
 		in, asks := io.Pipe()
 		hears, out := io.Pipe()

@@ -2,6 +2,7 @@ package mcpcli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,9 +63,7 @@ func find(text []byte) (found []span, inside int, err error) {
 // replaced returns a configuration with one entry in the place of all its servers. key is the member for one that has
 // none yet.
 func replaced(text []byte, key string, entry []byte) ([]byte, error) {
-	if len(bytes.TrimSpace(text)) == 0 {
-		text = []byte("{}\n")
-	}
+	text = orEmpty(text)
 	found, inside, err := find(text)
 	if err != nil {
 		return nil, err
@@ -80,6 +79,44 @@ func replaced(text []byte, key string, entry []byte) ([]byte, error) {
 		return slices.Concat(text[:inside], member, []byte("\n}\n")), nil
 	}
 	return slices.Concat(text[:inside], member, []byte(","), text[inside:]), nil
+}
+
+// errChanged means that a configuration has other servers than those that were written into it.
+var errChanged = errors.New("its servers were changed since")
+
+// restored returns a configuration that was changed since with the servers of the former one, in the place of the one
+// entry.
+func restored(former, now []byte) ([]byte, error) {
+	has, _, err := find(orEmpty(now))
+	if err != nil {
+		return nil, err
+	}
+	had, _, err := find(orEmpty(former))
+	if err != nil {
+		return nil, err
+	}
+	if len(has) != 1 || !ours(now[has[0].value:has[0].end]) || len(had) == 1 && had[0].key != has[0].key {
+		return nil, errChanged
+	}
+	servers := []byte("{}")
+	if len(had) == 1 {
+		servers = former[had[0].value:had[0].end]
+	}
+	return slices.Concat(now[:has[0].value], servers, now[has[0].end:]), nil
+}
+
+// orEmpty is a configuration, or one without anything.
+func orEmpty(text []byte) []byte {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return []byte("{}\n")
+	}
+	return text
+}
+
+// ours reports whether the servers of an agent are the one entry alone.
+func ours(servers []byte) bool {
+	var all map[string]any
+	return json.Unmarshal(blanked(servers), &all) == nil && len(all) == 1 && all[name] != nil
 }
 
 // blanked returns a text as long as it was, with spaces in the place of comments, and of commas behind the last of a
