@@ -127,13 +127,24 @@ func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, 
 			return e.resp, nil, e.err
 		case <-time.After(pause):
 		}
-		if _, err := a.by.client.Result(ctx, question.Call{Ref: a.ref()}); err == nil { // it is on the bus
-			cancel(errLater)
-			<-ended
-			t := a.of.task(a.id(), began)
-			t.Meta = a.names()
-			return nil, t, nil
+		known := make(chan bool, 1)
+		go func() { // a bus that is silent makes no call wait beyond its deadline
+			_, err := a.by.client.Result(ctx, question.Call{Ref: a.ref()})
+			known <- err == nil
+		}()
+		select {
+		case e := <-ended:
+			return e.resp, nil, e.err
+		case it := <-known:
+			if !it {
+				continue
+			}
 		}
+		cancel(errLater)
+		<-ended
+		t := a.of.task(a.id(), began)
+		t.Meta = a.names()
+		return nil, t, nil
 	}
 }
 

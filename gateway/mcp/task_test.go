@@ -1,16 +1,26 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // rpc is an answer to a request as it is.
@@ -185,5 +195,41 @@ func TestTasksRefused(t *testing.T) {
 	none := open(t, mcp.New(t.Context(), f.Client, mcp.Options{TaskAfter: -1}))
 	if a := ask(t, none.URL, "tasks/get", "x", `"taskId":"x"`, knowing); a.Error.Code != -32601 {
 		t.Errorf("a door without tasks: %+v", a)
+	}
+}
+
+// A bus that does not say whether it has a call keeps nobody waiting beyond its deadline.
+func TestTaskSilent(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect(t)
+	for _, deaf := range []string{subjects.ServiceWildcard(subjects.OpResult), subjects.CallWildcard} {
+		if _, err := nc.Subscribe(deaf, func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool := question.Tool{ToolID: "echo", Version: "1.0.0", Status: "active", Functions: map[string]question.Function{
+		"run": {Request: jsontext.Value(`{"type":"object"}`), Response: jsontext.Value(`{"type":"object"}`)},
+	}}
+	svc, err := bus.Serve(context.WithoutCancel(t.Context()), nc, slog.New(slog.DiscardHandler), "0.0.1", []bus.Endpoint{{
+		Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{tool}}, nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Stop() }) // the connection ends next
+	client, err := toolbus.NewClient(srv.Connect(t), toolbus.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s := open(t, mcp.New(t.Context(), client, mcp.Options{TaskAfter: 50 * time.Millisecond}))
+	body, header := modern("1", "echo", "{}", `"io.toolbus/deadline_ms":300,`)
+	body = strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{`+knowing+`}`, 1)
+	began := time.Now()
+	_, answer := post(t, s.URL, body, header)
+	if took := time.Since(began); !strings.Contains(answer, "R-TIMEOUT-001") || took > 3*time.Second {
+		t.Errorf("%s after %s", answer, took)
 	}
 }
