@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -18,7 +19,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain turns this binary into a door where a test needs one that can be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "door" {
+		cmd := Gateway(cli.Env{Stdout: os.Stdout, Stderr: os.Stderr}, connecting(os.Args[2]))
+		cmd.SetArgs([]string{"mcp", "--listen", "127.0.0.1:0"})
+		if cmd.Execute() != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // An agent whose bus is away is told so in the answer to its first request, which is what it shows.
 func TestServeNoBus(t *testing.T) {
