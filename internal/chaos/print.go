@@ -64,11 +64,11 @@ func (r Report) Write(out io.Writer) error {
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
 func (r Report) writeViolations(out io.Writer) error {
-	for _, v := range r.Violations {
-		fmt.Fprintf(out, "\n%s\n", v)
-	}
 	for _, ref := range slices.Sorted(maps.Keys(r.Stories)) {
 		fmt.Fprintf(out, "\nthe story of %s:\n%s", ref, r.Stories[ref])
+	}
+	for _, v := range r.Violations { // last, where logs that are cut still have them
+		fmt.Fprintf(out, "\n%s\n", v)
 	}
 	verdict := "no promise was broken"
 	if n := len(r.Violations); n > 0 {

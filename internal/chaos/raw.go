@@ -55,8 +55,9 @@ func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request
 	}
 }
 
-// waits is how long after the deadline this caller waits: the promised 100 ms, but for late timers.
-const waits = 75 * time.Millisecond
+// waits is how long after the deadline this caller waits: the promised 100 ms, but for late timers, and for what they
+// wake on a busy machine.
+const waits = 60 * time.Millisecond
 
 // collect takes answers until the deadline and its grace have passed; once there is an outcome,
 // only a little longer, for the doubles.
