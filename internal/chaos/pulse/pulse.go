@@ -1,4 +1,4 @@
-// Package pulse tells how late the timers of a process are.
+// Package pulse tells how late the timers of a process are, and for how long its processors were taken from it.
 package pulse
 
 import (
@@ -8,7 +8,8 @@ import (
 )
 
 // Pulse tells how late timers of this process were, all the time: callers are in it, and what
-// makes its timers late makes theirs late too.
+// makes its timers late makes theirs late too. A virtual machine that loses one processor for a while holds up what
+// runs there, while timers fire in time on another; so what the machine says that was taken counts as well.
 type Pulse struct {
 	begun time.Time
 
@@ -29,32 +30,38 @@ func New() *Pulse { return &Pulse{begun: time.Now()} }
 func (p *Pulse) Run(ctx context.Context) {
 	t := time.NewTimer(Beat)
 	defer t.Stop()
-	for next := time.Now().Add(Beat); ; next = time.Now().Add(Beat) {
+	var thief thief
+	thief.took() // what was taken before is nobody's here
+	for next, read := time.Now().Add(Beat), time.Now(); ; next = time.Now().Add(Beat) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		p.note(next, time.Now())
+		now := time.Now()
+		p.note(next, now, now.Sub(next))
+		if now.Sub(read) >= interval {
+			p.note(read, now, thief.took())
+			read = now
+		}
 		t.Reset(Beat)
 	}
 }
 
-// note takes a timer that was due at one time and fired at another: all the while between them
-// it was late.
-func (p *Pulse) note(due, fired time.Time) {
+// note takes how late something was between two times. A timer is late from when it was due until it fires.
+func (p *Pulse) note(from, to time.Time, late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from, to := p.index(due), p.index(fired)
-	for len(p.worst) <= to {
+	last := p.index(to)
+	for len(p.worst) <= last {
 		p.worst = append(p.worst, 0)
 	}
-	for i := from; i <= to; i++ {
-		p.worst[i] = max(p.worst[i], fired.Sub(due))
+	for i := p.index(from); i <= last; i++ {
+		p.worst[i] = max(p.worst[i], late)
 	}
 }
 
-// Late returns how late a timer was at the worst between two times.
+// Late returns how late a timer was, or how long a processor was gone, at the worst between two times.
 func (p *Pulse) Late(from, to time.Time) (worst time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
