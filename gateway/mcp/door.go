@@ -84,7 +84,8 @@ type Door struct {
 func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	o = o.filled()
 	d := &Door{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
-		tenant: client.Tenant, client: o.Guest, most: max(1, o.MaxRequests/2),
+		tenant: client.Tenant, client: o.Guest, requests: room{most: o.MaxRequests}, calls: room{most: o.MaxRequests},
+		seats: room{most: maxGuests},
 	}}
 	d.open, d.end = context.WithCancel(ctx)
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {

@@ -18,15 +18,16 @@ import (
 )
 
 // guests are callers that come with a token of their own, each with a client that says it with all that it sends: so
-// the bus decides what each may do, for lists and for calls.
+// the bus decides what each may do, for lists and for calls. Tokens that come from the same one share what there is for
+// one caller: nobody gets more of it by narrowing theirs.
 type guests struct {
 	tenant string // of the door, beyond which it may not speak
-	most   int    // requests, and calls, that one guest may have on their way: others have some, too
 	client func(toolbus.ClientOptions) (*toolbus.Client, error)
 	asking singleflight.Group
 
-	mu sync.Mutex
-	by map[tokenSum]*guest
+	mu                     sync.Mutex
+	by                     map[tokenSum]*guest
+	requests, calls, seats room
 }
 
 type tokenSum [sha256.Size]byte
@@ -40,13 +41,20 @@ type guest struct {
 	// Under the lock of guests.
 	believed time.Time // when the bus did so last
 	used     time.Time
-	requests int // on their way
-	calls    int // the same
-	gone     bool
+	busy     int  // requests and calls on their way, and questions about it
+	gone     bool // from among the guests, or not there yet
+}
+
+// root names the token that the guest's comes from.
+func (at *guest) root() string {
+	if len(at.says.Chain) > 0 {
+		return at.says.Chain[0]
+	}
+	return at.says.Family
 }
 
 const (
-	// maxGuests is how many tokens a door remembers at once.
+	// maxGuests is how many tokens a door remembers at once. One that it has forgotten is asked about again.
 	maxGuests = 1000
 	// belief is for how long a token is not asked about again. What is sent with it is checked in any case: this is for
 	// how long a caller whose token has ended is told so in the answer to a call, and not by 401.
@@ -66,59 +74,63 @@ func (b *barred) Error() string { return b.why }
 
 // admit returns the guest whose token it is, once the bus believes it, for a request of its. Leave it when done.
 func (g *guests) admit(ctx context.Context, token string) (*guest, error) {
-	at, err := g.believe(ctx, token)
+	says, err := g.read(token)
 	if err != nil {
 		return nil, err
 	}
+	sum := sha256.Sum256([]byte(token))
+	as, err := g.enter(sum)
+	if err != nil {
+		return nil, err
+	}
+	at, err := g.believe(ctx, sum, token, says)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at.requests > g.most {
-		g.left(at, &at.requests)
-		return nil, &barred{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
+	if err == nil && as == at.root() {
+		return at, nil
+	}
+	g.requests.give(as)
+	if err != nil {
+		return nil, err
+	}
+	if !g.requests.take(at.root()) {
+		g.rests(at)
+		return nil, greedy
 	}
 	return at, nil
 }
 
-// believe returns the guest whose token it is, and counts a request of its.
-func (g *guests) believe(ctx context.Context, token string) (*guest, error) {
-	says, err := identity.Inspect(token)
-	switch {
-	case len(token) > identity.MaxToken || err != nil:
-		return nil, &barred{http.StatusUnauthorized, "the token is none of Toolbus"}
-	case !time.Now().Before(says.Expires):
-		return nil, &barred{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
-	case says.Tenant != g.tenant:
-		return nil, &barred{http.StatusForbidden, fmt.Sprintf("this door is for the tenant %s", g.tenant)}
-	}
-	sum := sha256.Sum256([]byte(token))
-	if at := g.take(sum, time.Now().Add(-belief)); at != nil {
-		return at, nil
-	}
-	_, err, _ = g.asking.Do(string(sum[:]), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitTime)
-		defer cancel()
-		return nil, g.ask(ctx, sum, token, says)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if at := g.take(sum, time.Time{}); at != nil {
-		return at, nil
-	}
-	return nil, &barred{http.StatusServiceUnavailable, "too many callers at once: try again later"}
-}
+// What is said of those that have their share, and of those that find no room.
+var (
+	greedy  = &barred{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
+	crowded = &barred{http.StatusServiceUnavailable, "too many callers at once: try again later"}
+)
 
-// take returns the guest with a token that was believed after since, for a request of its.
-func (g *guests) take(sum tokenSum, since time.Time) *guest {
+// stranger is whoever comes with a token that is not known: all of them together are one caller.
+const stranger = ""
+
+// enter counts a request, and returns whose it is.
+func (g *guests) enter(sum tokenSum) (as string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.by[sum]
-	if at == nil || !at.believed.After(since) {
-		return nil
+	switch {
+	case at == nil && g.requests.take(stranger):
+		return stranger, nil
+	case at == nil:
+		return "", crowded
+	case g.requests.take(at.root()):
+		return at.root(), nil
 	}
-	at.requests++
-	at.used = time.Now()
-	return at
+	return "", greedy
+}
+
+// leave ends a request of a guest.
+func (g *guests) leave(at *guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.requests.give(at.root())
+	g.rests(at)
 }
 
 // calling counts a call of a guest, which may outlive the request that it came with, unless it has too many. Take it
@@ -126,120 +138,162 @@ func (g *guests) take(sum tokenSum, since time.Time) *guest {
 func (g *guests) calling(at *guest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at.calls >= g.most {
+	if !g.calls.take(at.root()) {
 		return false
 	}
-	at.calls++
+	at.busy++
 	return true
 }
 
 func (g *guests) called(at *guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left(at, &at.calls)
+	g.calls.give(at.root())
+	g.rests(at)
 }
 
-// leave ends a request of a guest.
-func (g *guests) leave(at *guest) {
+// read returns what a token says that may be one, whoever has signed it.
+func (g *guests) read(token string) (identity.Principal, error) {
+	says, err := identity.Inspect(token)
+	switch {
+	case len(token) > identity.MaxToken || err != nil:
+		err = &barred{http.StatusUnauthorized, "the token is none of Toolbus"}
+	case !time.Now().Before(says.Expires):
+		err = &barred{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
+	case says.Tenant != g.tenant:
+		err = &barred{http.StatusForbidden, fmt.Sprintf("this door is for the tenant %s", g.tenant)}
+	}
+	return says, err
+}
+
+// believe returns the guest whose token it is, and keeps it busy.
+func (g *guests) believe(ctx context.Context, sum tokenSum, token string, says identity.Principal) (*guest, error) {
+	if at := g.find(sum, time.Now().Add(-belief)); at != nil {
+		return at, nil
+	}
+	_, err, _ := g.asking.Do(string(sum[:]), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitTime)
+		defer cancel()
+		return nil, g.ask(ctx, sum, token, says)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if at := g.find(sum, time.Time{}); at != nil {
+		return at, nil
+	}
+	return nil, crowded
+}
+
+// find returns the guest with a token that was believed after since, and keeps it busy.
+func (g *guests) find(sum tokenSum, since time.Time) *guest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left(at, &at.requests)
+	at := g.by[sum]
+	if at == nil || !at.believed.After(since) {
+		return nil
+	}
+	at.busy++
+	at.used = time.Now()
+	return at
 }
 
-// left takes one away from what a guest has on its way. It is called under the lock.
-func (g *guests) left(at *guest, of *int) {
-	if *of--; at.gone && at.idle() {
+// rests takes one away from what keeps a guest busy. It is called under the lock.
+func (g *guests) rests(at *guest) {
+	if at.busy--; at.gone && at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
 }
 
-func (at *guest) idle() bool { return at.requests == 0 && at.calls == 0 }
-
 // ask asks the bus whether it believes a token. The question is one that any agent may ask, and that needs no look at
 // any log: that it makes no sense is the answer to somebody who is believed.
 func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says identity.Principal) error {
-	at, err := g.seat(sum, token, says)
+	at, err := g.knock(sum, token, says)
 	if err != nil {
 		return err
 	}
-	defer g.leave(at)
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.rests(at)
+	}()
 	_, err = at.client.Result(ctx, question.Call{Ref: "-"})
 	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
 	case !ok:
 		return &barred{http.StatusServiceUnavailable, fmt.Sprintf(
 			"the bus does not say whose the token is, so nothing was done: ask again (%v)", err)}
 	case codeOf(refused.Reason) == codeDenied:
-		g.forget(at)
+		g.drop(at)
 		return &barred{http.StatusUnauthorized, refused.Reason.Message}
 	case refused.Reason.Code == envelope.CodeForbidden:
-		g.forget(at)
+		g.drop(at)
 		return &barred{http.StatusForbidden, refused.Reason.Message}
 	case refused.Reason.Code != envelope.CodeMalformed:
 		return &barred{http.StatusServiceUnavailable, refused.Reason.Message}
 	}
+	return g.welcome(at)
+}
+
+// knock returns the guest with a token, busy; a new one, with a client of its own, is not among the guests yet.
+func (g *guests) knock(sum tokenSum, token string, says identity.Principal) (*guest, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if at := g.by[sum]; at != nil {
+		at.busy++
+		return at, nil
+	}
+	client, err := g.client(toolbus.ClientOptions{
+		Tenant: says.Tenant, Actor: says.Actor, Token: func() string { return token },
+	})
+	if err != nil {
+		return nil, &barred{http.StatusServiceUnavailable, err.Error()}
+	}
+	return &guest{client: client, says: says, sum: sum, busy: 1, gone: true}, nil
+}
+
+// welcome notes that the bus believes a guest's token. It is called under the lock, as are those below.
+func (g *guests) welcome(at *guest) error {
 	at.believed = time.Now()
+	if !at.gone {
+		return nil
+	}
+	for !g.seats.take(at.root()) {
+		oldest := g.dispensable(g.seats.by[at.root()])
+		if oldest == nil {
+			return crowded
+		}
+		g.drop(oldest)
+	}
+	if g.by == nil {
+		g.by = map[tokenSum]*guest{}
+	}
+	g.by[at.sum], at.gone = at, false
 	return nil
 }
 
-// seat returns the guest with a token, with a client of its own, for one that asks.
-func (g *guests) seat(sum tokenSum, token string, says identity.Principal) (*guest, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at := g.by[sum]
-	if at == nil {
-		if err := g.makeRoom(); err != nil {
-			return nil, err
-		}
-		client, err := g.client(toolbus.ClientOptions{
-			Tenant: says.Tenant, Actor: says.Actor, Token: func() string { return token },
-		})
-		if err != nil {
-			return nil, &barred{http.StatusServiceUnavailable, err.Error()}
-		}
-		at = &guest{client: client, says: says, sum: sum}
-		if g.by == nil {
-			g.by = map[tokenSum]*guest{}
-		}
-		g.by[sum] = at
-	}
-	at.requests++
-	return at, nil
-}
-
-// makeRoom sees the guest off that was here longest ago.
-func (g *guests) makeRoom() error {
-	if len(g.by) < maxGuests {
-		return nil
-	}
-	var oldest *guest
+// dispensable returns the guest that was here longest ago and has nothing on its way, of those that have as many seats.
+func (g *guests) dispensable(seats int) (oldest *guest) {
 	for _, at := range g.by {
-		if at.idle() && (oldest == nil || at.used.Before(oldest.used)) {
+		if at.busy == 0 && g.seats.by[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
 			oldest = at
 		}
 	}
-	if oldest == nil {
-		return &barred{http.StatusServiceUnavailable, "too many callers at once: try again later"}
-	}
-	g.drop(oldest)
-	return nil
+	return oldest
 }
 
-// drop sees a guest off, whose calls end as the bus says. It is called under the lock.
+// drop sees a guest off, if it was let in, whose calls end as the bus says.
 func (g *guests) drop(at *guest) {
+	if at.gone {
+		return
+	}
 	delete(g.by, at.sum)
-	if at.gone = true; at.idle() {
+	g.seats.give(at.root())
+	if at.gone = true; at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
-}
-
-// forget sees a guest off whose token is not believed.
-func (g *guests) forget(at *guest) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.drop(at)
 }
 
 // close ends all clients.

@@ -294,3 +294,50 @@ func TestGreedy(t *testing.T) {
 		t.Errorf("another caller: %d %s", status, answer)
 	}
 }
+
+// Nobody gets more of a door by narrowing a token of theirs, for parts of themselves or not.
+func TestGreedyParts(t *testing.T) {
+	tools, slept := echoing(t)
+	w := wall(t, tools)
+	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
+	w.token("ann", "agent://ann", identity.Agent, "")
+	conn := w.connect(toolbus.Options{Credentials: w.Credentials("ann")})
+	ann, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ann.Close() }()
+	part := func(actor string) string {
+		answer, err := ann.Narrow(t.Context(), question.Narrow{Actor: actor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Token
+	}
+	bob := w.token("bob", "agent://bob", identity.Agent, "")
+	first := as(t, s, "2025-11-25", part("agent://ann/1"))
+	client := sdk.NewClient(&sdk.Implementation{Name: "second", Version: "1"}, nil)
+	second, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
+		Endpoint: s.URL, HTTPClient: &http.Client{Transport: with(part("agent://ann/2"))}, MaxRetries: -1,
+	}, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err == nil {
+		_ = second.Close()
+		t.Error("all sessions are hers")
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	body, header := modern("1", "sleep", `{}`, "")
+	for _, actor := range []string{"", "", "agent://ann/3"} {
+		wire(t, s.URL, body, bearing(header, part(actor)))
+		<-slept
+	}
+	body, header = modern("1", "whoami", `{}`, "")
+	status, answer := post(t, s.URL, body, bearing(header, part("agent://ann/4")))
+	if status != http.StatusTooManyRequests {
+		t.Errorf("one more: %d %s", status, answer)
+	}
+	if status, answer := post(t, s.URL, body, bearing(header, bob)); status != http.StatusOK {
+		t.Errorf("another caller: %d %s", status, answer)
+	}
+}

@@ -13,10 +13,13 @@ type sessions struct {
 	owners map[string]string // by session
 }
 
-// ownerOf is whoever sent a request over HTTP; "" is everybody, where nobody is asked for a token.
+// ownerOf names the token that a request over HTTP came with, or what that comes from; "" is everybody, where nobody is
+// asked for one.
 func ownerOf(r *http.Request) string {
 	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
-		return info.UserID
+		if at, ok := info.Extra[guestKey].(*guest); ok {
+			return at.root()
+		}
 	}
 	return ""
 }
@@ -34,7 +37,7 @@ func (d *Door) owns(owner, session string) {
 	d.sessions.owners[session] = owner
 }
 
-// full reports whether there are as many sessions as there may be, or half of them are of that owner.
+// full reports whether there are as many sessions as there may be, or as many as are left are of that owner.
 func (d *Door) full(owner string) bool {
 	d.sessions.mu.Lock()
 	defer d.sessions.mu.Unlock()
@@ -50,5 +53,5 @@ func (d *Door) full(owner string) bool {
 		}
 	}
 	d.sessions.owners = all // those that have ended are forgotten
-	return len(all) >= d.o.MaxSessions || own >= max(1, d.o.MaxSessions/2)
+	return own >= d.o.MaxSessions-len(all)
 }

@@ -1,4 +1,3 @@
-// Package pulse tells how late the timers of a process are, and for how long its processors were taken from it.
 package pulse
 
 import (
