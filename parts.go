@@ -82,7 +82,7 @@ func (e *Executor) Run(ctx context.Context) error {
 type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
 	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them; those
-	// that are admitted at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
+	// that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
 	// and 200,000.
 	OpenPerActor, OpenPerTenant int
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.

@@ -22,7 +22,7 @@ const (
 	maxActorBytes      = 32 << 20
 	maxHandlers        = 1024 // requests that are worked on at once, those that wait for the log included
 	maxTenantHandlers  = 768
-	maxActorHandlers   = 256
+	maxActorHandlers   = 128
 	maxQuestions       = 256 // that are answered at once
 	maxTenantQuestions = 128
 	maxActorQuestions  = 32

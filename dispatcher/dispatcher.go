@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -122,7 +123,7 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	lines   map[lineKey]*line
 	guards  []*guard // by partition
-	opened  opened
+	opened  fair.Tallies
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	sharings    chan sharing // on their way to the record

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -46,11 +47,11 @@ type due struct {
 	index    int  // in the heap; -1 while it is worked on
 	done     bool // decided
 	claimed  bool
-	pool     *poolQueue // where it waits; nil where it is claimed, or where that is not known
-	early    time.Time  // not before this time is it ended for want of executors, in bus time
-	tried    bool       // to end it: not again
-	opened   *opened    // where it is counted
-	tally    *tally     // nil where it is not
+	pool     *poolQueue    // where it waits; nil where it is claimed, or where that is not known
+	early    time.Time     // not before this time is it ended for want of executors, in bus time
+	tried    bool          // to end it: not again
+	opened   *fair.Tallies // where it is counted
+	tally    *fair.Tally   // nil where it is not
 }
 
 type dues []*due

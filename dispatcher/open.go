@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,12 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	if a.stored == nil {
 		return s, false // its log has expired since it was read
 	}
-	if refusal := cmp.Or(d.room(), d.tooMany(a)); refusal != nil {
+	refusal := d.room()
+	if refusal == nil {
+		refusal = d.hold(a)
+		defer d.letGo(a)
+	}
+	if refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
 	earlier, current, err := d.earlier(ctx, s)
@@ -82,6 +86,7 @@ func (d *Dispatcher) write(
 	}
 	d.logAdmission(ctx, after, opened)
 	d.keep(after, opened)
+	d.letGo(a) // before its caller knows, and asks for more
 	d.accept(ctx, a, after, opened, opened.Deadline)
 	return after, false, true
 }

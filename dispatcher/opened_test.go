@@ -1,13 +1,16 @@
 package dispatcher_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -78,6 +81,35 @@ func TestCrowded(t *testing.T) {
 		}
 		if len(w.refusals()) != 1 {
 			t.Error("it is not on record")
+		}
+	})
+}
+
+// The bound holds for calls that come at the same moment, too, and what is refused is counted no longer.
+func TestOpenCallsAtOnce(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.perActor, w.perTenant = 3, 5
+		w.step = func(_ context.Context, s observe.Step) {
+			if s.At == observe.BeforeAdmit {
+				<-time.After(time.Second) // the log takes its time
+			}
+		}
+		w.stop()
+		w.run("d2")
+		for round := range 2 {
+			var g sync.WaitGroup
+			for n := range 20 {
+				g.Go(func() { w.askAs(20*round+n, "a") })
+			}
+			g.Wait()
+			accepted := 0
+			for n := range 20 {
+				accepted += min(1, w.acceptedBy(20*round+n))
+			}
+			if accepted != 3 {
+				t.Errorf("%d were accepted, want 3", accepted)
+			}
+			pass(11 * time.Second) // they have all timed out
 		}
 	})
 }

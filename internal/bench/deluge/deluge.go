@@ -38,13 +38,15 @@ const Actor = "flooder"
 const (
 	burst     = "burst"          // of malformed messages
 	bulk      = "oversize-burst" // of oversize ones
+	rush      = "calls-burst"    // of calls that are run
+	calls     = "calls"
 	questions = "questions"
 	large     = "large"
 )
 
 // Kinds are those of floods.
 func Kinds() []string {
-	return []string{"malformed", "denied", "oversize", questions, large, burst, bulk}
+	return []string{"malformed", "denied", "oversize", questions, large, calls, burst, bulk, rush}
 }
 
 // Flood is what is sent.
@@ -76,13 +78,16 @@ func (f Flood) Send(ctx context.Context) error {
 	if strings.HasPrefix(f.Kind, "oversize") {
 		n, each = oversized, time.Second/oversizedRate
 	}
-	if f.Kind == burst || f.Kind == bulk {
+	if f.Kind == burst || f.Kind == bulk || f.Kind == rush {
 		each = 0
 	}
 	f.Ready()
 	wait.For(ctx, pause)
 	began := time.Now()
 	for i := range n {
+		if f.Kind == calls || f.Kind == rush {
+			msg.Data = f.request("*", uuid.NewString())
+		}
 		if err := c.NC.PublishMsg(msg); err != nil {
 			return err
 		}
@@ -109,16 +114,23 @@ func (f Flood) message() (*nats.Msg, error) {
 	}
 	switch f.Kind {
 	case "denied":
-		msg.Data = fmt.Appendf(nil, `{"call_id":%q,"tool_id":%q,"tool_version":"9.x","fn":%q,"input":%s,`+
-			`"context":{"actor_id":%q,"trace_id":%q,"timezone":"UTC","env":"dev"},`+
-			`"constraints":{"timeout_ms":10000,"idempotency_key":"key-0123456789abcdef"}}`,
-			uuid.NewString(), f.Tool, f.Fn, f.Input, Actor, uuid.NewString())
+		msg.Data = f.request("9.x", "key-0123456789abcdef")
 	case "oversize", bulk:
 		msg.Data = []byte(`{"input":"` + strings.Repeat("x", oversize) + `"}`)
 	case questions:
 		msg.Subject, msg.Data = subjects.Service(subjects.OpDescribe, tenant, Actor), []byte(`{"form":2}`)
 	}
 	return msg, nil
+}
+
+// request is a call of a version of the tool.
+func (f Flood) request(version, key string) []byte {
+	const timeout = time.Minute
+	return fmt.Appendf(nil, `{"call_id":%q,"tool_id":%q,"tool_version":%q,"fn":%q,"input":%s,`+
+		`"context":{"actor_id":%q,"trace_id":%q,"timezone":"UTC","env":"dev"},`+
+		`"constraints":{"timeout_ms":%d,"deadline_unix_ms":%d,"idempotency_key":%q}}`,
+		uuid.NewString(), f.Tool, version, f.Fn, f.Input, Actor, uuid.NewString(),
+		timeout.Milliseconds(), time.Now().Add(timeout).UnixMilli(), key)
 }
 
 // calls makes calls with large inputs, so many at once.

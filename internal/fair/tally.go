@@ -1,0 +1,110 @@
+package fair
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Tallies count what each tenant and each actor has open. The zero value is ready; it is safe for concurrent use.
+type Tallies struct {
+	mu  sync.Mutex
+	all Tally
+}
+
+// Tally is how much of somebody is open.
+type Tally struct {
+	name  string
+	above *Tally // of the tenant of an actor
+	below map[string]*Tally
+	open  int
+	pace  Pace // at which it ends
+}
+
+// of returns the tally of a name below t; nil where nothing is open.
+func (t *Tally) of(name string) *Tally {
+	if t == nil {
+		return nil
+	}
+	return t.below[name]
+}
+
+func (t *Tally) make(name string) *Tally {
+	b := t.below[name]
+	if b == nil {
+		b = &Tally{name: strings.Clone(name), above: t}
+		if t.below == nil {
+			t.below = map[string]*Tally{}
+		}
+		t.below[b.name] = b
+	}
+	return b
+}
+
+// Add counts one more. What it returns is to be given to [Tallies.Remove], or [Tallies.Drop], once.
+func (o *Tallies) Add(tenant, actor string, now time.Time) *Tally {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.add(tenant, actor, now)
+}
+
+func (o *Tallies) add(tenant, actor string, now time.Time) *Tally {
+	of := o.all.make(tenant).make(actor)
+	for t := of; t != nil; t = t.above {
+		if t.open == 0 {
+			t.pace.Start(now)
+		}
+		t.open++
+	}
+	return of
+}
+
+// Open is how much was open of whose bound is reached.
+type Open struct {
+	Of         string // "actor" or "tenant"
+	Open, Most int
+	Wait       time.Duration // about how long until there is room
+}
+
+// Hold is Add, unless the actor or the tenant has as many open as it may.
+func (o *Tallies) Hold(tenant, actor string, perActor, perTenant int, now time.Time) (*Tally, *Open) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	has := o.all.of(tenant)
+	if own := has.of(actor); own != nil && own.open >= perActor {
+		return nil, own.reached("actor", perActor, now)
+	}
+	if has != nil && has.open >= perTenant {
+		return nil, has.reached("tenant", perTenant, now)
+	}
+	return o.add(tenant, actor, now), nil
+}
+
+func (t *Tally) reached(of string, most int, now time.Time) *Open {
+	return &Open{of, t.open, most, t.pace.Wait(int64(1+t.open-most), now)}
+}
+
+// Remove counts what has ended no longer.
+func (o *Tallies) Remove(t *Tally, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for ; t != nil; t = t.above {
+		t.pace.Ended(now)
+		t.less()
+	}
+}
+
+// Drop counts what has not ended no longer: it was not opened after all, or is counted once more. nil is nothing.
+func (o *Tallies) Drop(t *Tally) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for ; t != nil; t = t.above {
+		t.less()
+	}
+}
+
+func (t *Tally) less() {
+	if t.open--; t.open == 0 && t.above != nil {
+		delete(t.above.below, t.name)
+	}
+}
