@@ -83,8 +83,8 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
 	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them; those
 	// that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
-	// and 200,000.
-	OpenPerActor, OpenPerTenant int
+	// and 200,000. AheadPerActor is how many of an actor run before those of actors that have more open; default 8.
+	OpenPerActor, OpenPerTenant, AheadPerActor int
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
 	StrictAudit bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
@@ -107,7 +107,7 @@ func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error
 	}
 	options := app.DispatcherOptions{
 		Registry: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
-		PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
+		AheadPerActor: o.AheadPerActor, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }

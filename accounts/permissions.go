@@ -101,8 +101,8 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 		subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor),
 	})
 	for part := range subjects.Part(max(1, f.Partitions)) {
-		for _, prio := range []string{"high", "normal", "low"} {
-			publish = append(publish, part.NextWork(p.Pool, prio), part.Acks(p.Pool, prio))
+		for _, queue := range subjects.Queues() {
+			publish = append(publish, part.NextWork(p.Pool, queue), part.Acks(p.Pool, queue))
 		}
 		for _, tool := range f.Tools {
 			publish = append(publish, part.Written(tool, f.Instance)...)

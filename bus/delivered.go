@@ -20,10 +20,10 @@ type Deliveries struct {
 	known map[queue]*position
 }
 
-// queue is the work of one pool and priority in one partition.
+// queue is one of a pool in one partition, see [subjects.Queue].
 type queue struct {
 	part       subjects.Part
-	pool, prio string
+	pool, name string
 }
 
 // position is how far a queue was handed out when it was last looked at.
@@ -43,10 +43,10 @@ func NewDeliveries(js jetstream.JetStream) *Deliveries {
 // out at once.
 const freshPosition = 20 * time.Millisecond
 
-// Delivered returns the position in a partition up to which the work of a pool and a priority was handed to executors;
+// Delivered returns the position in a partition up to which the work in a queue of a pool was handed to executors;
 // 0 where there have been none.
-func (d *Deliveries) Delivered(ctx context.Context, part subjects.Part, pool, prio string) (uint64, error) {
-	q := queue{part, pool, prio}
+func (d *Deliveries) Delivered(ctx context.Context, part subjects.Part, pool, name string) (uint64, error) {
+	q := queue{part, pool, name}
 	p := d.position(q)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (d *Deliveries) Delivered(ctx context.Context, part subjects.Part, pool, pr
 }
 
 func (d *Deliveries) read(ctx context.Context, q queue) (uint64, error) {
-	cons, err := d.js.Consumer(ctx, q.part.Stream(), subjects.Worker(q.pool, q.prio))
+	cons, err := d.js.Consumer(ctx, q.part.Stream(), subjects.Worker(q.pool, q.name))
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return 0, nil

@@ -13,6 +13,7 @@ type Ask struct {
 	Fingerprint string
 	Deadline    UnixMS
 	Priority    envelope.Priority
+	Behind      bool   // as InVain
 	InVain      string // see Attempt
 	Now         UnixMS
 	Nonce       string
@@ -91,8 +92,7 @@ func open(s State, ask Ask, facts Facts) Verdict {
 	next.Facts = facts
 	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
 		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
-		Strict: ask.Strict,
-		InVain: ask.InVain,
+		Behind: ask.Behind, Strict: ask.Strict, InVain: ask.InVain,
 	})
 	return Verdict{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }

@@ -22,18 +22,26 @@ func Explain(s State, n int, now time.Time) string {
 		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
 			a.Claim.Count, left)
 	case a.Open() && !s.Repeatable():
-		return fmt.Sprintf("%s waits for a free slot in pool %s with %s priority and has %s until its deadline.", who,
-			s.Pool, a.Priority, left)
+		return fmt.Sprintf("%s waits for a free slot in pool %s with %s and has %s until its deadline.", who,
+			s.Pool, a.urgency(), left)
 	case a.Open():
-		return fmt.Sprintf("%s waits for, or runs in, a slot of pool %s with %s priority (%s calls run without a claim) "+
+		return fmt.Sprintf("%s waits for, or runs in, a slot of pool %s with %s (%s calls run without a claim) "+
 			"and has %s until its deadline.",
-			who, s.Pool, a.Priority, s.Class, left)
+			who, s.Pool, a.urgency(), s.Class, left)
 	}
 	return explainEnd(who, s, a)
 }
 
 func name(s State, a Attempt) string {
 	return fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)
+}
+
+// urgency says in which queue an attempt waits.
+func (a Attempt) urgency() string {
+	if a.Behind {
+		return string(a.Priority) + " priority, behind the calls of actors with few open,"
+	}
+	return string(a.Priority) + " priority"
 }
 
 func left(a Attempt, now time.Time) time.Duration { return a.Due().Sub(now).Round(time.Millisecond) }
@@ -106,11 +114,11 @@ func (v Sighting) Explain(s State, n int, now time.Time) string {
 		return fmt.Sprintf("%s runs at executor %s since %s (%s ago) %s.",
 			who, v.By, v.Since.UTC().Format("15:04:05.000Z"), now.Sub(v.Since).Round(time.Millisecond), rest)
 	case v.Alive > 0:
-		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s priority %s.",
-			who, s.Pool, executors(v.Alive), a.Priority, rest)
+		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s %s.",
+			who, s.Pool, executors(v.Alive), a.urgency(), rest)
 	case v.Alive == 0:
-		return fmt.Sprintf("%s waits in the queue of pool %s with %s priority %s, but no executor of pool %s is alive.",
-			who, s.Pool, a.Priority, rest, s.Pool)
+		return fmt.Sprintf("%s waits in the queue of pool %s with %s %s, but no executor of pool %s is alive.",
+			who, s.Pool, a.urgency(), rest, s.Pool)
 	}
 	return Explain(s, n, now)
 }

@@ -101,6 +101,7 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
+	Behind   bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
 	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
 	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
 	Claim    *Claim            `json:"claim,omitzero"`
@@ -245,6 +246,9 @@ func (a Attempt) Open() bool { return a.Decision == nil }
 
 // claimedBy reports whether the claim with this nonce holds the attempt.
 func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }
+
+// Queue returns the name of the queue that the attempt waits in, see [subjects.Queue].
+func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Behind) }
 
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }

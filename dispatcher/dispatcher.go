@@ -110,6 +110,8 @@ type Options struct {
 	// OpenPerActor and OpenPerTenant are how many attempts may be open of one; beyond them calls are refused. Default
 	// 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
+	// AheadPerActor is how many attempts of an actor are handed out before those of actors that have more open; default 8.
+	AheadPerActor int
 	// Partitions is how many the call log has; default 1.
 	Partitions int
 	Observer   observe.Observer
@@ -141,6 +143,7 @@ func New(o Options) *Dispatcher {
 	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
 	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
 	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
+	o.AheadPerActor = cmp.Or(o.AheadPerActor, DefaultAheadPerActor)
 	d := &Dispatcher{
 		Options: o, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),

@@ -20,11 +20,14 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	}
 	refusal := d.room()
 	if refusal == nil {
-		refusal = d.hold(a)
+		refusal = d.hold(a, v.Event.State.Pool)
 		defer d.letGo(a)
 	}
 	if refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
+	}
+	if v.Event.State.Last().Behind != a.ask.Behind {
+		v = call.Admit(s, a.ask) // only now it is known
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	switch {

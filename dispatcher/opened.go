@@ -9,18 +9,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 )
 
-// How many calls may be open that is not told otherwise.
+// How many calls may be open that is not told otherwise, and how many of an actor go ahead. An executor of the default
+// slots can run these, and what it always runs of those behind, and has slots left for other actors.
 const (
 	DefaultOpenPerActor  = 100_000
 	DefaultOpenPerTenant = 200_000
+	DefaultAheadPerActor = 8
 )
 
-// hold counts an attempt that is about to be opened, until it is let go: one that was, is counted by then. Where too
-// many are open already it is refused; those that other dispatchers admit at the same moment may be as many more.
-func (d *Dispatcher) hold(a *asker) *envelope.Error {
-	held, full := d.opened.Hold(a.ask.Facts.Tenant, a.ask.Owner.Actor, d.OpenPerActor, d.OpenPerTenant, time.Now())
+// hold counts an attempt that is about to be opened in a pool, until it is let go: one that was, is counted by then.
+// Where too many are open already it is refused, and where many are it goes behind; those that other dispatchers
+// admit at the same moment may be as many more.
+func (d *Dispatcher) hold(a *asker, pool string) *envelope.Error {
+	tenant, actor := a.ask.Facts.Tenant, a.ask.Owner.Actor
+	held, nth, full := d.opened.Hold(tenant, actor, d.OpenPerActor, d.OpenPerTenant, time.Now())
 	if full == nil {
 		a.held = held
+		a.ask.Behind = nth > d.AheadPerActor && d.Evidence != nil && d.Evidence.PullsBehind(pool)
 		return nil
 	}
 	message := fmt.Sprintf("%d calls of the %s are open, of %d that may be", full.Open, full.Of, full.Most)

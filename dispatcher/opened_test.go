@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -112,4 +113,56 @@ func TestOpenCallsAtOnce(t *testing.T) {
 			pass(11 * time.Second) // they have all timed out
 		}
 	})
+}
+
+// What an actor asks for beyond what goes ahead goes behind, also when it asks at once, and where executors pull that;
+// when others of it have ended its calls go ahead again. Other actors do not notice.
+func TestManyOpenCallsGoBehind(t *testing.T) {
+	staffed(t, call.Pure, func(t *testing.T, w *world, p *pool) {
+		goes := func(n int, actor string) (behind bool) {
+			w.askAs(n, actor)
+			return w.goneBehind(n)
+		}
+		for n := range dispatcher.DefaultAheadPerActor + 1 {
+			if goes(n, "old") {
+				t.Errorf("call %d goes behind, where no executor pulls that", n)
+			}
+		}
+		p.set(func(p *pool) { p.behind = true })
+		for n := range 2 * dispatcher.DefaultAheadPerActor {
+			if want := n >= dispatcher.DefaultAheadPerActor; goes(100+n, "a") != want {
+				t.Errorf("call %d of an actor goes behind: %t", n, !want)
+			}
+		}
+		if goes(200, "b") {
+			t.Error("the first call of another actor goes behind")
+		}
+		pass(11 * time.Second) // they have all timed out
+		var g sync.WaitGroup
+		for n := range 20 {
+			g.Go(func() { w.askAs(300+n, "a") })
+		}
+		g.Wait()
+		ahead := 0
+		for n := range 20 {
+			if !w.goneBehind(300 + n) {
+				ahead++
+			}
+		}
+		if ahead != dispatcher.DefaultAheadPerActor {
+			t.Errorf("%d of 20 at once go ahead, want %d", ahead, dispatcher.DefaultAheadPerActor)
+		}
+	})
+}
+
+// goneBehind reports whether call n goes behind.
+func (w *world) goneBehind(n int) bool {
+	w.t.Helper()
+	for _, e := range w.log.Entries() {
+		if a := e.State.Last(); e.Kind == call.Requested && a.Owner.CallID == uuid(n) {
+			return a.Behind
+		}
+	}
+	w.t.Fatalf("call %d was not admitted", n)
+	return false
 }

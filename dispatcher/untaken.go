@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Evidence knows what the executors of a pool cannot have done. What takes a question to the server ends with ctx, and
-// then nothing is known.
+// Evidence knows what the executors of a pool do, and what they cannot have done. What takes a question to the server
+// ends with ctx, and then nothing is known.
 type Evidence interface {
 	// Absent returns since when nobody of the pool has lived, in bus time, as of a moment ago. It is zero where
 	// somebody lives or that is not known. It asks nobody.
@@ -19,8 +19,10 @@ type Evidence interface {
 	// Deserted reports whether it is certain that nobody of the pool has lived at a time or since, so that whoever
 	// comes has to claim what was stored then.
 	Deserted(ctx context.Context, pool string, at time.Time) bool
-	// Delivered returns the position in a partition up to which the pool's work of a priority was handed out.
-	Delivered(ctx context.Context, part subjects.Part, pool, prio string) (uint64, error)
+	// Delivered returns the position in a partition up to which the work in a queue of the pool was handed out.
+	Delivered(ctx context.Context, part subjects.Part, pool, queue string) (uint64, error)
+	// PullsBehind reports whether executors of the pool pull what goes behind, as far as known. It asks nobody.
+	PullsBehind(pool string) bool
 }
 
 // evidenceTime bounds the search for evidence at a deadline, whose caller is to have its answer within 100 ms.
@@ -70,6 +72,6 @@ func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *
 // undelivered reports whether a was not even handed out. It may be handed out in this moment: that is good enough
 // for a call whose effect is none whatever becomes of it.
 func (d *Dispatcher) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
-	seq, err := d.Evidence.Delivered(ctx, s.Part, s.Pool, string(a.Priority))
+	seq, err := d.Evidence.Delivered(ctx, s.Part, s.Pool, a.Queue())
 	return err == nil && seq < a.Admitted
 }

@@ -20,6 +20,7 @@ type pool struct {
 	absent    time.Time // since when nobody has lived; zero: not known
 	delivered uint64
 	silent    bool // the server does not answer
+	behind    bool
 	runner    string
 	since     time.Time
 }
@@ -34,6 +35,12 @@ func (p *pool) Absent(string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.absent
+}
+
+func (p *pool) PullsBehind(string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.behind
 }
 
 func (p *pool) Deserted(_ context.Context, _ string, at time.Time) bool {

@@ -13,17 +13,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// LastAlive returns when an executor of pool beat last, in bus time; the zero time when there is no beat: nobody has
-// beaten for a lease then, or since the server came again.
-func (p *Pools) LastAlive(ctx context.Context, pool string) (last time.Time, err error) {
+// LastAlive returns when an executor of pool beat last, in bus time, and what it said; the zero time when there is no
+// beat: nobody has beaten for a lease then, or since the server came again.
+func (p *Pools) LastAlive(ctx context.Context, pool string) (last time.Time, said Beat, err error) {
 	msg, err := p.newest(ctx, subjects.PoolFilter(pool))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("pool %s: %w", pool, err)
+		return time.Time{}, said, fmt.Errorf("pool %s: %w", pool, err)
 	}
 	if msg == nil {
-		return time.Time{}, nil
+		return time.Time{}, said, nil
 	}
-	return msg.Time, nil
+	if b, err := decodeBeat(msg.Subject, msg.Data); err == nil { // it lives, whatever it said
+		said = b
+	}
+	return msg.Time, said, nil
 }
 
 // Alive returns how many executors of pool beat. It costs a read for each.

@@ -28,7 +28,7 @@ func TestForgottenBeat(t *testing.T) {
 		if n, err := pools.AllAlive(t.Context()); err != nil || n != all {
 			t.Errorf("%d executors, want %d, %v", n, all, err)
 		}
-		last, err = pools.LastAlive(t.Context(), pool)
+		last, _, err = pools.LastAlive(t.Context(), pool)
 		if is := n > 0; err != nil || is != lives {
 			t.Errorf("pool %s lives: %t, %v", pool, is, err)
 		}

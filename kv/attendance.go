@@ -25,6 +25,7 @@ type attendance struct {
 	at    time.Time // of the newest look
 	// unsettled says that at the newest look not all who live can have beaten again after an interruption.
 	unsettled bool
+	behind    bool // whoever beat last pulls what goes behind
 }
 
 // NewAttendance returns one that watches the pools; Run must be called for it to go on watching. now is bus time.
@@ -41,14 +42,19 @@ func (a *Attendance) Run(ctx context.Context) {
 	tick := time.NewTicker(min(a.pools.ttl/4, time.Second))
 	defer tick.Stop()
 	for {
-		for _, pool := range a.all() {
-			_ = a.look(ctx, pool) // a gap is noticed at the next look
-		}
+		a.Look(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// Look looks at every pool that was named or asked about once.
+func (a *Attendance) Look(ctx context.Context) {
+	for _, pool := range a.all() {
+		_ = a.look(ctx, pool) // a gap is noticed at the next look
 	}
 }
 
@@ -66,19 +72,22 @@ func (a *Attendance) look(ctx context.Context, pool string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	settled, at := a.pools.settled(), a.now()
-	lived, err := a.pools.LastAlive(ctx, pool)
+	lived, said, err := a.pools.LastAlive(ctx, pool)
 	if err != nil {
 		return err
 	}
 	settled = settled && a.pools.settled() // it may be the answer of a server that has just come back
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.saw(pool, at, lived, settled)
+	k := a.saw(pool, at, lived, settled)
+	if !lived.IsZero() && said.Behind != PullsUntold {
+		k.behind = said.Behind == PullsAll
+	}
 	return nil
 }
 
-// saw notes what a look found. Callers hold a.mu.
-func (a *Attendance) saw(pool string, at, lived time.Time, settled bool) {
+// saw notes when a look found whom alive. Callers hold a.mu.
+func (a *Attendance) saw(pool string, at, lived time.Time, settled bool) *attendance {
 	k := a.known[pool]
 	if k == nil {
 		k = &attendance{}
@@ -94,6 +103,16 @@ func (a *Attendance) saw(pool string, at, lived time.Time, settled bool) {
 	if at.After(k.at) {
 		k.at = at
 	}
+	return k
+}
+
+// PullsBehind reports whether executors of the pool pull what goes behind: the one that beat last does. It is false
+// where that is not known.
+func (a *Attendance) PullsBehind(pool string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.known[pool]
+	return k != nil && k.behind
 }
 
 // Absent returns since when nobody of the pool has lived, in bus time, as of a moment ago: since its newest

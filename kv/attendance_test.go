@@ -67,6 +67,42 @@ func TestAttendance(t *testing.T) {
 	}
 }
 
+// Whether what goes behind is pulled is what the newest heartbeat says. One that does not know yet changes nothing.
+func TestAttendancePullsBehind(t *testing.T) {
+	t.Parallel()
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, time.Minute)
+	a := kv.NewAttendance(pools, time.Now, "default")
+	for _, step := range []struct {
+		says func() kv.Pulls // nil: as builds do that know nothing of it
+		want bool
+	}{
+		{nil, false},
+		{says(kv.PullsUntold), false},
+		{says(kv.PullsAll), true},
+		{says(kv.PullsUntold), true},
+		{says(kv.PullsAhead), false},
+		{says(kv.PullsAll), true},
+		{nil, false},
+	} {
+		pools.PullsBehind = step.says
+		if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+			t.Fatal(err)
+		}
+		if a.Look(t.Context()); a.PullsBehind("default") != step.want {
+			t.Errorf("after %+v it is not %t", step, step.want)
+		}
+	}
+	if a.PullsBehind("other") {
+		t.Error("nothing is known of another pool")
+	}
+}
+
+func says(p kv.Pulls) func() kv.Pulls { return func() kv.Pulls { return p } }
+
 // After an interruption, in which nobody could beat, absence counts from its end.
 func TestAttendanceAfterAnInterruption(t *testing.T) {
 	t.Parallel()

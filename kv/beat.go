@@ -17,7 +17,18 @@ type Beat struct {
 	Form     int    `json:"form"`
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
+	Behind   Pulls  `json:"behind,omitzero"`
 }
+
+// Pulls says whether an executor pulls what goes behind, see [subjects.Queue].
+type Pulls string
+
+// What executors may say of it. Older builds say nothing.
+const (
+	PullsAhead  Pulls = ""       // it does not
+	PullsUntold Pulls = "untold" // it has not found out
+	PullsAll    Pulls = "pulled"
+)
 
 // decodeBeat reads a heartbeat. The error is a [form.Error] where an executor of another age beats;
 // any other says that nobody does: whoever reaches the server may write to the bucket.

@@ -178,7 +178,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	number(&c.coder, &a.Admitted)
 	number(&c.coder, &a.At)
 	since(&c.coder, &a.Deadline, a.At)
-	c.priority(a, n)
+	c.queue(a, n)
 	c.counted(&a.N, n)
 	text(&c.coder, &a.InVain)
 	flag(&c.coder, &a.Strict)
@@ -217,19 +217,26 @@ func (c *eventCoder) counted(n *int, place int) {
 	}
 }
 
-// priority codes that of an attempt, which the key of its request says.
-func (c *eventCoder) priority(a *call.Attempt, n int) {
-	p, byKey := a.Priority, c.now.Kind == call.Requested && c.now.Attempt == n
-	if !c.reading && byKey {
-		p = ""
+// queue codes that of an attempt, which the key of its request says. Builds that know no queues but those of the
+// priorities take another for a priority that they do not know.
+func (c *eventCoder) queue(a *call.Attempt, n int) {
+	byKey := c.now.Kind == call.Requested && c.now.Attempt == n
+	var q envelope.Priority
+	if !c.reading && !byKey {
+		q = a.Priority
+		if a.Behind {
+			q = envelope.Priority(a.Queue())
+		}
 	}
-	if enum(&c.coder, &p, priorities); !c.reading {
+	if enum(&c.coder, &q, priorities); !c.reading {
 		return
 	}
-	c.bad = c.bad || byKey && p != ""
-	if a.Priority = p; byKey {
-		a.Priority = envelope.Priority(c.key.Priority)
+	c.bad = c.bad || byKey && q != ""
+	if byKey {
+		q = envelope.Priority(c.key.Queue)
 	}
+	prio, behind := subjects.ParseQueue(string(q))
+	a.Priority, a.Behind = envelope.Priority(prio), behind
 }
 
 func (c *eventCoder) owner(o *call.Owner) {

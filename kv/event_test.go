@@ -120,6 +120,27 @@ func TestEventForm(t *testing.T) {
 	}
 }
 
+// In which queue an attempt waits is said by the key of its request, and afterwards where its priority stands, as one
+// that older builds do not know. Whatever is stored, what is read can be written again.
+func TestQueueOfEvent(t *testing.T) {
+	t.Parallel()
+	e := typicalEvent(call.Requested)
+	e.State.Attempts[0].Behind = true
+	plain := kv.EncodeEvent(typicalEvent(call.Requested))
+	if got := kv.EncodeEvent(e); got != plain || !strings.HasSuffix(kv.EventSubject(e), ".normal-behind.default") {
+		t.Errorf("%s is written as %s", kv.EventSubject(e), got)
+	}
+	for _, queue := range []string{"normal-behind", "-behind", "urgent", "high-behind-behind"} {
+		e := typicalEvent(call.Decided)
+		e.State.Attempts[0].Priority = envelope.Priority(queue)
+		raw := kv.EncodeEvent(e)
+		got, err := kv.ParseEvent(kv.EventSubject(e), raw)
+		if err != nil || got.State.Attempts[0].Queue() != queue || kv.EncodeEvent(got) != raw {
+			t.Errorf("%s: %+v, %v, written again as %s", queue, got.State.Attempts, err, kv.EncodeEvent(got))
+		}
+	}
+}
+
 // Events of a log that was opened with the former kind of fingerprint are in the former form for good, and differ in
 // nothing else.
 func TestFormOfEvent(t *testing.T) {

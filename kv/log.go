@@ -306,7 +306,7 @@ func EventSubject(e call.Event) string {
 	switch e.Kind {
 	case call.Requested:
 		a, _ := e.State.Attempt(e.Attempt)
-		return key.Request(e.Attempt, e.State.Version, string(a.Priority), e.State.Pool)
+		return key.Request(e.Attempt, e.State.Version, a.Queue(), e.State.Pool)
 	case call.Claimed:
 		return key.Claim(e.Attempt, call.Instance(e.Nonce))
 	case call.Decided:

@@ -21,6 +21,9 @@ import (
 // than that where it does not: a server that crashed may bring back beats that had been replaced, and keeps
 // them. Its methods are safe for concurrent use.
 type Pools struct {
+	// PullsBehind is asked at every beat whether whoever beats pulls what goes behind; nil does not.
+	PullsBehind func() Pulls
+
 	js     jetstream.JetStream
 	stream jetstream.Stream                                             // nil of those who may not read it
 	beat   func(ctx context.Context, pool, name string) (uint64, error) // newest of an executor, 0 when there is none
@@ -76,7 +79,11 @@ func (p *Pools) settled() bool {
 // Beat says that the executor instance of pool lives.
 func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
-	body, err := json.Marshal(Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance})
+	b := Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance}
+	if p.PullsBehind != nil {
+		b.Behind = p.PullsBehind()
+	}
+	body, err := json.Marshal(b)
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}

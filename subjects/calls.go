@@ -30,11 +30,11 @@ func (k Key) Filter() string {
 	return string(append(b, ".>"...))
 }
 
-// Request returns the subject of the event that admits attempt n; executors pull it.
-func (k Key) Request(n int, version, prio, pool string) string {
+// Request returns the subject of the event that admits attempt n; executors pull it from a [Queue] of the pool.
+func (k Key) Request(n int, version, queue, pool string) string {
 	b := append(k.appendEvent(make([]byte, 0, room), n, KindRequest), '.')
 	b = append(appendToken(b, version), '.')
-	b = append(append(b, priority(prio)...), '.')
+	b = append(append(b, word(queue)...), '.')
 	return string(appendToken(b, pool))
 }
 
@@ -101,14 +101,14 @@ func parseKey(tool, id string) (key Key, err error) {
 	return key, err
 }
 
-// Event is a parsed subject of the call log. Version, Priority and Pool are set for requests, Instance for
+// Event is a parsed subject of the call log. Version, Queue and Pool are set for requests, Instance for
 // claims and decisions.
 type Event struct {
 	Key      Key
 	Attempt  int
 	Kind     string
 	Version  string
-	Priority string
+	Queue    string
 	Pool     string
 	Instance string // that wrote it
 }
@@ -154,11 +154,11 @@ func parseEvent(subject string) (e Event, err error) {
 	return e, errSubject
 }
 
-func (e *Event) parseRoute(version, prio, pool string) (err error) {
+func (e *Event) parseRoute(version, queue, pool string) (err error) {
 	if e.Version, err = name(version); err != nil {
 		return err
 	}
-	if e.Priority, err = parseWord(prio); err != nil {
+	if e.Queue, err = parseWord(queue); err != nil {
 		return err
 	}
 	e.Pool, err = name(pool)
@@ -171,11 +171,37 @@ func natural(s string) (int, bool) {
 	return n, err == nil && n > 0 && strconv.Itoa(n) == s
 }
 
-// priority is the token of a priority; none means normal.
-func priority(prio string) string { return word(cmp.Or(prio, "normal")) }
+// Queue returns the name of a queue of each pool: of the requests of one priority, "" being normal, that go ahead, or
+// of those that go behind them.
+func Queue(prio string, behind bool) string {
+	prio = cmp.Or(prio, "normal")
+	if behind {
+		return prio + behindOthers
+	}
+	return prio
+}
+
+// ParseQueue is the inverse of [Queue].
+func ParseQueue(queue string) (prio string, behind bool) {
+	prio, behind = strings.CutSuffix(queue, behindOthers)
+	if prio == "" {
+		return queue, false
+	}
+	return prio, behind
+}
+
+const behindOthers = "-behind"
+
+// Queues returns the names of all queues of a pool.
+func Queues() (all []string) {
+	for _, prio := range []string{"high", "normal", "low"} {
+		all = append(all, Queue(prio, false), Queue(prio, true))
+	}
+	return all
+}
 
 // Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
-func Worker(pool, prio string) string { return "exec_" + Token(pool) + "_" + priority(prio) }
+func Worker(pool, queue string) string { return "exec_" + Token(pool) + "_" + word(queue) }
 
 // PoolSubject returns the subject of an executor's heartbeat in the pools bucket.
 func PoolSubject(pool, executor string) string { return tokens(poolsPrefix, pool, executor) }

@@ -60,22 +60,22 @@ func (p Part) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}
 }
 
-// WorkFilter returns the filter of the requests that executors of a pool pull at one priority.
-func (p Part) WorkFilter(pool, prio string) string {
-	return p.prefix() + "*.*.*." + KindRequest + ".*." + priority(prio) + "." + Token(pool)
+// WorkFilter returns the filter of the requests that executors of a pool pull from a [Queue].
+func (p Part) WorkFilter(pool, queue string) string {
+	return p.prefix() + "*.*.*." + KindRequest + ".*." + word(queue) + "." + Token(pool)
 }
 
 // NextWork returns the subject on which a server hands out what the consumer [Worker] holds.
-func (p Part) NextWork(pool, prio string) string {
-	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, prio)
+func (p Part) NextWork(pool, queue string) string {
+	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, queue)
 }
 
 // DirectGet returns the subject on which servers answer with messages of a stream, whichever has a copy of it.
 func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
 // Acks returns the filter of the acknowledgements of what [Part.NextWork] hands out.
-func (p Part) Acks(pool, prio string) string {
-	return "$JS.ACK." + p.Stream() + "." + Worker(pool, prio) + ".>"
+func (p Part) Acks(pool, queue string) string {
+	return "$JS.ACK." + p.Stream() + "." + Worker(pool, queue) + ".>"
 }
 
 // Written returns the filters of the events that an executor writes: of one tool and one instance, or with "" of all.

@@ -22,30 +22,32 @@ func TestNames(t *testing.T) {
 		k.Ref():                                  "web_2efetch." + id,
 		k.Filter():                               "$KV.calls.web_2efetch." + id + ".>",
 		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
-		k.Request(2, "1.4.2", "", "gpu pool"): "$KV.calls.web_2efetch." + id +
+		k.Request(2, "1.4.2", Queue("", false), "gpu pool"): "$KV.calls.web_2efetch." + id +
 			".2.q.1_2e4_2e2.normal.gpu_20pool",
 		k.Join(1):                            "$KV.calls.web_2efetch." + id + ".1.j",
 		k.Claim(1, "e-1"):                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
 		k.Outcome(1, "d-2"):                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
 		Answers("acme", "a.b"):               "tb.ans.acme.a_2eb.",
 		Part(0).WorkFilter("default", "low"): "$KV.calls.*.*.*.q.*.low.default",
-		Worker("default", ""):                "exec_default_normal",
-		Worker("gpu pool", "high"):           "exec_gpu_20pool_high",
-		PoolSubject("default", "host-1.x"):   "$KV.pools.default.host-1_2ex",
-		PoolSubject("default", "h"):          "$KV.pools.default.h",
+		Part(0).WorkFilter("default", Queue("low", true)):         "$KV.calls.*.*.*.q.*.low-behind.default",
+		Worker("default", Queue("", false)):                       "exec_default_normal",
+		Worker("default", Queue("", true)):                        "exec_default_normal-behind",
+		Worker("gpu pool", "high"):                                "exec_gpu_20pool_high",
+		PoolSubject("default", "host-1.x"):                        "$KV.pools.default.host-1_2ex",
+		PoolSubject("default", "h"):                               "$KV.pools.default.h",
 		ChunkSource{"acme", "a", id, 2, 42, "gpu pool"}.Subject(): "tb.chunk.acme.a." + id + ".2.42.gpu_20pool",
-		ChunksOn("gpu pool"): "tb.chunk.*.*.*.*.*.gpu_20pool",
-		Owner{"acme", "a.b"}.On("gpu pool").Payload("00ff", 3): "tb.payload.acme.a_2eb.00ff.3.gpu_20pool",
-		PayloadsOn("gpu pool"):                                 "tb.payload.*.*.*.*.gpu_20pool",
-		ChunkLive("acme", "a", id):                             "tb.chunk.acme.a." + id + ".>",
-		Part(1).Audit("a.b"):                                   "tb.audit.calls_1.a_2eb",
-		Gate("e-1", "acme"):                                    "tb.audit.gate.e-1.acme",
-		GateOf("e-1"):                                          "tb.audit.gate.e-1.*",
-		Denied("d-1", "acme"):                                  "tb.denied.d-1.acme",
-		DeniedOf("d-1"):                                        "tb.denied.d-1.*",
-		Dead("acme", "web.fetch"):                              "tb.dead.acme.web_2efetch",
-		Kill(id):                                               "tb.ctl.kill." + id,
-		Seek(id):                                               "tb.ctl.seek." + id,
+		ChunksOn("gpu pool"):                                      "tb.chunk.*.*.*.*.*.gpu_20pool",
+		Owner{"acme", "a.b"}.On("gpu pool").Payload("00ff", 3):    "tb.payload.acme.a_2eb.00ff.3.gpu_20pool",
+		PayloadsOn("gpu pool"):                                    "tb.payload.*.*.*.*.gpu_20pool",
+		ChunkLive("acme", "a", id):                                "tb.chunk.acme.a." + id + ".>",
+		Part(1).Audit("a.b"):                                      "tb.audit.calls_1.a_2eb",
+		Gate("e-1", "acme"):                                       "tb.audit.gate.e-1.acme",
+		GateOf("e-1"):                                             "tb.audit.gate.e-1.*",
+		Denied("d-1", "acme"):                                     "tb.denied.d-1.acme",
+		DeniedOf("d-1"):                                           "tb.denied.d-1.*",
+		Dead("acme", "web.fetch"):                                 "tb.dead.acme.web_2efetch",
+		Kill(id):                                                  "tb.ctl.kill." + id,
+		Seek(id):                                                  "tb.ctl.seek." + id,
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -87,12 +89,12 @@ func same(t *testing.T, err error, got []any, want ...any) {
 func TestParseEvent(t *testing.T) {
 	k := Key{Tool: "mcp::x.y", ID: id}
 	for subject, want := range map[string]Event{
-		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Priority: "high",
+		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Queue: "high",
 			Pool: "gpu"},
-		k.Request(7, "", "", ""): {Key: k, Attempt: 7, Kind: KindRequest, Priority: "normal"},
-		k.Join(2):                {Key: k, Attempt: 2, Kind: KindJoin},
-		k.Claim(3, "e-1"):        {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
-		k.Outcome(4, "d 2"):      {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
+		k.Request(7, "", Queue("", true), ""): {Key: k, Attempt: 7, Kind: KindRequest, Queue: "normal-behind"},
+		k.Join(2):                             {Key: k, Attempt: 2, Kind: KindJoin},
+		k.Claim(3, "e-1"):                     {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
+		k.Outcome(4, "d 2"):                   {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
 	} {
 		if got, err := ParseEvent(subject); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", subject, got, err)
@@ -169,7 +171,7 @@ func FuzzParseEvent(f *testing.F) {
 		var built string
 		switch e.Kind {
 		case KindRequest:
-			built = e.Key.Request(e.Attempt, e.Version, e.Priority, e.Pool)
+			built = e.Key.Request(e.Attempt, e.Version, e.Queue, e.Pool)
 		case KindJoin:
 			built = e.Key.Join(e.Attempt)
 		case KindClaim:

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Consumer is what is known of the consumer of one priority in one partition, at one look.
+// Consumer is what is known of the consumer of one queue in one partition, at one look.
 type Consumer struct {
 	Stream    string    `json:"stream"`
 	Name      string    `json:"name"`
@@ -47,21 +47,21 @@ func Watch(js jetstream.JetStream, pool string, partitions int) *Keeper {
 
 // Ensure creates the consumers, or updates their lease.
 func (k *Keeper) Ensure(ctx context.Context) error {
-	return k.each(func(p subjects.Part, prio string) error {
-		_, err := k.ensure(ctx, p, prio)
+	return k.each(func(p subjects.Part, queue string) error {
+		_, err := k.ensure(ctx, p, queue)
 		return err
 	})
 }
 
 // Look implements [Consumers]. One that somebody has deleted is made anew.
 func (k *Keeper) Look(ctx context.Context) (all []Consumer, err error) {
-	err = k.each(func(p subjects.Part, prio string) error {
-		cons, err := k.js.Consumer(ctx, p.Stream(), subjects.Worker(k.pool, prio))
+	err = k.each(func(p subjects.Part, queue string) error {
+		cons, err := k.js.Consumer(ctx, p.Stream(), subjects.Worker(k.pool, queue))
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			if !k.makes {
 				return nil
 			}
-			cons, err = k.ensure(ctx, p, prio)
+			cons, err = k.ensure(ctx, p, queue)
 		}
 		if err != nil {
 			return fmt.Errorf("work of pool %s: %w", k.pool, err)
@@ -73,10 +73,10 @@ func (k *Keeper) Look(ctx context.Context) (all []Consumer, err error) {
 	return all, err
 }
 
-func (k *Keeper) each(do func(p subjects.Part, prio string) error) error {
+func (k *Keeper) each(do func(p subjects.Part, queue string) error) error {
 	for p := range subjects.Part(k.partitions) {
-		for _, c := range weights {
-			if err := do(p, string(c.prio)); err != nil {
+		for _, q := range queues {
+			if err := do(p, q.name); err != nil {
 				return err
 			}
 		}
@@ -85,10 +85,10 @@ func (k *Keeper) each(do func(p subjects.Part, prio string) error) error {
 }
 
 // ensure creates one consumer, or updates its lease.
-func (k *Keeper) ensure(ctx context.Context, p subjects.Part, prio string) (jetstream.Consumer, error) {
+func (k *Keeper) ensure(ctx context.Context, p subjects.Part, queue string) (jetstream.Consumer, error) {
 	cons, err := k.js.CreateOrUpdateConsumer(ctx, p.Stream(), jetstream.ConsumerConfig{
-		Durable:       subjects.Worker(k.pool, prio),
-		FilterSubject: p.WorkFilter(k.pool, prio),
+		Durable:       subjects.Worker(k.pool, queue),
+		FilterSubject: p.WorkFilter(k.pool, queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       k.lease,
 		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
@@ -96,7 +96,7 @@ func (k *Keeper) ensure(ctx context.Context, p subjects.Part, prio string) (jets
 		MaxWaiting:    8192,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", subjects.Worker(k.pool, prio), err)
+		return nil, fmt.Errorf("consumer %s: %w", subjects.Worker(k.pool, queue), err)
 	}
 	return cons, nil
 }

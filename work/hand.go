@@ -36,7 +36,7 @@ func (w *Workers) giveBack(s *source, h *waiting) {
 		return
 	}
 	s.waiting = slices.Delete(s.waiting, i, i+1)
-	s.demand = true // at least of that one
+	s.demand = max(1, s.demand) // at least of that one
 	h.enough.Stop()
 	h.Decline(0)
 }
@@ -58,7 +58,7 @@ func (w *Workers) beginWaiting(s *source) bool {
 	h := s.waiting[0]
 	s.waiting = slices.Delete(s.waiting, 0, 1)
 	h.enough.Stop()
-	w.begin(h.pulled)
+	w.begin(s, h.pulled)
 	return true
 }
 

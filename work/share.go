@@ -22,11 +22,37 @@ type pull struct {
 	end    *time.Timer
 }
 
-// free returns how many slots are neither taken nor reserved. Callers hold w.mu.
-func (w *Workers) free() int {
-	free := w.slots - w.running
+// taken is how many slots are taken, and how many of these by what goes behind.
+type taken struct{ all, behind int }
+
+func (t taken) more(behind bool, n int) taken {
+	t.all += n
+	if behind {
+		t.behind += n
+	}
+	return t
+}
+
+// reserved returns how many slots are taken or reserved. Callers hold w.mu.
+func (w *Workers) reserved() taken {
+	t := w.running
 	for _, s := range w.sources {
-		free -= s.credits
+		t = t.more(s.behind, s.credits)
+	}
+	return t
+}
+
+// free returns how many slots are neither taken nor reserved. Callers hold w.mu.
+func (w *Workers) free() int { return w.slots - w.reserved().all }
+
+// kept is how many slots what goes behind leaves free, and has for itself where others leave none.
+func (w *Workers) kept() int { return w.slots / 8 }
+
+// room returns how many more slots work of s may have where these are taken.
+func (w *Workers) room(s *source, t taken) int {
+	free := w.slots - t.all
+	if s.behind {
+		return min(free, max(free-w.kept(), w.kept()-t.behind))
 	}
 	return free
 }
@@ -41,52 +67,87 @@ func (w *Workers) pull() {
 }
 
 // listen asks for one message of every source that is not known to have any, which takes a slot only until the server
-// has said so for the first time. Callers hold w.mu.
+// has said so for the first time, or nothing. Callers hold w.mu.
 func (w *Workers) listen() {
-	if slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.waiting) > 0 }) {
-		return // or there would be more and more in hand
+	held := func(behind bool) bool {
+		return slices.ContainsFunc(w.sources, func(s *source) bool { return s.behind == behind && len(s.waiting) > 0 })
 	}
+	ahead, behind, t := held(false), held(true), w.reserved()
 	for _, s := range w.sources {
 		switch {
-		case w.free() <= 0:
-			return
-		case s.heeded || s.credits > 0 || s.demand:
-		case s.answered:
+		case s.heeded || s.credits > 0 || s.demand > 0 || w.room(s, t) <= 0:
+		case ahead || s.behind && behind: // or there would be more and more in hand
+		case s.answered || s.silent:
 			w.ask(s, 1, standingPull, true)
 		default:
 			w.ask(s, 1, atOnce, false)
+			t = t.more(s.behind, 1)
 		}
 	}
 }
 
-// share gives the free slots to those that want them, by weight; or, where nobody is known to, most of them to whoever
-// had work last: one for each source is left to what may come from the others. Callers hold w.mu.
+// share gives the free slots to those that want them, by weight; what is left goes to those that may. Callers hold
+// w.mu.
 func (w *Workers) share() {
-	free := w.free()
-	if free < max(1, w.slots/8) && !slices.ContainsFunc(w.sources, (*source).urgent) {
-		return // gather freed slots: one request for several
+	t := w.reserved()
+	for _, s := range w.sources {
+		s.share = 0
 	}
-	share := map[*source]int{}
-	for ; free > 0; free-- {
-		s := w.turn((*source).wants)
+	for gather := !w.worthwhile(t); !gather; {
+		s := w.turn(func(s *source) bool { return s.wants() && w.room(s, t) > 0 })
 		if s == nil {
-			share[w.last] = max(0, free-len(w.sources))
 			break
 		}
-		if !w.beginWaiting(s) {
-			share[s]++
+		if t = t.more(s.behind, 1); !w.beginWaiting(s) {
+			s.share++
 		}
 	}
-	for s, n := range share {
-		w.ask(s, n, extraPull, false)
+	w.foresee(t)
+	for _, s := range w.sources {
+		w.ask(s, s.share, extraPull, false)
 	}
 }
 
-// wants reports whether the source has work, as far as known.
-func (s *source) wants() bool { return s.demand || len(s.waiting) > 0 }
+// worthwhile reports whether to give slots to those that want them where these are taken: freed ones are gathered, so
+// that one request is for several, unless nothing is under way for somebody that could have one. Callers hold w.mu.
+func (w *Workers) worthwhile(t taken) bool {
+	most := 0
+	for _, s := range w.sources {
+		room := w.room(s, t)
+		if room > 0 && s.urgent() {
+			return true
+		}
+		if s.wants() {
+			most = max(most, room)
+		}
+	}
+	return most >= max(1, w.slots/8)
+}
+
+// foresee shares most of what is free among those that had work of late, evenly, as soon as several can be asked for at
+// once: one is left to what may come from each of the others. Callers hold w.mu.
+func (w *Workers) foresee(t taken) {
+	now, recent := time.Now(), 0
+	for _, s := range w.sources {
+		if s.recent = s == w.last || now.Sub(s.worked) < extraPull; s.recent {
+			recent++
+		}
+	}
+	each := (w.slots - w.running.all - len(w.sources) + recent) / recent
+	for _, s := range w.sources {
+		n := min(each-s.credits-s.share, w.room(s, t))
+		if s.recent && n >= max(1, each/4) {
+			s.share += n
+			t = t.more(s.behind, n)
+		}
+	}
+}
+
+// wants reports whether the source has more work than was, or is to be, asked for, as far as known.
+func (s *source) wants() bool { return s.demand > s.credits+s.share || len(s.waiting) > 0 }
 
 // urgent reports whether the source has work that nothing is under way for.
-func (s *source) urgent() bool { return s.demand && s.credits == 0 || len(s.waiting) > 0 }
+func (s *source) urgent() bool { return s.demand > 0 && s.credits == 0 || len(s.waiting) > 0 }
 
 // turn returns whose turn it is to have a slot, of the sources that may: each as often as its weight
 // says, and evenly. It is nil when none may. Callers hold w.mu.
@@ -183,6 +244,9 @@ func (w *Workers) unanswered(p *pull, turn int) {
 	if !p.wrong { // then it is known already
 		p.source.known.gone = true // the server may have crashed, and forgotten more than this
 		w.lookSoon()
+	}
+	if !p.wrong && w.nc.IsConnected() {
+		w.answers(p.source, false)
 	}
 	w.over(p)
 	w.pull()

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -43,8 +43,9 @@ func (w Message) Decline(after time.Duration) {
 }
 
 // Workers pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
-// over the priorities by weight, so that low never starves. All slots may go to one priority. The others are listened
-// to meanwhile, so that there may be one message more in hand than there are slots for each priority of each
+// over the queues by weight, so that none starves. All slots may go to one queue of what goes ahead. What goes behind,
+// since its actor has many calls open, leaves some free: what others ask for meanwhile finds one. The other queues are
+// listened to meanwhile, so that there may be one message more in hand than there are slots for each queue of each
 // partition; it waits for a slot, and is handed back when there is none soon.
 type Workers struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
@@ -60,37 +61,56 @@ type Workers struct {
 	crew      *crew.Crew[pulled]
 	consumers Consumers
 	missing   bool // a consumer was, at the last look
+	behind    bool // what goes behind is pulled, too
 	nc        *nats.Conn
 	lookNow   chan struct{}
-	ended     func() bool // there is no more intake
+	changed   chan struct{} // what PullsBehind returns may have
+	ended     func() bool   // there is no more intake
 
 	mu      sync.Mutex
 	paused  bool // until there is another connection
-	running int
+	running taken
 	last    *source // that had work most recently
 	pulls   []*pull
 }
 
-// source is the consumer of one priority in one partition.
+// source is the consumer of one queue in one partition.
 type source struct {
 	stream   string
 	name     string
 	next     string // subject of its pull requests
+	behind   bool   // what is in it goes behind
 	weight   int
+	worked   time.Time // when it had work
+	recent   bool      // it had of late
 	known    incarnation
 	turns    int  // of having the next slot, see turn
 	credits  int  // messages asked for and not yet here; each has a slot reserved
+	share    int  // messages that are to be asked for
 	heeded   bool // one message is asked for without a slot: it is not known whether there is any
-	demand   bool // more is waiting, as far as known
+	demand   int  // so many more messages are waiting, as far as known
 	answered bool // the server has said something of it on this connection
+	heard    bool // it has the last time, on whichever
+	silent   bool // it has not the last time
 	waiting  []*waiting
 }
 
-// The weights of the priorities.
-var weights = []struct {
-	prio   envelope.Priority
+// queue is one of each pool, see [subjects.Queue].
+type queue struct {
+	name   string
+	behind bool
 	weight int
-}{{envelope.PriorityHigh, 6}, {envelope.PriorityNormal, 3}, {envelope.PriorityLow, 1}}
+}
+
+// queues are those that workers pull from. What goes ahead has four turns for one of what goes behind.
+var queues = []queue{
+	{subjects.Queue("high", false), false, 24},
+	{subjects.Queue("normal", false), false, 12},
+	{subjects.Queue("low", false), false, 4},
+	{subjects.Queue("high", true), true, 6},
+	{subjects.Queue("normal", true), true, 3},
+	{subjects.Queue("low", true), true, 1},
+}
 
 // MinSlots is the fewest slots that Workers take.
 const MinSlots = 1
@@ -114,26 +134,41 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 	}
 	w := &Workers{
 		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, consumers: consumers,
-		lookNow: make(chan struct{}, 1),
+		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
-	for p := range subjects.Part(partitions) {
-		for _, c := range weights {
-			prio := string(c.prio)
-			w.sources = append(w.sources, &source{stream: p.Stream(), name: subjects.Worker(pool, prio),
-				next: p.NextWork(pool, prio), weight: c.weight})
-		}
-	}
-	w.last = w.sources[1]
 	all, err := consumers.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	w.behind = madeFor(all, pool)
+	for p := range subjects.Part(partitions) {
+		for _, q := range queues {
+			if !q.behind || w.behind {
+				w.sources = append(w.sources, &source{stream: p.Stream(), name: subjects.Worker(pool, q.name),
+					next: p.NextWork(pool, q.name), behind: q.behind, weight: q.weight})
+			}
+		}
+	}
+	w.last = w.sources[1]
 	for _, s := range w.sources {
 		if s.known = meet(of(all, s)); s.known.gone {
 			w.lookSoon()
 		}
 	}
 	return w, nil
+}
+
+// madeFor reports whether workers of a pool are to pull what goes behind: not where dispatchers have made consumers for
+// everything but that. They are of an older build then, which lets nothing go behind.
+func madeFor(all []Consumer, pool string) bool {
+	there := func(behind bool) bool {
+		return slices.ContainsFunc(all, func(c Consumer) bool {
+			return slices.ContainsFunc(queues, func(q queue) bool {
+				return q.behind == behind && c.Name == subjects.Worker(pool, q.name)
+			})
+		})
+	}
+	return there(true) || !there(false)
 }
 
 // Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
@@ -148,7 +183,7 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 		w.handle(ctx, p.Message)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.running--
+		w.running = w.running.more(p.behind, -1)
 		w.pull()
 	})
 	w.mu.Lock()
@@ -232,7 +267,11 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 	}
 	late := p.source == nil
 	if !late {
-		p.source.demand, p.source.answered, w.last = ok && work.meta.NumPending > 0, true, p.source
+		p.source.demand, p.source.worked, w.last = 0, time.Now(), p.source
+		if ok {
+			p.source.demand = int(work.meta.NumPending)
+		}
+		w.answers(p.source, true)
 		w.came(p)
 	}
 	if ok {
@@ -249,20 +288,21 @@ func (w *Workers) take(work pulled, late bool) {
 	switch {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
 		work.Decline(0)
-	case w.running < w.slots:
-		w.begin(work)
+	case w.room(s, w.running) > 0:
+		w.begin(s, work)
 	default:
 		w.keep(s, work)
 	}
 }
 
-// begin gives a message a slot. Callers hold w.mu.
-func (w *Workers) begin(work pulled) {
+// begin gives a message of s a slot. Callers hold w.mu.
+func (w *Workers) begin(s *source, work pulled) {
+	work.behind = s.behind
 	if !w.crew.Start(work) {
 		work.Decline(0)
 		return
 	}
-	w.running++
+	w.running = w.running.more(s.behind, 1)
 }
 
 // sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
@@ -301,7 +341,8 @@ func (w *Workers) hear(p *pull, status string) {
 	switch {
 	case p.source == nil || status == statusHeartbeat:
 	case status == statusNothing || status == statusExpired:
-		p.source.demand, p.source.answered = false, true
+		p.source.demand = 0
+		w.answers(p.source, true)
 		w.over(p)
 		w.pull()
 	default:
@@ -313,7 +354,8 @@ func (w *Workers) hear(p *pull, status string) {
 
 type pulled struct {
 	Message
-	meta *nats.MsgMetadata
+	meta   *nats.MsgMetadata
+	behind bool // see [source]
 }
 
 // unreadableDelay is how long a message waits for an executor that can read it.
@@ -338,5 +380,5 @@ func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 	}
 	seq := meta.Sequence.Stream
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
-	return pulled{Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta}, true
+	return pulled{Message: Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta: meta}, true
 }

@@ -34,13 +34,14 @@ type DispatcherOptions struct {
 	Strict   bool          // see dispatcher.Options
 	// PoolAbsence is that of dispatcher.Options; at least the lease.
 	PoolAbsence time.Duration
-	// OpenPerActor and OpenPerTenant are those of dispatcher.Options.
-	OpenPerActor, OpenPerTenant int
-	Tokens                      *identity.Checker // see dispatcher.Options; with keys it is that of the deployment
-	store                       *authority.Store
-	journal                     *record.Journal
-	Version                     string // of the product, for service discovery
-	Ready                       func() // called once it serves; may be nil
+	// OpenPerActor, OpenPerTenant and AheadPerActor are those of dispatcher.Options.
+	OpenPerActor, OpenPerTenant, AheadPerActor int
+
+	Tokens  *identity.Checker // see dispatcher.Options; with keys it is that of the deployment
+	store   *authority.Store
+	journal *record.Journal
+	Version string // of the product, for service discovery
+	Ready   func() // called once it serves; may be nil
 }
 
 // RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
@@ -179,6 +180,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	vitals := &condition{store, readers}
 	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
+	evidence.Look(ctx) // before the first call is admitted
 	shares := newShares(c)
 	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &desk.Desk{
@@ -193,7 +195,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Health:   vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
-		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
+		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, AheadPerActor: o.AheadPerActor,
 		PayloadMemory: c.PayloadMemory, Observer: c.Observer, Logger: c.Logger,
 	})
 

@@ -69,6 +69,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	workers.Log = c.Logger
+	pools.PullsBehind = workers.PullsBehind
 	defer c.Held.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
@@ -130,7 +131,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var tasks sync.WaitGroup
-	tasks.Go(func() { beat(hand, c, o, e, pools, anew) })
+	tasks.Go(func() { beat(hand, c, o, e, pools, anew, workers.Changed()) })
 	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
 	tasks.Go(func() {
 		select {
@@ -150,8 +151,10 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	return nil
 }
 
-// beat says every third of a lease that this executor and the work in its hands are alive.
-func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools, anew *bus.Anew) {
+// beat says every third of a lease, and when there is news to tell, that this executor and the work in its hands are
+// alive.
+func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools, anew *bus.Anew,
+	news <-chan struct{}) {
 	status := c.NC.StatusChanged(nats.CONNECTED)
 	defer c.NC.RemoveStatusListener(status)
 	tick := time.NewTicker(c.Lease / 3)
@@ -161,6 +164,7 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		case <-ctx.Done():
 			return
 		case <-status:
+		case <-news:
 		case <-tick.C:
 		}
 		anew.Check()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
@@ -19,26 +20,31 @@ import (
 )
 
 // echo is an adapter whose tools return their input: the run itself costs nothing, so that what
-// is measured is the bus. With stream in its input it emits a chunk first, and ends a while later.
+// is measured is the bus. One function emits chunks, and ends a while later, and another takes long.
 type echo struct{}
 
-// streamPause is how long a streaming run goes on after its first chunk.
-const streamPause = 10 * time.Millisecond
+// How long a streaming run goes on after its first chunk, and how long a slow one takes.
+const (
+	streamPause = 10 * time.Millisecond
+	slowPause   = 3 * time.Second
+)
 
 func (echo) Validate(*tool.Manifest) error { return nil }
 
 func (echo) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
-	if inv.Fn != fnStream {
-		return tool.Result{Output: inv.Input}, nil
-	}
-	for range 2 {
-		if err := sink.Emit(ctx, envelope.ChunkData, inv.Input); err != nil {
-			return tool.Result{}, err
+	switch inv.Fn {
+	case fnStream:
+		for range 2 {
+			if err := sink.Emit(ctx, envelope.ChunkData, inv.Input); err != nil {
+				return tool.Result{}, err
+			}
+			if !wait.For(ctx, streamPause) {
+				return tool.Result{}, context.Cause(ctx)
+			}
 		}
-		select {
-		case <-ctx.Done():
+	case fnSlow:
+		if !wait.For(ctx, slowPause) {
 			return tool.Result{}, context.Cause(ctx)
-		case <-time.After(streamPause):
 		}
 	}
 	return tool.Result{Output: inv.Input}, nil
@@ -58,6 +64,7 @@ func Adapters() map[string]tool.Adapter {
 const (
 	fnEcho   = "echo"
 	fnStream = "stream"
+	fnSlow   = "slow"
 )
 
 func toolID(n int) string { return fmt.Sprintf("bench.echo%d", n) }
@@ -71,6 +78,7 @@ transport: %s
 functions:
   echo: {description: Returns its input., request: schema.json, response: schema.json}
   stream: {description: Returns its input in pieces., request: schema.json, response: schema.json}
+  slow: {description: Returns its input a while later., request: schema.json, response: schema.json}
 capabilities: {streaming: true}
 limits: {timeout_ms_default: 60000, timeout_ms_max: 600000, concurrency_max: 10000}
 `

@@ -36,7 +36,8 @@ type NodeOptions struct {
 func Node(ctx context.Context, o NodeOptions) error {
 	if slices.Contains(deluge.Kinds(), o.Role) {
 		f := deluge.Flood{
-			Kind: o.Role, URL: o.URL, Credentials: o.Credentials, Tool: toolID(0), Fn: fnEcho, Input: input(256), Ready: o.Ready,
+			Kind: o.Role, URL: o.URL, Credentials: o.Credentials, Tool: toolID(0), Fn: fnEcho, SlowFn: fnSlow,
+			Input: input(256), Ready: o.Ready,
 		}
 		return f.Send(ctx)
 	}

@@ -46,12 +46,17 @@ func Start(t *testing.T) *Bus {
 }
 
 // Admit writes the admission of call n.
-func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
+func (b *Bus) Admit(n int, prio envelope.Priority) call.State { return b.admit(n, prio, false) }
+
+// AdmitBehind is Admit of a call that goes behind.
+func (b *Bus) AdmitBehind(n int, prio envelope.Priority) call.State { return b.admit(n, prio, true) }
+
+func (b *Bus) admit(n int, prio envelope.Priority, behind bool) call.State {
 	b.T.Helper()
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
 	v := call.Admit(call.State{}, call.Ask{
-		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Priority: prio, Nonce: "q" + id,
+		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
 		Facts: call.Facts{
 			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},

@@ -54,6 +54,9 @@ const lease = 2 * time.Second
 // group is how many events make a batch: few, so that there are batches.
 const group = "2"
 
+// ahead is how many calls of an actor go ahead: few, so that many go behind.
+const ahead = "1"
+
 // cluster is the processes of a run and what stands between them.
 type cluster struct {
 	binary, dir string
@@ -133,8 +136,11 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		c.add(s.name, command, nil)
 	}
 	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
+	if o.Beside == "" { // older builds know nothing of that
+		dispatch = append(dispatch, "--ahead-per-actor", ahead)
+	}
 	if o.Strict {
-		dispatch = []string{"dispatcher", "--audit", "strict"}
+		dispatch = append(dispatch, "--audit", "strict")
 	}
 	if o.Identity {
 		dispatch = append(dispatch, "--keys", c.deployment.Secrets())

@@ -228,12 +228,13 @@ func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 }
 
 // Admission are the flags of a process with a dispatcher: how long a pool may be empty, what has to be on record
-// before a call starts, and how many calls may be open.
+// before a call starts, and how many calls may be open, and go ahead.
 type Admission struct {
 	absence   time.Duration
 	audit     string
 	perActor  int
 	perTenant int
+	ahead     int
 }
 
 // The words of --audit.
@@ -253,6 +254,9 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&a.perActor, "open-per-actor", dispatcher.DefaultOpenPerActor,
 		"how many calls of one actor may be open; further ones are refused with R-CAP-OPEN")
 	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant, "the same, of one tenant")
+	cmd.Flags().IntVar(&a.ahead, "ahead-per-actor", dispatcher.DefaultAheadPerActor,
+		"how many open calls of one actor executors are handed before those of actors that have more open; less than seven "+
+			"eighths of the slots of an executor")
 }
 
 // Check refuses a time in which executors that are well need not have been heard of, and numbers and words that mean
@@ -265,6 +269,8 @@ func (a *Admission) Check(n *Node) error {
 			a.absence, n.lease)
 	case a.perActor < 1 || a.perTenant < 1:
 		return Usagef("--open-per-actor is %d, --open-per-tenant %d: they are 1 or more", a.perActor, a.perTenant)
+	case a.ahead < 1:
+		return Usagef("--ahead-per-actor is %d: it is 1 or more", a.ahead)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit is %s or %s, and not %q", auditLags, auditStrict, a.audit)
 	}
@@ -275,7 +281,7 @@ func (a *Admission) Check(n *Node) error {
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict,
-		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant,
+		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, AheadPerActor: a.ahead,
 	}
 }
 

@@ -66,18 +66,19 @@ type Open struct {
 	Wait       time.Duration // about how long until there is room
 }
 
-// Hold is Add, unless the actor or the tenant has as many open as it may.
-func (o *Tallies) Hold(tenant, actor string, perActor, perTenant int, now time.Time) (*Tally, *Open) {
+// Hold is Add, unless the actor or the tenant has as many open as it may. nth is how many the actor has now.
+func (o *Tallies) Hold(tenant, actor string, perActor, perTenant int, now time.Time) (of *Tally, nth int, full *Open) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	has := o.all.of(tenant)
 	if own := has.of(actor); own != nil && own.open >= perActor {
-		return nil, own.reached("actor", perActor, now)
+		return nil, 0, own.reached("actor", perActor, now)
 	}
 	if has != nil && has.open >= perTenant {
-		return nil, has.reached("tenant", perTenant, now)
+		return nil, 0, has.reached("tenant", perTenant, now)
 	}
-	return o.add(tenant, actor, now), nil
+	of = o.add(tenant, actor, now)
+	return of, of.open, nil
 }
 
 func (t *Tally) reached(of string, most int, now time.Time) *Open {

@@ -8,7 +8,10 @@ import (
 func TestTallies(t *testing.T) {
 	var o Tallies
 	now := time.Unix(1000, 0)
-	hold := func(actor string) (*Tally, *Open) { return o.Hold("t", actor, 2, 3, now) }
+	hold := func(actor string) (*Tally, *Open) {
+		of, _, full := o.Hold("t", actor, 2, 3, now)
+		return of, full
+	}
 	first, _ := hold("a")
 	second, _ := hold("a")
 	if _, full := hold("a"); full == nil || full.Of != "actor" || full.Open != 2 || full.Most != 2 || full.Wait <= 0 {
@@ -18,7 +21,7 @@ func TestTallies(t *testing.T) {
 	if _, full := hold("c"); full == nil || full.Of != "tenant" {
 		t.Errorf("a fourth one of a tenant: %+v", full)
 	}
-	if _, full := o.Hold("u", "a", 2, 3, now); full != nil {
+	if _, nth, full := o.Hold("u", "a", 2, 3, now); full != nil || nth != 1 {
 		t.Errorf("one of another tenant: %+v", full)
 	}
 	o.Drop(first)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,6 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
@@ -147,7 +149,13 @@ func (g *guarded) agent(actor string) *toolbus.Client {
 
 func guard(t *testing.T, tools map[string]spec) *guarded {
 	t.Helper()
-	srv := natstest.Start(t, func(o *server.Options) { o.Users = users(t, slices.Collect(maps.Keys(tools))...) })
+	return guardBy(t, tools, users(t, slices.Collect(maps.Keys(tools))...))
+}
+
+// guardBy is guard with permissions of its own.
+func guardBy(t *testing.T, tools map[string]spec, users []*server.User) *guarded {
+	t.Helper()
+	srv := natstest.Start(t, func(o *server.Options) { o.Users = users })
 	g := &guarded{url: srv.URL}
 	g.deployment = deployOn(t, srv, tools)
 	g.strict = true // which takes one permission more
@@ -273,6 +281,40 @@ func TestLeastPermissions(t *testing.T) {
 	if len(g.refused) > 0 {
 		t.Errorf("the server refused: %v", g.refused)
 	}
+}
+
+// An executor with the permissions of an older build may not pull what goes behind. It says so, and nothing goes there.
+func TestPermissionsBeforeQueuesBehind(t *testing.T) {
+	tools := map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}}
+	older := users(t, "echo")
+	for _, u := range older {
+		if may := u.Permissions; may != nil && may.Publish != nil {
+			may.Publish.Allow = slices.DeleteFunc(may.Publish.Allow, func(s string) bool {
+				return strings.Contains(s, "-behind")
+			})
+		}
+	}
+	g := guardBy(t, tools, older)
+	eventually(t, "the executor has tried, and again", func() bool {
+		tried := map[string]int{}
+		for _, err := range g.seen() {
+			tried[err.Error()]++
+		}
+		return len(tried) > 0 && slices.Min(slices.Collect(maps.Values(tried))) > 1
+	})
+	c := g.agent("agent://a")
+	var calls sync.WaitGroup
+	for range 10 * dispatcher.DefaultAheadPerActor {
+		calls.Go(func() {
+			r, err := c.Call(t.Context(), toolbus.Call{
+				Tool: "echo", Input: []byte(`{}`), Key: uuid.NewString(), Timeout: 20 * time.Second,
+			})
+			if err != nil || r.Status != envelope.Success {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	calls.Wait()
 }
 
 // Whoever may not speak for an actor is told so, and not that the bus is silent.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 	oversized     = 2_000
 	oversizedRate = 500
 	oversize      = envelope.MaxEnvelope + 1
+	slowCalls     = 4_000
 	inputs        = 6 // large ones, at once
 	inputSize     = 50_000_000
 	rounds        = 3               // of them
@@ -39,6 +41,7 @@ const (
 	burst     = "burst"          // of malformed messages
 	bulk      = "oversize-burst" // of oversize ones
 	rush      = "calls-burst"    // of calls that are run
+	slow      = "calls-slow"     // of calls that take long
 	calls     = "calls"
 	questions = "questions"
 	large     = "large"
@@ -46,7 +49,7 @@ const (
 
 // Kinds are those of floods.
 func Kinds() []string {
-	return []string{"malformed", "denied", "oversize", questions, large, calls, burst, bulk, rush}
+	return []string{"malformed", "denied", "oversize", questions, large, calls, burst, bulk, rush, slow}
 }
 
 // Flood is what is sent.
@@ -54,6 +57,7 @@ type Flood struct {
 	Kind, URL   string
 	Credentials string // file with a token of Actor; "" where none is asked for
 	Tool, Fn    string // that takes Input
+	SlowFn      string // that takes it, and long
 	Input       []byte // of those that are denied
 	Ready       func() // called shortly before it begins
 }
@@ -78,14 +82,17 @@ func (f Flood) Send(ctx context.Context) error {
 	if strings.HasPrefix(f.Kind, "oversize") {
 		n, each = oversized, time.Second/oversizedRate
 	}
-	if f.Kind == burst || f.Kind == bulk || f.Kind == rush {
+	if slices.Contains([]string{burst, bulk, rush, slow}, f.Kind) {
 		each = 0
+	}
+	if f.Kind == slow {
+		n, f.Fn = slowCalls, f.SlowFn
 	}
 	f.Ready()
 	wait.For(ctx, pause)
 	began := time.Now()
 	for i := range n {
-		if f.Kind == calls || f.Kind == rush {
+		if slices.Contains([]string{calls, rush, slow}, f.Kind) {
 			msg.Data = f.request("*", uuid.NewString())
 		}
 		if err := c.NC.PublishMsg(msg); err != nil {
