@@ -248,3 +248,25 @@ func TestAnswerTo(t *testing.T) {
 		t.Errorf("answered at %q", to)
 	}
 }
+
+// Every queue of a pool has a name that says of which requests it is, and no two share a consumer, whatever pools are
+// called.
+func TestQueues(t *testing.T) {
+	workers := map[string]bool{}
+	for _, pool := range []string{"default", "default_high", "default-behind"} {
+		for _, queue := range Queues() {
+			if prio, behind := ParseQueue(queue); Queue(prio, behind) != queue {
+				t.Errorf("%s is of %s, behind: %t", queue, prio, behind)
+			}
+			workers[Worker(pool, queue)] = true
+		}
+	}
+	if len(workers) != 18 {
+		t.Errorf("%d consumers: %v", len(workers), workers)
+	}
+	for _, queue := range []string{"-behind", "urgent", ""} {
+		if prio, behind := ParseQueue(queue); prio != queue || behind {
+			t.Errorf("%q is of %q, behind: %t", queue, prio, behind)
+		}
+	}
+}
