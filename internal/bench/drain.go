@@ -199,17 +199,16 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	return out, err
 }
 
-// pause stops or starts the delivery of work.
+// pause stops or starts the delivery of work. It ends with a time that comes: told to resume, the server hands out
+// nothing before somebody asks anew.
 func (d *draining) pause(ctx context.Context, on bool) error {
-	for _, prio := range []envelope.Priority{envelope.PriorityHigh, envelope.PriorityNormal, envelope.PriorityLow} {
-		name := subjects.Worker(tool.DefaultPool, string(prio))
-		var err error
-		if on {
-			_, err = d.js.PauseConsumer(ctx, calls(), name, time.Now().Add(24*time.Hour))
-		} else {
-			_, err = d.js.ResumeConsumer(ctx, calls(), name)
-		}
-		if err != nil {
+	until := time.Now().Add(50 * time.Millisecond)
+	if on {
+		until = time.Now().Add(24 * time.Hour)
+	}
+	for _, queue := range subjects.Queues() {
+		name := subjects.Worker(tool.DefaultPool, queue)
+		if _, err := d.js.PauseConsumer(ctx, calls(), name, until); err != nil {
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 	}
@@ -279,19 +278,27 @@ func (d *draining) leave(ctx context.Context) error {
 	return fmt.Errorf("a call was not accepted: %w", err)
 }
 
+// left is how much work is not acknowledged.
+func (d *draining) left(ctx context.Context) (left int, err error) {
+	for _, behind := range []bool{false, true} { // all calls are of normal priority
+		queue := subjects.Queue(string(envelope.PriorityNormal), behind)
+		work, err := d.js.Consumer(ctx, calls(), subjects.Worker(tool.DefaultPool, queue))
+		if err != nil {
+			return 0, fmt.Errorf("work: %w", err)
+		}
+		left += int(work.CachedInfo().NumPending) + work.CachedInfo().NumAckPending
+	}
+	return left, nil
+}
+
 // await waits until all work is acknowledged, and looks at the executor's memory when a tenth is
 // done and at the end.
 func (d *draining) await(ctx context.Context, n int, out *drained) error {
-	work, err := d.js.Consumer(ctx, calls(), subjects.Worker(tool.DefaultPool, string(envelope.PriorityNormal)))
-	if err != nil {
-		return fmt.Errorf("work: %w", err)
-	}
 	for {
-		info, err := work.Info(ctx)
+		left, err := d.left(ctx)
 		if err != nil {
-			return fmt.Errorf("work: %w", err)
+			return err
 		}
-		left := int(info.NumPending) + info.NumAckPending
 		if out.early == 0 && left <= n-n/10 || left == 0 {
 			if out.last, err = proc.ResidentMB(d.executor.PID); err != nil {
 				return err
