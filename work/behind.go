@@ -1,6 +1,8 @@
 package work
 
 import (
+	"slices"
+
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
@@ -51,4 +53,29 @@ func (w *Workers) answers(s *source, heard bool) {
 		w.Log.Warn("the server does not answer for calls of actors that have many open, which go ahead with all others now; "+
 			"unless it is away, give this process the permissions of its build", "consumer", s.stream+" > "+s.name)
 	}
+}
+
+// sender is whose a call is.
+type sender struct{ tenant, actor string }
+
+// runs notes that n more calls run that are like work. Callers hold w.mu.
+func (w *Workers) runs(work pulled, n int) {
+	w.running = w.running.more(work.behind, n)
+	if t := w.of[work.sender].more(work.behind, n); t.all > 0 {
+		w.of[work.sender] = t
+	} else {
+		delete(w.of, work.sender)
+	}
+}
+
+// waitsWith returns whose turns a message of s has. A sender's first calls go ahead and those after them behind, but
+// the server may hand them over in another order: where those behind have all slots that they may have, what comes then
+// has one of these, or those left to others would be theirs as well. Callers hold w.mu.
+func (w *Workers) waitsWith(s *source, work pulled) *source {
+	if t := w.of[work.sender]; s.behind || t.behind == 0 || t.all < w.slots-w.kept() {
+		return s
+	}
+	return w.sources[slices.IndexFunc(w.sources, func(o *source) bool {
+		return o.behind && o.stream == s.stream && o.priority == s.priority
+	})]
 }

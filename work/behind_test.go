@@ -19,7 +19,7 @@ func TestBehindLeavesSlots(t *testing.T) {
 	const slots, kept = 16, 2
 	f := setup(t)
 	for n := range 100 {
-		f.AdmitBehind(n, envelope.PriorityHigh)
+		f.AdmitGreedy(n, envelope.PriorityHigh, true)
 	}
 	h := f.hold(slots)
 	for range slots - kept {
@@ -45,6 +45,37 @@ func TestBehindLeavesSlots(t *testing.T) {
 	}
 }
 
+// Whoever has all slots that what goes behind may have is not let ahead to those left, in whichever order the calls
+// come; and what was to go ahead has the next of those slots.
+func TestLateCallsOfTheGreedy(t *testing.T) {
+	const slots, kept, late = 16, 2, 4
+	f := setup(t)
+	for n := range 100 {
+		f.AdmitGreedy(n, envelope.PriorityNormal, true)
+	}
+	h := f.hold(slots)
+	for range slots - kept {
+		h.next(t)
+	}
+	for n := range late {
+		f.AdmitGreedy(100+n, envelope.PriorityNormal, false)
+	}
+	for n := range kept {
+		f.Admit(200+n, envelope.PriorityNormal)
+		if a := h.next(t).Entry.State.Last(); a.Owner.Actor == "greedy" {
+			t.Error("a call of the greedy one has a slot that is left to others")
+		}
+	}
+	for n, came := 0, 0; came < late; n++ {
+		if !h.releaseOne(t).Entry.State.Last().Behind {
+			came++
+		}
+		if n == 50 {
+			t.Fatalf("%d of %d calls of the greedy one that were to go ahead have begun", came, late)
+		}
+	}
+}
+
 // Of busy slots, what goes behind has a part even while others want all, and
 // each of its priorities has some of that.
 func TestShareOfWhatGoesBehind(t *testing.T) {
@@ -53,9 +84,9 @@ func TestShareOfWhatGoesBehind(t *testing.T) {
 		const runs = 250
 		for n := range runs {
 			f.Admit(4*n, envelope.PriorityNormal)
-			f.AdmitBehind(4*n+1, envelope.PriorityHigh)
-			f.AdmitBehind(4*n+2, envelope.PriorityNormal)
-			f.AdmitBehind(4*n+3, envelope.PriorityLow)
+			f.AdmitGreedy(4*n+1, envelope.PriorityHigh, true)
+			f.AdmitGreedy(4*n+2, envelope.PriorityNormal, true)
+			f.AdmitGreedy(4*n+3, envelope.PriorityLow, true)
 		}
 		h := f.hold(slots)
 		for range slots {

@@ -76,7 +76,7 @@ func (k *Keeper) Look(ctx context.Context) (all []Consumer, err error) {
 func (k *Keeper) each(do func(p subjects.Part, queue string) error) error {
 	for p := range subjects.Part(k.partitions) {
 		for _, q := range queues {
-			if err := do(p, q.name); err != nil {
+			if err := do(p, q.token()); err != nil {
 				return err
 			}
 		}

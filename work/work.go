@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -70,17 +71,17 @@ type Workers struct {
 	mu      sync.Mutex
 	paused  bool // until there is another connection
 	running taken
-	last    *source // that had work most recently
+	of      map[sender]taken // of these, by whom; nobody who has none
+	last    *source          // that had work most recently
 	pulls   []*pull
 }
 
 // source is the consumer of one queue in one partition.
 type source struct {
+	queue
 	stream   string
 	name     string
-	next     string // subject of its pull requests
-	behind   bool   // what is in it goes behind
-	weight   int
+	next     string    // subject of its pull requests
 	worked   time.Time // when it had work
 	recent   bool      // it had of late
 	known    incarnation
@@ -95,21 +96,24 @@ type source struct {
 	waiting  []*waiting
 }
 
-// queue is one of each pool, see [subjects.Queue].
+// queue is one of each pool.
 type queue struct {
-	name   string
-	behind bool
-	weight int
+	priority envelope.Priority
+	behind   bool // what is in it goes behind
+	weight   int
 }
+
+// token is how subjects and consumers name it.
+func (q queue) token() string { return subjects.Queue(string(q.priority), q.behind) }
 
 // queues are those that workers pull from. What goes ahead has four turns for one of what goes behind.
 var queues = []queue{
-	{subjects.Queue("high", false), false, 24},
-	{subjects.Queue("normal", false), false, 12},
-	{subjects.Queue("low", false), false, 4},
-	{subjects.Queue("high", true), true, 6},
-	{subjects.Queue("normal", true), true, 3},
-	{subjects.Queue("low", true), true, 1},
+	{envelope.PriorityHigh, false, 24},
+	{envelope.PriorityNormal, false, 12},
+	{envelope.PriorityLow, false, 4},
+	{envelope.PriorityHigh, true, 6},
+	{envelope.PriorityNormal, true, 3},
+	{envelope.PriorityLow, true, 1},
 }
 
 // MinSlots is the fewest slots that Workers take.
@@ -134,7 +138,7 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 	}
 	w := &Workers{
 		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, consumers: consumers,
-		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1), of: map[sender]taken{},
 	}
 	all, err := consumers.Look(ctx)
 	if err != nil {
@@ -144,8 +148,8 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 	for p := range subjects.Part(partitions) {
 		for _, q := range queues {
 			if !q.behind || w.behind {
-				w.sources = append(w.sources, &source{stream: p.Stream(), name: subjects.Worker(pool, q.name),
-					next: p.NextWork(pool, q.name), behind: q.behind, weight: q.weight})
+				w.sources = append(w.sources, &source{queue: q, stream: p.Stream(), name: subjects.Worker(pool, q.token()),
+					next: p.NextWork(pool, q.token())})
 			}
 		}
 	}
@@ -164,7 +168,7 @@ func madeFor(all []Consumer, pool string) bool {
 	there := func(behind bool) bool {
 		return slices.ContainsFunc(all, func(c Consumer) bool {
 			return slices.ContainsFunc(queues, func(q queue) bool {
-				return q.behind == behind && c.Name == subjects.Worker(pool, q.name)
+				return q.behind == behind && c.Name == subjects.Worker(pool, q.token())
 			})
 		})
 	}
@@ -183,7 +187,7 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 		w.handle(ctx, p.Message)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.running = w.running.more(p.behind, -1)
+		w.runs(p, -1)
 		w.pull()
 	})
 	w.mu.Lock()
@@ -288,10 +292,12 @@ func (w *Workers) take(work pulled, late bool) {
 	switch {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
 		work.Decline(0)
-	case w.room(s, w.running) > 0:
-		w.begin(s, work)
 	default:
-		w.keep(s, work)
+		if s = w.waitsWith(s, work); w.room(s, w.running) > 0 {
+			w.begin(s, work)
+		} else {
+			w.keep(s, work)
+		}
 	}
 }
 
@@ -302,7 +308,7 @@ func (w *Workers) begin(s *source, work pulled) {
 		work.Decline(0)
 		return
 	}
-	w.running = w.running.more(s.behind, 1)
+	w.runs(work, 1)
 }
 
 // sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
@@ -355,7 +361,8 @@ func (w *Workers) hear(p *pull, status string) {
 type pulled struct {
 	Message
 	meta   *nats.MsgMetadata
-	behind bool // see [source]
+	sender sender
+	behind bool // it has a slot that what goes behind may have
 }
 
 // unreadableDelay is how long a message waits for an executor that can read it.
@@ -379,6 +386,10 @@ func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
 		return pulled{}, false
 	}
 	seq := meta.Sequence.Stream
+	attempt, _ := e.State.Attempt(e.Attempt)
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
-	return pulled{Message: Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta: meta}, true
+	return pulled{
+		Message: Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta: meta,
+		sender: sender{e.State.Tenant, attempt.Owner.Actor},
+	}, true
 }

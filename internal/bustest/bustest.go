@@ -45,18 +45,20 @@ func Start(t *testing.T) *Bus {
 	return &Bus{T: t, Srv: srv, NC: nc, JS: js, Log: log}
 }
 
-// Admit writes the admission of call n.
-func (b *Bus) Admit(n int, prio envelope.Priority) call.State { return b.admit(n, prio, false) }
+// Admit writes the admission of call n, of one actor.
+func (b *Bus) Admit(n int, prio envelope.Priority) call.State { return b.admit(n, "agent", prio, false) }
 
-// AdmitBehind is Admit of a call that goes behind.
-func (b *Bus) AdmitBehind(n int, prio envelope.Priority) call.State { return b.admit(n, prio, true) }
+// AdmitGreedy is Admit of a call of an actor with many, which goes ahead all the same or does not.
+func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
+	return b.admit(n, "greedy", prio, behind)
+}
 
-func (b *Bus) admit(n int, prio envelope.Priority, behind bool) call.State {
+func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) call.State {
 	b.T.Helper()
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
 	v := call.Admit(call.State{}, call.Ask{
-		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
+		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
 		Facts: call.Facts{
 			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
