@@ -46,7 +46,9 @@ func Start(t *testing.T) *Bus {
 }
 
 // Admit writes the admission of call n, of one actor.
-func (b *Bus) Admit(n int, prio envelope.Priority) call.State { return b.admit(n, "agent", prio, false) }
+func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
+	return b.admit(n, "agent", prio, false)
+}
 
 // AdmitGreedy is Admit of a call of an actor with many, which goes ahead all the same or does not.
 func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
