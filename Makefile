@@ -31,7 +31,7 @@ run: build ## build everything and show it at work: bin/toolbus demo (about seve
 
 test: check ## run what CI runs, all of it
 
-check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 5 s each, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
+check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
 
 check-long: build ## eighty minutes of chaos, some of it with three servers, with identity and with an older build, and the large model; before a release
 	bin/toolbus chaos --seed 1 --duration 30m
@@ -73,7 +73,7 @@ tidy:
 	$(GO) mod verify
 
 fuzz-short:
-	.ci/fuzz 5s
+	.ci/fuzz 3s
 
 chaos-short: build
 	bin/toolbus chaos --seed 1 --duration 30s
