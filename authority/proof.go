@@ -63,6 +63,7 @@ func (s *Store) prove(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest = of; s.shown < of.counts {
+		s.latest = latest{} // it may be gone for its age, of which no position tells
 		return fmt.Errorf("position %d of the bucket has not come yet: %w", of.counts, identity.ErrNotReady)
 	}
 	s.checker.Revoked.Prove(at)

@@ -282,6 +282,50 @@ func TestProof(t *testing.T) {
 	}
 }
 
+// What was revoked last may be gone for its age when everything is read anew: what is left is believed.
+func TestNewestEntryIsGone(t *testing.T) {
+	o := newOffices(t)
+	nc := o.Srv.Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := authority.Open(t.Context(), js, o.keys, authority.Options{Now: func() time.Time { return o.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	<-s.Ready()
+	a, b := o.person("agent://a"), o.person("agent://b")
+	revoked, good := o.issue(s, a), o.issue(s, b)
+	if err := s.Revoke(t.Context(), a.Family, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(s, revoked, identity.ErrRevoked)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Prove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), subjects.ControlStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), stream.CachedInfo().State.LastSeq); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	o.hears(s, revoked, nil)
+	if err := s.Prove(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Checker().Check(good, o.now); err != nil {
+		t.Error(err)
+	}
+}
+
 // A new key is known before it is used, and the old one good until what it has signed has expired.
 func TestRotation(t *testing.T) {
 	o := newOffices(t)

@@ -156,7 +156,8 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	}
 }
 
-// show makes a view what is believed.
+// show makes a view what is believed. One that ends earlier than the last was read where something is missing, or
+// what was newest is gone for its age: the next proof tells.
 func (s *Store) show(v view) {
 	good := map[string]identity.Key{}
 	for kid, k := range v.keys {
@@ -164,6 +165,9 @@ func (s *Store) show(v view) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v.seq < s.shown {
+		s.checker.Revoked.Doubt()
+	}
 	s.known, s.shown = maps.Clone(v.keys), v.seq
 	s.checker.Keys.Replace(good)
 	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.barred)) {

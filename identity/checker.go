@@ -36,6 +36,20 @@ func (r *Revocations) Prove(at time.Time) {
 	r.again = make(chan struct{})
 }
 
+// Doubt takes back what was proven: nothing of late is sure until the next proof.
+func (r *Revocations) Doubt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proven = time.Time{}
+}
+
+// unsure reports whether there may be more than is known here.
+func (r *Revocations) unsure() bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return !r.known || r.lapsed()
+}
+
 // lapsed reports whether the lease is over, by either clock: one of them stands still while a machine sleeps.
 func (r *Revocations) lapsed() bool {
 	now := time.Now()
@@ -121,8 +135,8 @@ const maxCached = 4096
 // Checker makes an identity of a credential. It is safe for concurrent use, and remembers the tokens that it has
 // verified by their hash.
 type Checker struct {
-	Keys    *Keyring
-	Revoked *Revocations
+	Keys    *Keyring     // all of them, whenever these were proven to be all that were revoked
+	Revoked *Revocations // what is not believed, although a key has signed it
 
 	mu         sync.RWMutex
 	young, old map[[sha256.Size]byte]*Principal
@@ -136,7 +150,7 @@ func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
 	hash := sha256.Sum256([]byte(token))
 	p, err := c.cached(hash, now)
 	if p == nil {
-		verified, invalid := c.Keys.Verify(token, now)
+		verified, invalid := c.verify(token, now)
 		if invalid != nil && !errors.Is(invalid, ErrExpired) {
 			return nil, invalid
 		}
@@ -150,6 +164,20 @@ func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
 	}
 	if errors.Is(err, ErrNotYet) {
 		return nil, err
+	}
+	return p, err
+}
+
+// verify is [Keyring.Verify], where a key that is unknown may be a new one, of which this process has not heard yet.
+func (c *Checker) verify(token string, now time.Time) (Principal, error) {
+	p, err := c.Keys.Verify(token, now)
+	if !errors.Is(err, ErrUnknownKey) {
+		return p, err
+	}
+	c.Revoked.await()
+	sure := !c.Revoked.unsure() // before it is looked for, or a key might come in between
+	if p, err = c.Keys.Verify(token, now); errors.Is(err, ErrUnknownKey) && !sure {
+		err = ErrNotReady
 	}
 	return p, err
 }

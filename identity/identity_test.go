@@ -157,6 +157,35 @@ func TestKeysAndRevocationsAreLive(t *testing.T) {
 	}
 }
 
+// Only whoever has heard of everything of late says that there is no such key.
+func TestKeyOfWhomNothingWasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := checker()
+		c.Revoked = &Revocations{Lease: time.Second}
+		token := mint(t, signer(t, "prod", "k2", 2), agent())
+		is := func(want error) {
+			t.Helper()
+			if _, err := c.Check(token, t0); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		is(ErrNotReady)
+		c.Revoked.Replace(nil, nil)
+		c.Revoked.Prove(time.Now())
+		is(ErrUnknownKey)
+		time.Sleep(2 * time.Second)
+		is(ErrNotReady)
+		go func() { // it hears of it while the token waits
+			time.Sleep(moment / 2)
+			c.Keys.Replace(map[string]Key{"k1": {Public: public(1)}, "k2": {Public: public(2)}})
+			c.Revoked.Prove(time.Now())
+		}()
+		is(nil)
+		c.Revoked.Doubt()
+		is(ErrNotReady)
+	})
+}
+
 func TestRenewed(t *testing.T) {
 	p := agent()
 	for at, want := range map[time.Duration]error{
