@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -88,7 +89,11 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 			Keys: identity.NewKeyring(keys.Deployment, nil), Revoked: &identity.Revocations{Lease: lease},
 		},
 	}
-	if err := s.first(ctx); err != nil {
+	err = wait.Retry{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		err = s.first(ctx)
+		return !jscode.Is(err, jscode.WrongLast, jscode.UnderWay), err // then another one is faster
+	})
+	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
 	}
 	return s, nil
@@ -119,11 +124,7 @@ func (s *Store) first(ctx context.Context) error {
 		return err
 	}
 	subject := subjects.SigningKey(accounts.KeyID(key.Public))
-	err = s.put(ctx, subject, key, 0, jetstream.WithExpectLastSequencePerSubject(0))
-	if jscode.Of(err) == jscode.WrongLast {
-		return nil // another one was faster
-	}
-	return err
+	return s.put(ctx, subject, key, 0, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
 func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k signingKey, err error) {

@@ -3,6 +3,7 @@ package authority_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -142,6 +145,29 @@ func TestStoreIsShared(t *testing.T) {
 	run(t, blind)
 	<-blind.Ready()
 	o.hears(blind, token, identity.ErrRevoked)
+}
+
+// Dispatchers may start for the first time at the same moment.
+func TestFirstKeyOfManyAtOnce(t *testing.T) {
+	keys, err := accounts.NewKeys("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := natstest.StartCluster(t, 3)
+	js := servers[0].JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 24 {
+		js := servers[i%3].JetStream(t)
+		all.Go(func() {
+			if _, err := authority.Open(t.Context(), js, keys, authority.Options{Now: time.Now}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // What the deployment's first key has signed before any dispatcher ran is believed, too.

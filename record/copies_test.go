@@ -3,14 +3,20 @@ package record_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus/archive"
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -49,5 +55,50 @@ func TestRecordOfCopies(t *testing.T) {
 	}
 	if told != 1 {
 		t.Errorf("told %d times", told)
+	}
+}
+
+// Another write that is under way is no refusal: it may be an own one, whose answer came too late or was overtaken.
+func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
+	js := natstest.StartCluster(t, 3)[0].JetStream(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := bus.Ensure(ctx, js, bus.TopologyOptions{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	journal := record.NewJournal(js, "process", time.Now, func() string { return "n" }, nil)
+	bustest.Run(t, journal.Run)
+	stream, err := js.Stream(ctx, subjects.AuditStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	underWay := 0
+	for range 30 {
+		end := uint64(0)
+		if last, err := stream.GetLastMsgForSubject(ctx, subjects.GateOf("process")); err == nil {
+			end = last.Sequence
+		}
+		var others sync.WaitGroup
+		failed := make([]error, 8)
+		for i := range failed {
+			others.Go(func() {
+				_, failed[i] = js.PublishMsg(ctx, &nats.Msg{Subject: subjects.Gate("process", "t"), Data: []byte("{}"), Header: nats.Header{
+					jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(end, 10)},
+					jetstream.ExpectedLastSubjSeqSubjHeader: {subjects.GateOf("process")},
+				}})
+			})
+		}
+		if err := journal.Credential(ctx, audit.Record{Tenant: "t"}); err != nil {
+			t.Error(err)
+		}
+		others.Wait()
+		for _, err := range failed {
+			if jscode.Is(err, jscode.UnderWay) {
+				underWay++
+			}
+		}
+	}
+	if underWay == 0 {
+		t.Error("no two writes met")
 	}
 }

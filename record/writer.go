@@ -108,7 +108,7 @@ func (w *writer) store(ctx context.Context, lines []*audit.Lines, all []*entry) 
 		if err == nil {
 			return true, nil
 		}
-		if jscode.Answered(err) && !jscode.Is(err, jscode.WrongLast, jscode.InProcess) {
+		if jscode.Answered(err) && !jscode.Is(err, jscode.WrongLast, jscode.UnderWay, jscode.InProcess) {
 			return true, fmt.Errorf("%w: %w", audit.ErrRefused, err)
 		}
 		if _, lost := w.chain.resume(ctx); lost == nil {

@@ -24,6 +24,7 @@ const (
 	HeaderTooLarge  jetstream.ErrorCode = 10097 // larger than the server takes
 	AccountMaxBytes jetstream.ErrorCode = 10122 // the account may not have a stream so large
 	InProcess       jetstream.ErrorCode = 10158 // this message id is just being stored: stored yet or not
+	UnderWay        jetstream.ErrorCode = 10164 // another write with the same compare-and-set is being stored
 	TooManyRequests jetstream.ErrorCode = 10167 // more wait than the server takes
 	BatchUnknown    jetstream.ErrorCode = 10176 // the batch may have been stored, and this have come twice
 	BatchDuplicate  jetstream.ErrorCode = 10201 // a message of the batch is stored already
