@@ -82,10 +82,11 @@ func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
 		failed := make([]error, 8)
 		for i := range failed {
 			others.Go(func() {
-				_, failed[i] = js.PublishMsg(ctx, &nats.Msg{Subject: subjects.Gate("process", "t"), Data: []byte("{}"), Header: nats.Header{
+				other := &nats.Msg{Subject: subjects.Gate("process", "t"), Data: []byte("{}"), Header: nats.Header{
 					jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(end, 10)},
 					jetstream.ExpectedLastSubjSeqSubjHeader: {subjects.GateOf("process")},
-				}})
+				}}
+				_, failed[i] = js.PublishMsg(ctx, other)
 			})
 		}
 		if err := journal.Credential(ctx, audit.Record{Tenant: "t"}); err != nil {
