@@ -11,12 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// The most that a line, a function and a package may have. Tests count for lines only.
+// The limits of a line, a function and the names of a package fail the test. A package of more than largePackage lines
+// is printed as a warning: whether to split it depends on its nouns and not on its length. Tests count for lines only.
 const (
-	maxLine     = 120 // characters
-	maxFunction = 60  // lines, but of tables
-	maxPackage  = 3000
-	maxExported = 60 // names of a package, without their methods and fields
+	maxLine      = 120 // characters
+	maxFunction  = 60  // lines, tables excepted
+	maxExported  = 60  // names of a package, without their methods and fields
+	largePackage = 3000
 )
 
 // larger names the packages that export more, and why.
@@ -26,7 +27,7 @@ var larger = map[string]string{
 	"call":     "each kind of event, step, cause and verdict of the protocol is a name of its own",
 }
 
-// TestSizes keeps rooms small enough to be understood by whoever enters.
+// TestSizes bounds lines, functions and exported names, and warns of large packages.
 func TestSizes(t *testing.T) {
 	lines, exported := map[string]int{}, map[string]int{}
 	for name := range strings.FieldsSeq(git(t, "ls-files", "--cached", "--others", "--exclude-standard", "*.go")) {
@@ -50,8 +51,8 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	for dir, n := range lines {
-		if n > maxPackage {
-			t.Errorf("%s has %d lines, at most %d", dir, n, maxPackage)
+		if n > largePackage {
+			t.Logf("warning: %s has %d lines, more than %d: does it hold two nouns?", dir, n, largePackage)
 		}
 		if n := exported[dir]; n > maxExported && larger[dir] == "" {
 			t.Errorf("%s exports %d names, at most %d without a reason", dir, n, maxExported)
