@@ -71,6 +71,9 @@ func hints(t upstream.Tool) (a annotations) {
 // proposed is the effect class that a server proposes for its tool, and why.
 func proposed(t upstream.Tool) (class call.Class, why string) {
 	switch a := hints(t); {
+	case a.ReadOnly && a.Destructive != nil && *a.Destructive:
+		return call.SideEffectful,
+			"the server contradicts itself: the tool changes nothing (readOnlyHint) and destroys (destructiveHint)"
 	case a.ReadOnly:
 		return call.Pure, "the server says that it changes nothing (readOnlyHint)"
 	case a.Idempotent:
