@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -26,6 +27,12 @@ type Options struct {
 	Environ    []string
 	Version    string           // of this build, as servers are told it
 	Transports []tool.Transport // all those of tools in the folder, for [Compare]
+	// Timeout is the default and the longest time of a call in the manifests that are written, at most ten minutes.
+	// 0 leaves the times of an import without one.
+	Timeout time.Duration
+	// Skip reports whether a tool is switched off, by its server's name of it. Such a tool is not written. Nil means
+	// that none is.
+	Skip func(tool string) bool
 }
 
 // Tool is what became of one tool of a server.
@@ -46,6 +53,7 @@ const (
 	Same    State = "unchanged"
 	Changed State = "changed" // it waits for an approval
 	LeftOut State = "left out"
+	Off     State = "switched off" // by [Options.Skip]
 )
 
 // Report is what became of the tools of one server.
@@ -126,6 +134,9 @@ type writer struct {
 }
 
 func (w *writer) write(t upstream.Tool) Tool {
+	if w.o.Skip != nil && w.o.Skip(t.Name) {
+		return Tool{Name: t.Name, State: Off}
+	}
 	out := Tool{Name: t.Name, ID: idOf(w.server, t.Name), State: LeftOut}
 	if other, double := w.taken[out.ID]; double {
 		out.Why = fmt.Sprintf("its id %s is that of the tool %q already", out.ID, other)
@@ -135,7 +146,7 @@ func (w *writer) write(t upstream.Tool) Tool {
 	out.Class, out.Why = proposed(t)
 	s := source{
 		id: out.ID, server: w.server, about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool,
-		class: out.Class, tool: t,
+		class: out.Class, tool: t, timeout: w.o.Timeout,
 	}
 	state, err := w.place(s)
 	if err != nil {

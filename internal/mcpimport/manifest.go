@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 
@@ -100,6 +101,7 @@ type source struct {
 	pool    string
 	class   call.Class
 	tool    upstream.Tool
+	timeout time.Duration // see [Options]
 }
 
 // files returns those of the tool's folder, by name.
@@ -193,10 +195,18 @@ func (s source) manifest(digest string) yaml.MapSlice {
 			{Key: "request", Value: requestFile}, {Key: "response", Value: responseFile},
 		}}}},
 		yaml.MapItem{Key: "capabilities", Value: yaml.MapSlice{{Key: "streaming", Value: true}}},
-		yaml.MapItem{Key: "limits", Value: yaml.MapSlice{
-			{Key: "timeout_ms_default", Value: timeoutDefault}, {Key: "timeout_ms_max", Value: timeoutMax},
-		}},
+		yaml.MapItem{Key: "limits", Value: s.limits()},
 	)
+}
+
+// limits returns how long calls may take.
+func (s source) limits() yaml.MapSlice {
+	usual, longest := int64(timeoutDefault), int64(timeoutMax)
+	if s.timeout > 0 {
+		longest = min(longest, max(1, s.timeout.Milliseconds()))
+		usual = longest
+	}
+	return yaml.MapSlice{{Key: "timeout_ms_default", Value: usual}, {Key: "timeout_ms_max", Value: longest}}
 }
 
 func requestSchema(t upstream.Tool) jsontext.Value {
