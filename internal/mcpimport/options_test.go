@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 )
 
-// TestImportSwitchedOff writes no manifest of a tool that the client has switched off, and gives the others its timeout.
+// TestImportSwitchedOff writes no manifest of a tool that is switched off, and gives the others the timeout.
 func TestImportSwitchedOff(t *testing.T) {
 	for name, c := range map[string]struct{ timeout, want time.Duration }{
 		"of the configuration": {45 * time.Second, 45 * time.Second},
