@@ -41,6 +41,9 @@ func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolReques
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(d.open, func() { cancel(errClosed) })()
+	if by.over != nil {
+		defer context.AfterFunc(by.over, func() { cancel(context.Cause(by.over)) })()
+	}
 	if req.Params.Name == SearchTool && d.o.SearchAbove >= 0 {
 		return d.search(ctx, by, req)
 	}

@@ -129,7 +129,8 @@ type caller struct {
 	web       bool // the request came over HTTP
 	stateless bool // and is of no session
 	protocol  string
-	guest     *guest // nil where nobody is asked for a token
+	guest     *guest          // nil where nobody is asked for a token
+	over      context.Context // of its connection; nil over HTTP
 }
 
 // receive answers what is about tools; everything else the library does.
@@ -185,6 +186,9 @@ func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 	by.header, by.asking = h, asking{session: h.Get(headerSession), id: h.Get(headerID)}
 	by.web = h.Get(headerWeb) != ""
 	by.stateless = by.web && by.asking.session == ""
+	if !by.web && extra.TokenInfo != nil {
+		by.over, _ = extra.TokenInfo.Extra[overKey].(context.Context)
+	}
 	if !by.web || d.guests.client == nil {
 		return by, nil
 	}

@@ -224,9 +224,13 @@ func refutedPost(body []byte, h http.Header) []byte {
 		return nil
 	}
 	if text[0] == '[' && len(h.Values(HeaderKey)) > 0 {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "the header "+HeaderKey+" is of one call, and a batch is of several")
+		why := "the header " + HeaderKey + " is of one call, and a batch is of several"
+		return (&fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: idsIn(text), batch: true}).body()
 	}
-	return refuted(text)
+	if wrong := faultOf(text); wrong != nil {
+		return wrong.body()
+	}
+	return nil
 }
 
 // body returns the body of a request, or why not.

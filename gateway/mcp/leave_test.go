@@ -64,7 +64,7 @@ func TestCancelledAnswer(t *testing.T) {
 	hears, out := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- mcp.New(t.Context(), f.Client, mcp.Options{}).Serve(t.Context(), mcp.Lines(in, out, 0))
+		served <- mcp.New(t.Context(), f.Client, mcp.Options{}).Serve(t.Context(), in, out)
 		_ = out.Close()
 	}()
 	answers := bufio.NewScanner(hears)

@@ -3,7 +3,6 @@ package mcp
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,49 +12,33 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Lines is the transport of a client that writes a message in each line, as over standard input. A line that is none,
-// or is longer than most bytes, is answered with an error, and the session goes on; 0 is [DefaultBody]. It closes
-// neither of the two.
-func Lines(in io.Reader, out io.Writer, most int64) sdk.Transport {
-	to := &answers{w: out}
-	from := &lines{
-		r: bufio.NewReaderSize(in, 64<<10), to: to, most: int(cmp.Or(most, DefaultBody)),
-	}
-	return &sdk.IOTransport{Reader: from, Writer: to, MaxLineLength: -1} // they are bounded here
-}
-
-// TurnAway answers the first request of a client over [Lines] with why there is no door for it: few agents show what a
-// server says beside its answers. It returns when it has, when the client leaves, or when ctx ends; then whatever reads
-// in may still do so.
+// TurnAway answers each request of a client that writes a message in each line with why there is no door for it: few
+// agents show what a server writes elsewhere. It returns when the input ends, or when ctx does; then its goroutine may
+// still read in.
 func TurnAway(ctx context.Context, in io.Reader, out io.Writer, why string) {
-	asked := make(chan jsontext.Value, 1)
-	go func() {
-		defer close(asked)
-		from := &lines{r: bufio.NewReader(in), most: DefaultBody}
-		for {
-			line, err := from.line()
-			if id, method := about(line); method != "" && typed(id) != "" {
-				asked <- id
+	from := readLines(in, DefaultBody, ctx.Done())
+	for {
+		select {
+		case l := <-from:
+			f := &fault{code: codeUnavailable, why: why, ids: l.ids, batch: bytes.HasPrefix(l.text, []byte{'['})}
+			if len(l.text) > 0 {
+				f.ids = idsIn(l.text)
+			}
+			if len(f.ids) > 0 {
+				_, _ = out.Write(f.lines()) // a client that has gone does not read why
+			}
+			if l.err != nil {
 				return
 			}
-			if err != nil {
-				return
-			}
+		case <-ctx.Done():
+			return
 		}
-	}()
-	select {
-	case id, ok := <-asked:
-		if ok {
-			_, _ = out.Write(refusal(id, codeUnavailable, why)) // whoever has gone misses it
-		}
-	case <-ctx.Done():
 	}
 }
 
-// answers is written to by the library and by [lines], a message at a time.
+// answers writes the messages to a client, one at a time.
 type answers struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -68,74 +51,108 @@ func (a *answers) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// Close implements io.Closer.
-func (*answers) Close() error { return nil }
-
-// lines reads what the library takes, which ends the session over any other line.
-type lines struct {
-	r       *bufio.Reader
-	to      io.Writer
-	most    int
-	batches bool   // the client has begun with a protocol that has them
-	rest    []byte // of a line
+// line is a line of a client: its text, or of one that is too long, the ids of the requests in it. The last one has the
+// error that ended the input.
+type line struct {
+	text []byte
+	long bool
+	ids  []jsontext.Value
+	err  error
 }
 
-// Close implements io.Closer.
-func (*lines) Close() error { return nil }
+// empty reports whether there is nothing to answer.
+func (l *line) empty() bool { return len(l.text) == 0 && !l.long }
 
-// Read implements io.Reader.
-func (l *lines) Read(p []byte) (int, error) {
-	for len(l.rest) == 0 {
-		line, err := l.line()
-		if refused := l.check(line); refused != nil {
-			if _, failed := l.to.Write(refused); failed != nil {
-				return 0, failed
+// lineBuffer is the size of the buffer for lines. Longer ones are put together.
+const lineBuffer = 16 << 10
+
+// readLines returns the lines of in, each without its end and at most most bytes long. The goroutine that reads ends
+// with in, or with the first line that it reads after stop is closed.
+func readLines(in io.Reader, most int64, stop <-chan struct{}) <-chan line {
+	to := make(chan line)
+	go func() {
+		r := bufio.NewReaderSize(in, lineBuffer)
+		for {
+			l := readLine(r, int(most))
+			if l.empty() && l.err == nil {
+				continue
 			}
-		} else if len(line) > 0 {
-			l.rest = append(line, '\n')
+			select {
+			case to <- l:
+			case <-stop:
+				return
+			}
+			if l.err != nil {
+				return
+			}
 		}
-		if err != nil && len(l.rest) == 0 {
-			return 0, err
-		}
-	}
-	n := copy(p, l.rest)
-	l.rest = l.rest[n:]
-	return n, nil
+	}()
+	return to
 }
 
-// line returns the next line without its end. One that is too long is more than most bytes of it.
-func (l *lines) line() (line []byte, err error) {
+// readLine returns the next line.
+func readLine(r *bufio.Reader, most int) (l line) {
+	var ids finder
 	for more := true; more; {
 		var part []byte
-		part, err = l.r.ReadSlice('\n')
-		if more = errors.Is(err, bufio.ErrBufferFull); more {
-			err = nil
+		part, l.err = r.ReadSlice('\n')
+		if more = errors.Is(l.err, bufio.ErrBufferFull); more {
+			l.err = nil
 		}
-		if len(line) <= l.most {
-			line = append(line, part...)
+		if !l.long {
+			l.text = append(l.text, part...)
+			part = l.text
+			l.long = len(bytes.TrimSpace(l.text)) > most
+		}
+		if l.long {
+			_, _ = ids.Write(part) // it returns no error
+			l.text = nil
 		}
 	}
-	return bytes.TrimSpace(line), err
+	l.text, l.ids = bytes.TrimSpace(l.text), ids.found()
+	return l
 }
 
-// check returns the answer to a line that is no message, and nil for one that is, or is empty.
-func (l *lines) check(line []byte) []byte {
-	if len(line) == 0 {
-		return nil
+// batch is a batch of requests: its answers are one message.
+type batch struct {
+	left    int // requests without an answer
+	answers [][]byte
+}
+
+// parse returns the messages of a line, with the batch that they are, or why it holds none.
+func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
+	if l.long {
+		why := fmt.Sprintf("a message is at most %d bytes", c.most)
+		return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: l.ids}
 	}
-	if len(line) > l.most {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is at most %d bytes", l.most))
+	if wrong := faultOf(l.text); wrong != nil {
+		wrong.batch = wrong.batch && c.batches
+		return nil, nil, wrong
 	}
-	if refused := refuted(line); refused != nil {
-		return refused
+	texts := []jsontext.Value{l.text}
+	if l.text[0] == '[' {
+		if !c.batches {
+			why := "this protocol has no batches"
+			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: idsIn(l.text)}
+		}
+		texts, of = nil, &batch{}
+		_ = json.Unmarshal(l.text, &texts) // it is a list
 	}
-	if line[0] == '[' && !l.batches {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "this protocol has no batches")
+	for _, text := range texts {
+		msg, err := jsonrpc.DecodeMessage(text)
+		if err != nil { // it was decoded before
+			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: err.Error(), ids: idsIn(l.text), batch: of != nil}
+		}
+		req, ok := msg.(*jsonrpc.Request)
+		switch {
+		case ok && req.Method == "initialize":
+			c.batches = batching(text)
+		case ok && of != nil && req.IsCall():
+			of.left++
+		}
+		all = append(all, msg)
 	}
-	if _, method := about(line); method == "initialize" {
-		l.batches = batching(line)
-	}
-	return nil
+	return all, of, nil
 }
 
 // batching reports whether a client begins with one of the protocols that have batches.

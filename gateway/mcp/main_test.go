@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,11 +91,16 @@ func count(run *toolbus.Run, to int) (all []int, err error) {
 // connect connects a client to a door over memory. protocol is the newest that it speaks.
 func (f *fixture) connect(t *testing.T, door *mcp.Door, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
-	ours, theirs := sdk.NewInMemoryTransports()
+	in, asks := io.Pipe()
+	hears, out := io.Pipe()
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	go func() { served <- door.Serve(ctx, ours) }()
-	session := join(t, theirs, protocol, o)
+	go func() {
+		err := door.Serve(ctx, in, out)
+		_ = out.Close() // as the end of a process does
+		served <- err
+	}()
+	session := join(t, &sdk.IOTransport{Reader: hears, Writer: asks}, protocol, o)
 	t.Cleanup(func() {
 		_ = session.Close() // the other side may have gone
 		stop()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -14,55 +15,117 @@ import (
 // What a client sends is read here before the library does: it says precisely what is wrong with it, and so that the id
 // of each request is the one that is answered, by which the door tells one request from another.
 
-// refuted returns the answer to a text that is neither a message of JSON-RPC nor a batch of such, and nil for others.
-func refuted(text []byte) []byte {
+// fault says why a text is not a message of JSON-RPC, or why a message or batch is refused, and which requests wait for
+// an answer.
+type fault struct {
+	code  int64
+	why   string
+	ids   []jsontext.Value // of the requests in it
+	batch bool             // the answer is a list, too
+}
+
+// lines returns the answers over standard output: one for each request, or one with the id null.
+func (f *fault) lines() (all []byte) {
+	if f.batch && len(f.ids) > 0 {
+		return append(f.list(), '\n')
+	}
+	for _, id := range f.ids {
+		all = append(all, refusal(id, f.code, f.why)...)
+	}
+	if len(f.ids) == 0 {
+		all = refusal(nil, f.code, f.why)
+	}
+	return all
+}
+
+// body returns the answer over HTTP, which is one value.
+func (f *fault) body() []byte {
+	switch {
+	case f.batch && len(f.ids) > 0:
+		return f.list()
+	case len(f.ids) == 1:
+		return refusal(f.ids[0], f.code, f.why)
+	}
+	return refusal(nil, f.code, f.why)
+}
+
+// list returns the answer to a batch.
+func (f *fault) list() []byte {
+	all := []byte{'['}
+	for i, id := range f.ids {
+		if i > 0 {
+			all = append(all, ',')
+		}
+		all = append(all, bytes.TrimSuffix(refusal(id, f.code, f.why), []byte{'\n'})...)
+	}
+	return append(all, ']')
+}
+
+// faultOf returns what is wrong with a text; nil for a message of JSON-RPC and for a batch of such.
+func faultOf(text []byte) *fault {
 	text = bytes.TrimSpace(text)
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	_, err := dec.ReadValue()
 	if err == nil && dec.InputOffset() < int64(len(text)) {
 		err = errors.New("something follows it")
 	}
+	var why string
+	code := int64(jsonrpc.CodeInvalidRequest)
 	switch {
 	case err != nil:
-		why := strings.TrimPrefix(err.Error(), "jsontext: ")
-		return refusal(nil, jsonrpc.CodeParseError, "a message is one value in JSON: "+why)
+		code = jsonrpc.CodeParseError
+		why = "a message is one value in JSON: " + strings.TrimPrefix(err.Error(), "jsontext: ")
 	case text[0] == '[':
-		return refutedBatch(text)
+		why = refutedBatch(text)
+	default:
+		why = refutedOne(text)
 	}
-	return refutedOne(text)
+	if why == "" {
+		return nil
+	}
+	return &fault{code: code, why: why, ids: idsIn(text), batch: len(text) > 0 && text[0] == '['}
 }
 
-func refutedBatch(text []byte) []byte {
+// idsIn returns the ids of the requests in a text.
+func idsIn(text []byte) []jsontext.Value {
+	f := &finder{}
+	_, _ = f.Write(text) // it returns no error
+	return f.found()
+}
+
+// refutedBatch returns why a list is not a batch.
+func refutedBatch(text []byte) (why string) {
 	var batch []jsontext.Value
 	if err := json.Unmarshal(text, &batch); err != nil || len(batch) == 0 {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "a batch is a list of messages, and not empty")
+		return "a batch is a list of messages, and not empty"
 	}
 	ids := map[string]bool{}
 	for _, one := range batch {
-		if refused := refutedOne(one); refused != nil {
-			return refused
+		if why := refutedOne(one); why != "" {
+			return why
 		}
 		id, _ := about(one)
 		if ids[string(id)] {
-			return refusal(id, jsonrpc.CodeInvalidRequest, "a batch is of messages, each with an id of its own")
+			return "a batch is of messages, each with an id of its own"
 		}
 		ids[string(id)] = id != nil
 	}
-	return nil
+	return ""
 }
 
-func refutedOne(text []byte) []byte {
+// refutedOne returns why a value is not a message.
+func refutedOne(text []byte) (why string) {
 	if text[0] != '{' {
-		return refusal(nil, jsonrpc.CodeInvalidRequest, "a message is an object")
+		return "a message is an object"
 	}
 	id, method := about(text)
 	if method != "" && id != nil && !kept(id) {
-		return refusal(id, jsonrpc.CodeInvalidRequest, "an id is a text, or a whole number below 2^53")
+		return "an id is a text, or a whole number below 2^53"
 	}
 	if _, err := jsonrpc.DecodeMessage(text); err != nil {
-		return refusal(id, jsonrpc.CodeInvalidRequest, err.Error())
+		return err.Error()
 	}
-	return nil
+	return ""
 }
 
 // about returns the id and the method of a request in JSON-RPC; nothing for what is none, or several.
@@ -102,16 +165,17 @@ func kept(id jsontext.Value) bool {
 	return json.Unmarshal(id, &n) == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53
 }
 
-// refusal is an answer to what has no better one. An id that cannot be one is none.
+// refusal returns the error that answers a request, with a line end. The id is null unless it is a text or a number.
 func refusal(id jsontext.Value, code int64, why string) []byte {
-	if kind := id.Kind(); id == nil || kind != '"' && kind != '0' {
+	if !answerable(id) {
 		id = jsontext.Value("null")
 	}
-	text, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": why},
-	})
+	said, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(why, "\uFFFD"))
 	if err != nil {
-		panic("unreachable: " + err.Error()) // texts and numbers
+		panic("unreachable: " + err.Error()) // it is UTF-8
 	}
-	return append(text, '\n')
+	all := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	all = strconv.AppendInt(append(all, `,"error":{"code":`...), code, 10)
+	all = append(append(all, `,"message":`...), said...)
+	return append(all, "}}\n"...)
 }

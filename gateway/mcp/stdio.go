@@ -2,9 +2,9 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"net/http"
+	"errors"
+	"io"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,48 +18,40 @@ const (
 	headerWeb     = headerOwn + "Web" // it came over HTTP
 )
 
-// Serve serves one client over a transport, such as standard input and output, until ctx ends or the client leaves.
-// It calls as the client that the door was made with.
-func (d *Door) Serve(ctx context.Context, t sdk.Transport) error {
-	session, err := d.server.Connect(ctx, connected{t}, nil)
+// errLeft ends the calls of a client over standard input and output that has gone: those that it cannot ask for again
+// are cancelled.
+var errLeft = errors.New("the client has gone")
+
+// Serve serves one client that writes a message in each line, as over standard input and output. It calls as the client
+// that the door was made with. Each request with an id is answered with that id, also a line that is not a message or
+// is longer than [Options.MaxBody].
+//
+// When in ends, Serve waits for the calls that run, answers them and returns. It cancels them if out is a pipe, a
+// socket or a terminal that no process reads any more, or if ctx ends then. If ctx ends before in does, the calls go
+// on: each is answered with the error 503, which has its key. Serve closes neither in nor out. After it returns, its
+// goroutine may still read in.
+func (d *Door) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	c := newConn(in, out, d.o.MaxBody)
+	session, err := d.server.Connect(context.WithoutCancel(ctx), c, nil)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
-	defer stop()
-	if err := session.Wait(); ctx.Err() == nil {
+	defer context.AfterFunc(ctx, c.stop)()
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }() // ends with the session, or with the process
+	select {
+	case err = <-ended:
+	case <-c.late: // the client does not read
+		err = errLeft
+	}
+	if ctx.Err() == nil {
 		return err
 	}
 	return context.Cause(ctx) // and not that it was closed
 }
 
-// connected is a transport whose connections are sessions that number their requests.
-type connected struct{ sdk.Transport }
-
 // Connect implements sdk.Transport.
-func (t connected) Connect(ctx context.Context) (sdk.Connection, error) {
-	c, err := t.Transport.Connect(ctx)
-	return &numbered{c, rand.Text()}, err
-}
-
-// numbered says with each request which one it is.
-type numbered struct {
-	sdk.Connection
-	session string
-}
-
-// Read implements sdk.Connection.
-func (c *numbered) Read(ctx context.Context) (jsonrpc.Message, error) {
-	msg, err := c.Connection.Read(ctx)
-	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
-		header := http.Header{headerSession: {c.session}}
-		if id, err := json.Marshal(req.ID.Raw()); err == nil {
-			header.Set(headerID, typed(id))
-		}
-		req.Extra = &sdk.RequestExtra{Header: header}
-	}
-	return msg, err
-}
+func (c *conn) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
 // typed is the id of a request, as JSON, with its type in front; "" for what is none.
 func typed(id []byte) string {
@@ -71,4 +63,13 @@ func typed(id []byte) string {
 		return string(idString) + text
 	}
 	return string(idNumber) + string(id)
+}
+
+// typedID is the id of a request of the library, as typed has it.
+func typedID(id jsonrpc.ID) string {
+	text, err := json.Marshal(id.Raw())
+	if err != nil {
+		return ""
+	}
+	return typed(text)
 }

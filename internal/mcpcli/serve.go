@@ -3,6 +3,8 @@ package mcpcli
 import (
 	"context"
 	"io"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,16 +46,18 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		}
 		defer conn.Close()
 		defer func() { _ = client.Close() }() // the connection ends next
-		door := mcp.New(ctx, client, o)
+		signal.Ignore(syscall.SIGPIPE)        // a client that does not read is one that has gone, and its calls are cancelled
+		door := mcp.New(context.WithoutCancel(ctx), client, o)
+		defer door.Close()
 		watched := make(chan struct{})
 		go func() { defer close(watched); door.Watch(ctx) }()
 		defer func() { stop(); <-watched }()
-		return cli.Stopped(ctx, door.Serve(ctx, mcp.Lines(stdin, env.Stdout, o.MaxBody)))
+		return cli.Stopped(ctx, door.Serve(ctx, stdin, env.Stdout))
 	}
 	return cmd
 }
 
-// firstTime is how long a client is waited for that is to be told why it is not served.
+// firstTime is the time in which the requests of a client are answered that is not served.
 const firstTime = time.Second
 
 // turnAway tells the client why it is not served.

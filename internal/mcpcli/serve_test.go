@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// TestMain turns this binary into a door where a test needs one that can be killed.
+// TestMain turns this binary into a door where a test needs a process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "door" {
 		cmd := Gateway(cli.Env{Stdout: os.Stdout, Stderr: os.Stderr}, connecting(os.Args[2]))
@@ -28,6 +28,16 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "serve" {
+		cli.Main(func(ctx context.Context) int {
+			cmd := Serve(cli.Env{Stdout: os.Stdout, Stderr: os.Stderr}, os.Stdin, connecting(os.Args[2]))
+			cmd.SetArgs([]string{})
+			if cmd.ExecuteContext(ctx) != nil {
+				return 1
+			}
+			return 0
+		})
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -39,6 +49,7 @@ func TestServeNoBus(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		`{"jsonrpc":"2.0","method":"x"}` + "\n" + `{"jsonrpc":"2.0","id":"a","method":"initialize"}` + "\n": `"id":"a"`,
+		`{"id":1,"method":"server/discover"}` + "\n" + `[{"id":2,"method":"initialize"}]`:                   `"id":2`,
 		"": "", "{\n": "",
 	} {
 		var out bytes.Buffer

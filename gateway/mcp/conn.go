@@ -1,0 +1,298 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// leaveTime is the time that calls get to end after the client has gone or the door was told to stop.
+const leaveTime = 10 * time.Second
+
+// conn is the connection of a client over standard input and output. It tells the library of the end of the input only
+// when every request is answered: the library drops those that it has then.
+type conn struct {
+	name   string // of the session that it is
+	most   int64
+	to     *answers
+	lines  <-chan line
+	closed chan struct{} // the library does not read any more
+	close  func()
+	told   chan struct{} // the door ends
+	tell   func()
+	over   context.Context // ends when the calls of this client are not waited for any more
+	leave  context.CancelCauseFunc
+
+	// Of Read alone.
+	rest    []*incoming // messages of the last line
+	ended   error       // why there are no more lines; io.EOF at the end of the input
+	batches bool        // the client has begun with a protocol that has them
+
+	mu    sync.Mutex
+	open  map[jsonrpc.ID]*incoming // requests without an answer, by the id that the library knows
+	quiet chan struct{}            // closed when the input has ended and every request is answered; nil before it ends
+	late  chan struct{}            // closed when leaveTime was not enough
+}
+
+// incoming is a message of the client.
+type incoming struct {
+	msg jsonrpc.Message
+	id  jsonrpc.ID // as the client knows it
+	of  *batch     // nil outside of batches
+
+	cancelled bool // at the end of the input
+}
+
+func newConn(in io.Reader, out io.Writer, most int64) *conn {
+	c := &conn{
+		name: rand.Text(), most: most, to: &answers{w: out}, open: map[jsonrpc.ID]*incoming{},
+		closed: make(chan struct{}), told: make(chan struct{}), late: make(chan struct{}),
+	}
+	c.close = sync.OnceFunc(func() { close(c.closed) })
+	c.tell = sync.OnceFunc(func() { close(c.told) })
+	c.over, c.leave = context.WithCancelCause(context.Background())
+	c.lines = readLines(in, most, c.closed)
+	return c
+}
+
+// SessionID implements sdk.Connection: the library knows no name of such a session.
+func (*conn) SessionID() string { return "" }
+
+// Close implements sdk.Connection.
+func (c *conn) Close() error {
+	c.close()
+	c.leave(errLeft)
+	return nil
+}
+
+// stop makes Read end the session. Requests that run are answered with the end of the door, unless the client has ended
+// its input: such a client has waited long enough.
+func (c *conn) stop() { c.tell() }
+
+// Read implements sdk.Connection.
+func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		if len(c.rest) > 0 {
+			next := c.rest[0]
+			c.rest = c.rest[1:]
+			return c.accept(next), nil
+		}
+		if c.ended != nil && !c.unlisten() {
+			c.drain()
+			return nil, c.ended
+		}
+		if c.ended != nil {
+			continue
+		}
+		select {
+		case l := <-c.lines:
+			if err := c.take(l); err != nil {
+				return nil, err
+			}
+			c.ended = l.err
+		case <-c.told:
+			c.leave(errClosed)
+			c.ended = io.EOF
+		case <-c.closed:
+			return nil, io.EOF
+		}
+	}
+}
+
+// take takes a line.
+func (c *conn) take(l line) error {
+	if l.empty() {
+		return nil
+	}
+	all, of, wrong := c.parse(l)
+	if wrong != nil {
+		_, err := c.to.Write(wrong.lines())
+		return err
+	}
+	for _, msg := range all {
+		c.rest = append(c.rest, &incoming{msg: msg, of: of})
+	}
+	return nil
+}
+
+// accept notes a request, and cancels what a client cancels that has used an id twice.
+func (c *conn) accept(m *incoming) jsonrpc.Message {
+	req, ok := m.msg.(*jsonrpc.Request)
+	switch {
+	case !ok:
+		return m.msg
+	case !req.IsCall():
+		if req.Method == "notifications/cancelled" {
+			c.cancelTwins(req)
+		}
+		return req
+	}
+	m.id = req.ID
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[req.ID] != nil { // the library does not answer it: it gets an id that no client has
+		req.ID, _ = jsonrpc.MakeID(c.name + "-" + rand.Text()) // a text is an id
+	}
+	c.open[req.ID] = m
+	req.Extra = &sdk.RequestExtra{
+		Header:    http.Header{headerSession: {c.name}, headerID: {typedID(m.id)}},
+		TokenInfo: &auth.TokenInfo{Extra: map[string]any{overKey: c.over}},
+	}
+	return req
+}
+
+// overKey is where the library carries the end of a connection along with its requests.
+const overKey = "over"
+
+// cancelTwins cancels the requests with an id that a cancellation names, but for the first of them, which the library
+// cancels.
+func (c *conn) cancelTwins(req *jsonrpc.Request) {
+	var named struct {
+		ID any `json:"requestId"`
+	}
+	if json.Unmarshal(req.Params, &named) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(named.ID)
+	if err != nil || !id.IsValid() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for known, m := range c.open {
+		if m.id == id && known != id {
+			c.cancel(known)
+		}
+	}
+}
+
+// cancel makes Read return a cancellation.
+func (c *conn) cancel(id jsonrpc.ID) {
+	params, err := json.Marshal(map[string]any{"requestId": id.Raw()})
+	if err != nil {
+		panic("unreachable: " + err.Error()) // a text or a number
+	}
+	msg := &jsonrpc.Request{Method: "notifications/cancelled", Params: params}
+	c.rest = append(c.rest, &incoming{msg: msg})
+}
+
+// unlisten makes Read return a cancellation of each request that listens: nothing else ends it. It reports whether
+// there are such requests.
+func (c *conn) unlisten() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, m := range c.open {
+		if req, ok := m.msg.(*jsonrpc.Request); ok && req.Method == "subscriptions/listen" && !m.cancelled {
+			m.cancelled = true
+			c.cancel(id)
+		}
+	}
+	return len(c.rest) > 0
+}
+
+// quieten makes the last answer close quiet.
+func (c *conn) quieten() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quiet = make(chan struct{})
+	if len(c.open) == 0 {
+		close(c.quiet)
+	}
+}
+
+// drain waits until every request is answered.
+func (c *conn) drain() {
+	c.quieten()
+	var watching sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		if unread(ctx, c.to.w) {
+			c.leave(errLeft)
+		}
+	})
+	select {
+	case <-c.quiet:
+		return
+	case <-c.closed:
+		return
+	case <-c.told:
+		c.leave(errLeft) // unless the door has ended them before
+	case <-c.over.Done():
+	}
+	late := time.NewTimer(leaveTime)
+	defer late.Stop()
+	select {
+	case <-c.quiet:
+	case <-c.closed:
+	case <-late.C:
+		close(c.late)
+	}
+}
+
+// Write implements sdk.Connection.
+func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
+	resp, ok := msg.(*jsonrpc.Response)
+	if !ok {
+		text, err := jsonrpc.EncodeMessage(msg)
+		if err != nil {
+			return err
+		}
+		_, err = c.to.Write(append(text, '\n'))
+		return err
+	}
+	c.mu.Lock()
+	of := c.open[resp.ID]
+	c.mu.Unlock()
+	if of == nil {
+		of = &incoming{id: resp.ID}
+	}
+	answer := *resp
+	answer.ID = of.id
+	text, err := jsonrpc.EncodeMessage(&answer)
+	if err != nil {
+		text = bytes.TrimSpace(refusal([]byte(typedID(of.id)), jsonrpc.CodeInternalError, err.Error()))
+	}
+	if of.of != nil {
+		text = c.gather(of.of, text)
+	}
+	if text != nil {
+		_, err = c.to.Write(append(text, '\n'))
+	}
+	c.answered(resp.ID)
+	return err
+}
+
+// gather adds an answer to a batch, and returns them all when it is the last one.
+func (c *conn) gather(of *batch, text []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.answers = append(of.answers, text)
+	if of.left--; of.left > 0 {
+		return nil
+	}
+	return append(append([]byte{'['}, bytes.Join(of.answers, []byte{','})...), ']')
+}
+
+// answered notes that a request is answered.
+func (c *conn) answered(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[id] == nil {
+		return
+	}
+	delete(c.open, id)
+	if c.quiet != nil && len(c.open) == 0 {
+		close(c.quiet)
+	}
+}
