@@ -136,6 +136,9 @@ type caller struct {
 // receive answers what is about tools; everything else the library does.
 func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if extra := req.GetExtra(); extra != nil {
+			defer d.runs(extra.Header)()
+		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
 			by, err := d.caller(req, r.ProtocolVersion())

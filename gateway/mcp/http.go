@@ -50,7 +50,10 @@ func (d *Door) Handler() http.Handler {
 				http.StatusServiceUnavailable,
 				"too many sessions at once: try again later, or use a protocol without",
 			)
+		case !d.began(r):
+			stateless.ServeHTTP(w, r) // the library refuses an id that it answers already
 		default:
+			defer d.passed(r)
 			stateful.ServeHTTP(w, r)
 			d.owns(ownerOf(r), w.Header().Get(headerSessions))
 		}

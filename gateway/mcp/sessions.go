@@ -3,6 +3,7 @@ package mcp
 import (
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 )
@@ -11,7 +12,19 @@ import (
 type sessions struct {
 	mu     sync.Mutex
 	owners map[string]string // by session
+	asked  map[string]*turn  // the requests of sessions of this door, by session and id
+	swept  time.Time
 }
+
+// turn is a request of a session, from when it comes until resentTime after its answer.
+type turn struct {
+	runs  bool      // the door answers it
+	ended time.Time // zero before
+}
+
+// resentTime is the time for which the door knows that the id of a request was used, after the answer: the library
+// gives the id free only when it has handed the answer on.
+const resentTime = time.Minute
 
 // ownerOf names the token that a request over HTTP came with, or what that comes from; "" is everybody, where nobody is
 // asked for one.
@@ -54,4 +67,64 @@ func (d *Door) full(owner string) bool {
 	}
 	d.sessions.owners = all // those that have ended are forgotten
 	return own >= d.o.MaxSessions-len(all)
+}
+
+// turnOf names a request of a session; "" is any other one.
+func turnOf(h http.Header) string {
+	session, id := h.Get(headerSession), h.Get(headerID)
+	if session == "" || id == "" {
+		return ""
+	}
+	return session + " " + id
+}
+
+// began notes a request of a session. It returns false if the request has come before, and is answered just now or was
+// in the last minute. Such a request joins the call of the first one by its key.
+func (d *Door) began(r *http.Request) bool {
+	name := turnOf(r.Header)
+	if name == "" {
+		return true
+	}
+	s := &d.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.swept) > resentTime {
+		for other, t := range s.asked {
+			if !t.ended.IsZero() && now.Sub(t.ended) > resentTime {
+				delete(s.asked, other)
+			}
+		}
+		s.swept = now
+	}
+	if s.asked[name] != nil {
+		return false
+	}
+	if s.asked == nil {
+		s.asked = map[string]*turn{}
+	}
+	s.asked[name] = &turn{}
+	return true
+}
+
+// passed notes that the connection of a request is done. The library may not have handed the request on.
+func (d *Door) passed(r *http.Request) {
+	d.sessions.mu.Lock()
+	defer d.sessions.mu.Unlock()
+	if t := d.sessions.asked[turnOf(r.Header)]; t != nil && !t.runs && t.ended.IsZero() {
+		t.ended = time.Now()
+	}
+}
+
+// runs notes that the door answers a request, until ended is called.
+func (d *Door) runs(h http.Header) (ended func()) {
+	set := func(runs bool, at time.Time) {
+		d.sessions.mu.Lock()
+		defer d.sessions.mu.Unlock()
+		if t := d.sessions.asked[turnOf(h)]; t != nil {
+			t.runs, t.ended = runs, at
+		}
+	}
+	set(true, time.Time{})
+	return func() { set(false, time.Now()) }
 }
