@@ -84,8 +84,7 @@ func (c *Client) conclude(e *errand, r *envelope.Response) (_ flight.Word, ended
 	case r.Status == envelope.Success:
 		ended = accepts(e.fn, r)
 	default:
-		_, more := again(e.call, 1, r)
-		ended = !more
+		ended = !e.mayRetry(1, r)
 	}
 	if !ended && !c.crew.Start(func() { c.rest(e, r) }) {
 		go c.rest(e, r) // the client was closed meanwhile; it ends with the call

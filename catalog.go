@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -37,7 +38,8 @@ type described struct {
 
 type function struct {
 	name              string
-	pool, digest      string // of the build that it is of
+	pool, digest      string     // of the build that it is of
+	class             call.Class // of its tool
 	request, response *schema.Schema
 }
 
@@ -219,7 +221,8 @@ func compile(info question.Tool) (*described, error) {
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, request: request, response: response}
+		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, class: call.Class(info.Determinism),
+			request: request, response: response}
 	}
 	return d, nil
 }

@@ -137,7 +137,10 @@ type Call struct {
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
-	Retry    *envelope.RetryPolicy // default: 3 attempts, 200 ms to 2 s, full jitter; see CallID
+	// Retry says how often, and when, the library makes the call again after a retryable error; default 3 attempts, 200 ms
+	// to 2 s, full jitter. A call of a tool that is neither pure nor idempotent is made again only if the answer proves
+	// that no executor started it (Provenance.NotStarted), whatever Retry says. See also CallID.
+	Retry *envelope.RetryPolicy
 	// What else a request may say; what is empty is left out. The first four have no effect yet, and
 	// warnings of the outcome say so.
 	CacheKey      string
@@ -171,7 +174,9 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	started := time.Now()
 	m := c.inTime(ctx, call, started)
 	if barred := c.barred(); barred != nil && m.Err != nil && m.Request != nil {
-		return c.refused(m.Request, envelope.NewError(envelope.CodeToken, barred.Error())), nil
+		r := c.refused(m.Request, envelope.NewError(envelope.CodeToken, barred.Error()))
+		r.Provenance.NotStarted = false // the request may have been sent before
+		return r, nil
 	}
 	if m.Err != nil {
 		return nil, m.Err
@@ -196,7 +201,8 @@ func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envel
 // refused is the local answer to a request that fails preflight: nothing was sent.
 func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
-		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, PolicyApplied: []string{"client-preflight"},
+		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
+		PolicyApplied: []string{"client-preflight"},
 	}, envelope.Metrics{})
 }
 

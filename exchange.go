@@ -23,7 +23,7 @@ import (
 // of the first attempt.
 func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
-		pause, more := again(e.call, n, r)
+		pause, more := c.again(e, n, r)
 		if !more || time.Until(e.Deadline) <= pause || !wait.For(e.ctx, pause) {
 			break
 		}
@@ -206,7 +206,7 @@ func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error
 	if why != nil {
 		e = e.WithCause(why.Error())
 	}
-	return c.silence(req, deadline, e.WithEffect(envelope.EffectUnknown))
+	return c.silence(req, deadline, e.WithEffect(envelope.EffectUnknown), false)
 }
 
 // unsent is that statement about a call that could not be sent by its deadline, and why.
@@ -218,11 +218,13 @@ func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *e
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		e = refused.Reason
 	}
-	return c.silence(req, deadline, e.WithEffect(envelope.EffectNone).WithCause(err.Error()))
+	return c.silence(req, deadline, e.WithEffect(envelope.EffectNone).WithCause(err.Error()), true)
 }
 
-func (c *Client) silence(req *envelope.Request, deadline time.Time, e *envelope.Error) *envelope.Response {
-	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: false}
+func (c *Client) silence(
+	req *envelope.Request, deadline time.Time, e *envelope.Error, notStarted bool,
+) *envelope.Response {
+	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, NotStarted: notStarted}
 	return envelope.Failure(req.CallID, e, p,
 		envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
 }

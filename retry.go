@@ -22,13 +22,20 @@ func policyOf(call Call) envelope.RetryPolicy {
 	return r
 }
 
-// again says how long to wait after the n-th attempt before the next one, and whether there is one.
-func again(call Call, n int, r *envelope.Response) (time.Duration, bool) {
-	policy := policyOf(call)
-	if n >= policy.MaxAttempts || !retryable(r, policy) {
+// again returns how long to wait after the n-th attempt, of which r is the outcome, before the next one, and whether
+// there is a next one. It describes the tool again if another build than the described one has run.
+func (c *Client) again(e *errand, n int, r *envelope.Response) (time.Duration, bool) {
+	if !e.mayRetry(n, r) || !c.recognised(e, r) || !repeatable(e.fn, r) {
 		return 0, false
 	}
-	return backoff(policy, n, r), true
+	return backoff(policyOf(e.call), n, r), true
+}
+
+// mayRetry reports whether the library may make the call again after the n-th attempt, of which r is the outcome, as
+// far as that is known without asking a dispatcher.
+func (e *errand) mayRetry(n int, r *envelope.Response) bool {
+	policy := policyOf(e.call)
+	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
 }
 
 // retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
@@ -38,6 +45,35 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 		return false
 	}
 	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))
+}
+
+// repeatable reports whether a call of fn with the outcome r may be made again without being asked: fn is pure or
+// idempotent, or no executor started the call. What is not known of a tool does not count for it.
+func repeatable(fn *function, r *envelope.Response) bool {
+	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.Repeatable()
+}
+
+// otherBuild reports whether r is the outcome of another build of the tool than the one that fn describes.
+func otherBuild(fn *function, r *envelope.Response) bool {
+	return fn != nil && r.Provenance.Digest != "" && r.Provenance.Digest != fn.digest
+}
+
+// recognised reports whether the class of the build that r is of is known, or does not matter. It asks a dispatcher
+// where another build is described.
+func (c *Client) recognised(e *errand, r *envelope.Response) bool {
+	if r.Provenance.NotStarted || !otherBuild(e.fn, r) {
+		return true
+	}
+	t, err := c.fetchOnce(e.ctx, e.req.ToolID, min(describeTime, time.Until(e.Deadline)))
+	if err != nil || t == nil {
+		return false
+	}
+	fn, refusal := t.function(e.req.Fn)
+	if refusal != nil || otherBuild(fn, r) {
+		return false
+	}
+	e.fn = fn
+	return true
 }
 
 // backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the

@@ -212,6 +212,18 @@ func Fold(e Event, seq uint64) State {
 // Ref is the public reference to the call, as callers are given it.
 func (s State) Ref() string { return subjects.Key{Tool: s.Tool, ID: s.ID}.Ref() }
 
+// NotStarted reports whether the log proves that no executor started a run of attempt n. It is false for a run that
+// would change nothing: such a call may be decided while its work is handed out.
+func (s State) NotStarted(n int) bool {
+	a, ok := s.Attempt(n)
+	return ok && !s.Harmless() && a.Decision != nil && a.Decision.Untaken
+}
+
+// Untouched reports whether the log proves that no executor started a run of any attempt. That holds for the empty log.
+func (s State) Untouched() bool {
+	return !slices.ContainsFunc(s.Attempts, func(a Attempt) bool { return !s.NotStarted(a.N) })
+}
+
 // Empty reports whether the log has no events.
 func (s State) Empty() bool { return len(s.Attempts) == 0 }
 

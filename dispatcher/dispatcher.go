@@ -174,8 +174,8 @@ func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
 	switch {
 	case refusal == nil:
 		d.admit(ctx, c.asker)
-	case at.unproven: // no dispatcher takes it in, nor reads the log for it
-		d.refuse(ctx, c.request, at.name, refusal)
+	case at.unproven: // no dispatcher takes it in, nor reads the log for it; another copy may have been admitted
+		d.refuse(ctx, c.request, at.name, refusal, !stands(refusal.Code))
 	default:
 		d.deny(ctx, c.request, at.name, refusal)
 	}

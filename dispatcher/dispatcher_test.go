@@ -299,4 +299,15 @@ func (w *world) decide(code envelope.Code) {
 	synctest.Wait()
 }
 
+// endsAs ends the newest attempt with an error, for a cause.
+func (w *world) endsAs(end call.Ending) {
+	w.t.Helper()
+	a := w.state().Last()
+	d := settle.Draft{Error: envelope.NewError(end.Error, "")}
+	if _, err := settle.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
 func pass(d time.Duration) { <-time.After(d); synctest.Wait() }

@@ -16,7 +16,7 @@ func (d *Dispatcher) failed(ctx context.Context, p any, all ...request) {
 	for _, r := range all {
 		d.safely("a refusal", func() {
 			e := envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this request; its log says where")
-			d.refuse(ctx, r, stageFailure, e)
+			d.refuse(ctx, r, stageFailure, e, false) // it may have been admitted
 		})
 	}
 }

@@ -20,8 +20,9 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 
 // refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
 // answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
-// is of no use, because the record is full.
-func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error) {
+// is of no use, because the record is full. notStarted is that of the answer's provenance: a refusal that does
+// not stand speaks of this copy of the request, one that stands of the call.
+func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error, notStarted bool) {
 	in, req := r.in, r.req
 	id, counted, err := d.Records.Denied(ctx, in, req, e)
 	full := errors.Is(err, audit.ErrRefused)
@@ -35,7 +36,8 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	case err != nil:
 		return
 	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id, Counted: counted}
+	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id, Counted: counted,
+		NotStarted: notStarted}
 	callID := ""
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
@@ -53,7 +55,7 @@ func (d *Dispatcher) Crowded(ctx context.Context, in *question.Incoming, full *f
 	legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType)
 	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
-	d.refuse(ctx, request{in: in}, stageIntake, e.WithEffect(envelope.EffectUnknown))
+	d.refuse(ctx, request{in: in}, stageIntake, e.WithEffect(envelope.EffectUnknown), true)
 }
 
 // deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One
@@ -75,7 +77,7 @@ func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal 
 	if otherInput(last.State, r) {
 		effect = envelope.EffectNone
 	}
-	d.refuse(ctx, r, stage, refusal.WithEffect(effect))
+	d.refuse(ctx, r, stage, refusal.WithEffect(effect), last.State.Untouched())
 }
 
 // recalled is a denied request that is to be told what became of its call, and nothing else.
@@ -133,7 +135,8 @@ func (d *Dispatcher) turnDown(
 	case last.State.Seq != s.Seq:
 		return l.found(s.Seq, last.State), true
 	}
-	d.refuse(ctx, a.request, stageAdmission, refusal.WithEffect(a.effect(s, refusal.Code)))
+	refusal = refusal.WithEffect(a.effect(s, refusal.Code))
+	d.refuse(ctx, a.request, stageAdmission, refusal, s.Untouched() && !a.unsure)
 	return s, false
 }
 

@@ -53,7 +53,8 @@ Generated from the table in ` + "`envelope/table.go`" + `; do not edit.
 Every answer that is no success carries one of these codes. The prefix is the class and never changes its meaning. Each
 code has exactly one status. *Effect* is what the code alone says; ` + "`details.effect`" + ` of an error may say more.
 *Retried* says whether a client asks again on its own, with the same idempotency key, and after how long
-unless the error names another ` + "`details.retry_after_ms`" + `.
+unless the error names another ` + "`details.retry_after_ms`" + `. A client retries a call of a
+side-effectful tool only if ` + "`provenance.not_started`" + ` is true.
 
 ## Codes
 

@@ -51,6 +51,11 @@ type Metrics struct {
 // Provenance says what ran and how the outcome came about. Final is false in what is no outcome, and no refusal
 // that stands: a statement of the client library's own because the bus is gone; a refusal that another dispatcher,
 // or the same a moment later, may contradict; a word to a caller that stops waiting while its call goes on.
+//
+// NotStarted is true if no executor started the call, and none will because of the request that is answered: the log
+// proves that no executor took its attempt, or a dispatcher refused it before admission. A refusal with Final false
+// speaks of one copy of the request, so that all copies must be answered with it. NotStarted is false where an executor
+// may have started, and in every answer of a build that does not know the member.
 type Provenance struct {
 	ToolID        string      `json:"tool_id"`
 	ToolVersion   string      `json:"tool_version"`
@@ -61,6 +66,7 @@ type Provenance struct {
 	Final         bool        `json:"final"`
 	AuditEventID  string      `json:"audit_event_id,omitzero"`
 	Counted       uint64      `json:"counted,omitzero"` // of a refusal that is on record in a count: which of it
+	NotStarted    bool        `json:"not_started,omitzero"`
 	Chunks        *Chunks     `json:"chunks,omitzero"`
 	OutputRef     *PayloadRef `json:"output_ref,omitzero"`
 	PolicyApplied []string    `json:"policy_applied,omitzero"`

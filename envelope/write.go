@@ -96,6 +96,7 @@ func (p *Provenance) write(w *members.Writer) {
 	w.Bool(`,"final":`, p.Final)
 	w.TextIf(`,"audit_event_id":`, p.AuditEventID)
 	w.UintIf(`,"counted":`, p.Counted)
+	w.BoolIf(`,"not_started":`, p.NotStarted)
 	if p.Chunks != nil {
 		w.Int(`,"chunks":{"count":`, p.Chunks.Count)
 		w.Text(`,"digest":`, p.Chunks.Digest)

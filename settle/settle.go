@@ -254,7 +254,8 @@ func respond(ruling call.Ruling, d Draft) *envelope.Response {
 	a, _ := s.Attempt(ruling.Event.Attempt)
 	p := envelope.Provenance{
 		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest,
-		Attempt: a.N, Fence: a.Decision.Fence, Final: true, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied,
+		Attempt: a.N, Fence: a.Decision.Fence, Final: true, NotStarted: s.NotStarted(a.N), Chunks: d.Chunks,
+		PolicyApplied: d.PolicyApplied,
 	}
 	d.Metrics.Attempts = a.N
 	if ruling.Code != "" {

@@ -162,7 +162,8 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
 	completeFlag(cmd, "key-scope", values(keyScopes))
 	completeFlag(cmd, "priority", values(priorities))
-	fl.IntVar(&f.attempts, "attempts", 3, "how often to try when the outcome is a retryable_error")
+	fl.IntVar(&f.attempts, "attempts", 3, "how often to try when the outcome is a retryable_error; a call of "+
+		"a side-effectful tool is tried again only if no executor started it")
 	return cmd
 }
 
@@ -241,7 +242,7 @@ func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Res
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
 		WithEffect(envelope.EffectNone).WithCause(cause)
-	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, Final: false}
+	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e, p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})
 }

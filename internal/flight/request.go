@@ -71,7 +71,9 @@ type Request struct {
 	accepted bool
 	over     bool // it has been answered, or nobody waits for that any more
 	copies   copies
-	refusal  *envelope.Response // the last one that another dispatcher may contradict
+	// The refusal that the caller gets if all copies are turned away: the last one, or the last one without NotStarted.
+	// The copy that is answered by that may have been admitted.
+	refusal *envelope.Response
 }
 
 // ends says what the outcome is; nil where there is none by the deadline. Callers hold the lock of the watcher.
@@ -86,7 +88,9 @@ func (x *Request) ends(r *envelope.Response) {
 // were. Callers hold the lock of the watcher.
 func (x *Request) turnAway(r *envelope.Response) {
 	if r != nil {
-		x.refusal = r
+		if x.refusal == nil || x.refusal.Provenance.NotStarted || !r.Provenance.NotStarted {
+			x.refusal = r
+		}
 		x.copies.hear(r)
 	}
 	if x.refusal != nil && x.copies.allTurnedAway() {

@@ -219,6 +219,8 @@ func TestRefusedCopies(t *testing.T) {
 	full, other := refusal("gate.1", envelope.CodeStoreFull), refusal("gate.2", envelope.CodeAuditLag)
 	late, denied := refusal("gate.3", envelope.CodeTimeout), refusal("gate.4", envelope.CodeToolDisabled)
 	unrecorded := refusal("", envelope.CodeAuditLag)
+	unstarted := refusal("gate.5", envelope.CodeOpen)
+	unstarted.Provenance.NotStarted = true
 	outcome := &envelope.Response{Status: envelope.Success, Provenance: envelope.Provenance{Final: true, Attempt: 1}}
 	inCount := func(n uint64) *envelope.Response {
 		return &envelope.Response{Status: envelope.RetryableError,
@@ -238,9 +240,11 @@ func TestRefusedCopies(t *testing.T) {
 		"both, in one count":      {copies: 2, answers: []*envelope.Response{first, second}, want: second},
 		"both, without a record": {copies: 2, answers: []*envelope.Response{unrecorded, unrecorded},
 			want: unrecorded},
-		"one of two, too late": {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
-		"both, too late":       {copies: 2, answers: []*envelope.Response{late, other}, want: other},
-		"one of two, denied":   {copies: 2, answers: []*envelope.Response{denied}, want: denied},
+		"one of two, too late":                 {copies: 2, answers: []*envelope.Response{late, outcome}, want: outcome},
+		"both, too late":                       {copies: 2, answers: []*envelope.Response{late, other}, want: other},
+		"both, and one may have been admitted": {copies: 2, answers: []*envelope.Response{full, unstarted}, want: full},
+		"both, and the other may have been":    {copies: 2, answers: []*envelope.Response{unstarted, full}, want: full},
+		"one of two, denied":                   {copies: 2, answers: []*envelope.Response{denied}, want: denied},
 		"accepted, and a copy too late": {accepted: true, copies: 2, answers: []*envelope.Response{late, outcome},
 			want: outcome},
 		"accepted, and a copy is full": {accepted: true, copies: 1, answers: []*envelope.Response{full, outcome},

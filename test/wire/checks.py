@@ -288,10 +288,11 @@ def nobody():
 
 def copies():
     c = Client(scripted)
-    for tool, attempts in (("accepted", 1), ("refused", 2)):
+    for tool, attempts, status in (("accepted", 1, "success"), ("refused", 2, "success"),
+                                   ("failed", 3, "retryable_error"), ("unproven", 3, "retryable_error")):
         r = dict(shown("request"), call_id=str(uuid.uuid4()), tool_id=tool)
         outcome = c.call(r, attempts=attempts)
-        assert outcome["status"] == "success", outcome
+        assert outcome["status"] == status, outcome
 
 
 for check in (names, describe, call, patience_and_msgpack, refusal, joining, cancel, deadline, payloads, service_refusals,

@@ -127,13 +127,15 @@ class Client:
         return r
 
     def call(self, r, attempts=3, **options):
-        """The outcome of a call: asks again, under another call id, what may be asked again."""
+        """The outcome of a call: asks again, under another call id, what may be asked again unasked."""
         deadline = time.monotonic() + r["constraints"]["timeout_ms"] / 1000
         for n in range(attempts):
             outcome = self.once(r, deadline, **options)
             p, error = outcome["provenance"], outcome.get("error")
             refused = p["attempt"] == 0 and not p["final"]
             if not error or not error["retryable"] or error["code"] in NOT_BY_ITSELF or not (p["final"] or refused):
+                break
+            if not self.repeatable(r["tool_id"], p):
                 break
             pause = max(random.random() * min(0.2 * 2**n, 2), error["details"].get("retry_after_ms", 0) / 1000)
             left = deadline - time.monotonic() - pause
@@ -144,10 +146,20 @@ class Client:
             r = dict(r, call_id=str(uuid.uuid4()), constraints=limits)
         return outcome
 
+    def repeatable(self, tool_id, p):
+        """Whether no executor started the call, or the build of the tool that p names may run it twice."""
+        if p.get("not_started"):
+            return True
+        try:
+            tools = self.ask("describe", {"tool": tool_id})["tools"]
+        except (Nobody, Refused):
+            return False
+        return any(t["determinism"] in ("pure", "idempotent") and p.get("digest", t["digest"]) == t["digest"] for t in tools)
+
     def once(self, r, deadline, body=None, accepted=lambda a: None, headers={}):
         """The outcome of one call id: sends copies until it is here, and counts the refusals that do not stand."""
         (reply, inbox), body = self.inbox(), body or json.dumps(r).encode()
-        sent, turned_away, taken, again = 0, set(), False, time.monotonic()
+        sent, turned_away, taken, started, again = 0, set(), False, False, time.monotonic()
         while time.monotonic() < deadline + 0.1:
             if time.monotonic() >= again:
                 headers = {"Content_Type": "application/json", **headers}
@@ -169,8 +181,10 @@ class Client:
                     continue  # a copy was refused; what was accepted has an outcome of its own
                 if p["attempt"] == 0 and not p["final"]:
                     turned_away.add((p.get("audit_event_id") or object(), p.get("counted")))
+                    started = started or not p.get("not_started")
                     if len(turned_away) < sent:
                         continue
+                    p["not_started"] = not started  # of all copies
                 return said
         return {"call_id": r["call_id"], "status": "retryable_error", "copies": sent, "error": {
             "code": "R-TIMEOUT-001", "retryable": True, "details": {"effect": "unknown"}},

@@ -56,6 +56,11 @@ func (c *contradictions) answer(msg *nats.Msg) {
 		a.accept()
 		a.refuse(2, envelope.CodeToolUnknown)
 		a.succeed()
+	case req.ToolID == "failed": // an executor ran it, and nobody says of which class the tool is
+		a.fail()
+	case req.ToolID == "unproven" && n == 2: // one copy may have been admitted
+		a.refuse(1, envelope.CodeCapacity)
+		a.refuseUnproven(2, envelope.CodeCapacity)
 	case req.ToolID == "refused" && req.CallID != copies[0]: // asked again, under another call id
 		a.succeed()
 	case req.ToolID == "refused" && n == 2: // one refusal, told twice
@@ -75,9 +80,22 @@ type caller struct {
 }
 
 // refuse tells of a refusal, which was recorded under a number.
-func (a caller) refuse(recorded int, code envelope.Code) {
+func (a caller) refuse(recorded int, code envelope.Code) { a.refuseAs(recorded, code, true) }
+
+// refuseUnproven tells of one of a build that does not say whether an executor started the call.
+func (a caller) refuseUnproven(recorded int, code envelope.Code) { a.refuseAs(recorded, code, false) }
+
+// fail tells of an outcome that lets the key run again.
+func (a caller) fail() {
+	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "1.0.0", Attempt: 1, Final: true}
+	e := envelope.NewError(envelope.CodeUpstream, "").WithEffect(envelope.EffectNone)
+	a.replies.Outcome(a.inbox, envelope.Failure(a.req.CallID, e, p, envelope.Metrics{}))
+}
+
+func (a caller) refuseAs(recorded int, code envelope.Code, notStarted bool) {
 	id := fmt.Sprint("gate.", recorded)
-	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "*", AuditEventID: id, Final: !code.Retryable()}
+	p := envelope.Provenance{ToolID: a.req.ToolID, ToolVersion: "*", AuditEventID: id, Final: !code.Retryable(),
+		NotStarted: notStarted}
 	e := envelope.NewError(code, "").WithEffect(envelope.EffectNone)
 	a.replies.Outcome(a.inbox, envelope.Failure(a.req.CallID, e, p, envelope.Metrics{}))
 }
@@ -99,6 +117,11 @@ func (c *contradictions) check() {
 	defer c.mu.Unlock()
 	if got := slices.Compact(slices.Clone(c.copies["accepted"])); len(got) != 1 {
 		c.t.Errorf("a call that was accepted was asked for under call ids %v", got)
+	}
+	for _, tool := range []string{"failed", "unproven"} {
+		if got := slices.Compact(slices.Clone(c.copies[tool])); len(got) != 1 {
+			c.t.Errorf("%s: a call that an executor may have started was asked for under call ids %v", tool, got)
+		}
 	}
 	refused := c.copies["refused"]
 	if ids := slices.Compact(slices.Clone(refused)); len(ids) != 2 || slices.Index(refused, ids[1]) < 3 {

@@ -317,6 +317,13 @@ func TestBrokenPromises(t *testing.T) {
 		{"effect said to be none", "P7 honest", paid, func(h *History) { h.Effects[1].Attempt = 1 }},
 		{"effect said to be applied", "P7 honest", paid, func(h *History) { h.Effects = h.Effects[:1] }},
 		{"output of a run without effect", "P7 honest", paid, func(h *History) { h.Effects[1].PID = 8 }},
+		{"claimed, and said not to have been started", "P7 not started", paid,
+			func(h *History) { h.Asks[2].Answers[0].Provenance.NotStarted = true }},
+		{"started, and said not to have been", "P7 not started", put,
+			func(h *History) {
+				h.Log[1].State.Attempts[0].Claim = nil
+				h.Asks[0].Answers[0].Provenance.NotStarted = true
+			}},
 		{"started though unclaimed", "P7 honest", paid, func(h *History) { h.Effects[0].Attempt = 1 }},
 		{"decided twice", "log", paid, func(h *History) { h.Log = append(h.Log, h.Log[len(h.Log)-1]) }},
 		{"claimed twice", "log", paid, func(h *History) { h.Log = slices.Insert(h.Log, 5, h.Log[4]) }},

@@ -140,6 +140,27 @@ func (x *index) harmless() (found []Violation) {
 	return found
 }
 
+// unstarted: callers make a side-effectful call again where an outcome says that no executor started it.
+func unstarted(x *index) (found []Violation) {
+	for _, a := range x.Asks {
+		for _, r := range a.Answers {
+			n := r.Provenance.Attempt
+			if !r.Provenance.NotStarted || n == 0 {
+				continue
+			}
+			if l := x.logs[a.Ref]; l != nil {
+				if attempt, _ := l.last.Attempt(n); attempt.Claim != nil {
+					found = append(found, a.broken("attempt %d is said not to have been started, and was claimed", n))
+				}
+			}
+			if starts := x.startsOf(a.Ref, n); len(starts) > 0 {
+				found = append(found, a.broken("attempt %d is said not to have been started, and there is %+v", n, starts))
+			}
+		}
+	}
+	return found
+}
+
 func (x *index) honest(l *log, a call.Attempt) string {
 	d, done := a.Decision, x.doneOf(l.ref, a.N)
 	switch {

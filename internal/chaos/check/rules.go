@@ -33,6 +33,7 @@ func rules() []rule {
 		{"P5 kept", "what was accepted is in the log, and ends", kept},
 		{"P5 dead", "what is given up is among the dead letters", graves},
 		{"P7 honest", "the effect that is told is the one that was", honesty},
+		{"P7 not started", "what is said not to have been started was neither claimed nor started", unstarted},
 		{"log", "the log of a call follows the protocol", shapes},
 		{"audit", "AUDIT folded is the log folded", audits},
 		{"segments", "no record can be taken out, put in or changed unseen", segments},
