@@ -59,7 +59,8 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 			"message", e.Message, "fix", e.Fix))
 	}
 	return members(
-		"tool_id", a.ID, "semver", cmp.Or(a.Version, "0.1.0"), "owner", cmp.Or(a.Owner, "@local"), "title", a.Title,
+		"tool_id", a.ID, "name", a.Name, "semver", cmp.Or(a.Version, "0.1.0"), "owner", cmp.Or(a.Owner, "@local"),
+		"title", a.Title,
 		"description", description, "tags", a.Tags, "determinism", string(a.Class),
 		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", whole(a.Retention, time.Second), "pool", a.Pool,
 		"transport", transport, "endpoint", members("command", command), "functions", members(functions...),

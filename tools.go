@@ -44,6 +44,9 @@ type Tool struct {
 	Version string // semantic, such as 1.2.3, of which callers ask for ranges; default 0.1.0
 	Class   Class
 
+	// Name is the tool's name in MCP: letters, digits, _ and -, at most 48 characters. Default: ID with _ in the place of
+	// all other characters. The name of each function of a tool that has several follows it.
+	Name        string
 	Title       string   // default ID
 	Description string   // for people, and for models that choose a tool; default Title
 	Owner       string   // who answers for it; default "@local"

@@ -32,6 +32,7 @@ type Description struct {
 // Tool is what callers may know of a tool.
 type Tool struct {
 	ToolID           string `json:"tool_id"`
+	Name             string `json:"name,omitzero"` // in MCP, see [Names]; "" for the one that the id gives
 	Version          string `json:"tool_version"`
 	Digest           string `json:"digest,omitzero"`
 	Title            string `json:"title,omitzero"`
@@ -51,6 +52,21 @@ type Tool struct {
 	RetentionS int64               `json:"retention_s,omitzero"` // how long outcomes are kept
 	Functions  map[string]Function `json:"functions"`
 	Errors     []ToolError         `json:"errors,omitzero"`
+	// Listed is given only when asked for the tool, of one that was imported from an MCP server.
+	Listed *Listed `json:"listed,omitzero"`
+}
+
+// Listed is a tool as its MCP server lists it, and with it what clients of that server are told about the server.
+type Listed struct {
+	Server Server `json:"server"`
+	// Tool is the member of the server's list. It is JSON, and may have integers beyond 2^53.
+	Tool jsontext.Value `json:"tool"`
+}
+
+// Server is an MCP server as it presents itself.
+type Server struct {
+	Name         string `json:"name"` // in servers.json
+	Instructions string `json:"instructions,omitzero"`
 }
 
 // Limits of one call of a tool, by the names that its manifest has for them. A manifest that was loaded has all.

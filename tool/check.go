@@ -18,6 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -68,6 +69,7 @@ func OwnVariable(name string) bool { return strings.HasPrefix(name, "TOOLBUS_") 
 type written struct {
 	*Manifest
 	RetentionS int64                      `json:"retention_s"`
+	Listed     string                     `json:"listed"`
 	Endpoint   jsontext.Value             `json:"endpoint"`
 	Functions  map[string]writtenFunction `json:"functions"`
 	Errors     []ErrorSpec                `json:"errors"`
@@ -150,6 +152,7 @@ func (l *toolLoader) meaning(w *written) {
 	}
 	l.errorSpecs(w.Errors)
 	l.functions(w.Functions)
+	l.listed(w.Listed)
 	l.described()
 	l.endpoint(w.Endpoint)
 }
@@ -216,10 +219,35 @@ func (l *toolLoader) functions(all map[string]writtenFunction) {
 
 func pointer(format string, i int) jsontext.Pointer { return jsontext.Pointer(fmt.Sprintf(format, i)) }
 
+// listed reads the file with the tool as its MCP server lists it.
+func (l *toolLoader) listed(name string) {
+	const at, hint = "/listed", "`toolbus tools import-mcp` writes this file; leave the field out for a tool of your own"
+	if name == "" || l.bad[at] {
+		return
+	}
+	raw, err := l.read(name)
+	if err != nil {
+		l.fail(at, reason(err), hint)
+		return
+	}
+	listed := &question.Listed{}
+	if err := json.Unmarshal(raw, listed, json.RejectUnknownMembers(true)); err != nil || listed.Tool.Kind() != '{' {
+		l.fail(at, fmt.Sprintf("%s is not an object with the members server and tool", name), hint)
+		return
+	}
+	if len(l.manifest.Functions) > 1 {
+		l.fail(at, "a tool with several functions is not one that a server lists", hint)
+	}
+	l.manifest.Listed = listed
+}
+
 // described holds what callers are told of the tool against what one message has room for.
 func (l *toolLoader) described() {
 	raw, _ := json.Marshal(l.manifest.describe(false)) // of text that is UTF-8
 	size := len(raw)
+	if l.manifest.Listed != nil {
+		size += len(l.manifest.Listed.Tool) + len(l.manifest.Listed.Server.Instructions)
+	}
 	for _, f := range l.manifest.Functions {
 		for _, s := range []*schema.Schema{f.Request, f.Response} {
 			if s != nil {

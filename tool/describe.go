@@ -58,11 +58,15 @@ func (r *Registry) Describe(q question.Describe) (list []question.Tool, more boo
 
 func (m *Manifest) describe(schemas bool) question.Tool {
 	info := question.Tool{
-		ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description, Owner: m.Owner,
+		ToolID: m.ToolID, Name: m.Name, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description,
+		Owner:  m.Owner,
 		Status: string(m.Status), Determinism: string(m.Class), Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
 		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]question.Function{},
+	}
+	if schemas {
+		info.Listed = m.Listed
 	}
 	for name, fn := range m.Functions {
 		f := question.Function{Description: fn.Description}

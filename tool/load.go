@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // DefaultPool is the executor pool of tools that name none.
@@ -97,6 +99,7 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		problems = append(problems, found...)
 		manifests = append(manifests, m)
 	}
+	problems = append(problems, doubleNames(manifests)...)
 	if len(problems) > 0 {
 		slices.SortStableFunc(problems, func(a, b Problem) int {
 			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -104,6 +107,25 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		return nil, problems
 	}
 	return NewRegistry(manifests...), nil
+}
+
+// doubleNames reports tools that are given the name of another one.
+func doubleNames(manifests []*Manifest) (problems Problems) {
+	given := map[string]string{} // ids, by name
+	for _, m := range manifests {
+		if m == nil || m.Name == "" {
+			continue
+		}
+		if other, double := given[m.Name]; double {
+			problems = append(problems, Problem{
+				File:    path.Join(subjects.Token(m.ToolID), manifestFile),
+				Message: fmt.Sprintf("the name %s is that of the tool %s, too", m.Name, other),
+				Hint:    "give one of them another name",
+			})
+		}
+		given[m.Name] = m.ToolID
+	}
+	return problems
 }
 
 // toolLoader turns one folder into one Manifest.

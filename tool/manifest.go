@@ -25,27 +25,30 @@ const (
 // Manifest is one tool.yaml, decoded and checked. It is immutable after loading and safe for
 // concurrent use.
 type Manifest struct {
-	ToolID      string               `json:"tool_id"`
-	Semver      string               `json:"semver"`
-	Digest      string               `json:"-"` // "sha256:…" over the manifest, its schemas and its program
-	Owner       string               `json:"owner"`
-	Title       string               `json:"title"`
-	Description string               `json:"description"`
-	Tags        []string             `json:"tags"`
-	Status      Status               `json:"status"`
-	Class       call.Class           `json:"-"`           // of its effect: what may be done with its calls after a crash
-	Effect      string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
-	Pool        string               `json:"pool"`        // executor pool, "default" unless named
-	Transport   string               `json:"transport"`
-	Endpoint    Endpoint             `json:"-"`
-	Functions   map[string]*Function `json:"-"`
-	Capability  Capabilities         `json:"capabilities"`
-	Security    Security             `json:"security"`
-	Limits      question.Limits      `json:"limits"`
-	Retention   time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
-	Errors      map[string]ErrorSpec `json:"-"`
-	ErrorNames  []string             `json:"-"` // as they were declared, one after the other
-	Notes       Notes                `json:"notes"`
+	ToolID      string     `json:"tool_id"`
+	Name        string     `json:"name"` // in MCP, see question.Names; "" for the one that the id gives
+	Semver      string     `json:"semver"`
+	Digest      string     `json:"-"` // "sha256:…" over the manifest, its schemas and its program
+	Owner       string     `json:"owner"`
+	Title       string     `json:"title"`
+	Description string     `json:"description"`
+	Tags        []string   `json:"tags"`
+	Status      Status     `json:"status"`
+	Class       call.Class `json:"-"` // of its effect: what may be done with its calls after a crash
+	// Listed is the tool as the MCP server lists it from which it was imported; nil for any other tool.
+	Listed     *question.Listed     `json:"-"`
+	Effect     string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
+	Pool       string               `json:"pool"`        // executor pool, "default" unless named
+	Transport  string               `json:"transport"`
+	Endpoint   Endpoint             `json:"-"`
+	Functions  map[string]*Function `json:"-"`
+	Capability Capabilities         `json:"capabilities"`
+	Security   Security             `json:"security"`
+	Limits     question.Limits      `json:"limits"`
+	Retention  time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
+	Errors     map[string]ErrorSpec `json:"-"`
+	ErrorNames []string             `json:"-"` // as they were declared, one after the other
+	Notes      Notes                `json:"notes"`
 	// AcceptRerun is accept_rerun_after_power_loss: the owner accepts that a deployment that
 	// does not fsync may run a side-effectful tool again after a power cut.
 	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`

@@ -65,6 +65,9 @@ func showTool(out io.Writer, t question.Tool) error {
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain.Text(t.Title),
 		plain.Text(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if t.Name != "" {
+		fmt.Fprintf(w, "name in MCP\t%s\n", t.Name)
+	}
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
 		plain.Text(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,

@@ -1,10 +1,10 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +31,8 @@ type build struct{ tool, digest string }
 type view struct {
 	sorted []*Definition // by name
 	named  map[string]*Definition
-	sum    [sha256.Size]byte // of what is shown
+	ids    map[string]*Definition // by what doors of builds before names called them, too
+	sum    [sha256.Size]byte      // of what is shown
 }
 
 // fetches is how many descriptions are asked for at once.
@@ -43,14 +44,13 @@ func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, erro
 	if err != nil {
 		return nil, err
 	}
-	tools = slices.DeleteFunc(
-		tools,
-		func(t question.Tool) bool { return t.Status != "active" && t.Status != "deprecated" },
-	)
 	found := make([][]*Definition, len(tools))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
 	for i, t := range tools {
+		if t.Status != "active" && t.Status != "deprecated" {
+			continue
+		}
 		if found[i] = c.known(build{t.ToolID, t.Digest}); found[i] != nil {
 			continue
 		}
@@ -62,7 +62,7 @@ func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, erro
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return c.keep(tools, slices.Concat(found...)), nil
+	return c.keep(tools, found), nil
 }
 
 func (c *catalogue) known(b build) []*Definition {
@@ -80,7 +80,7 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 	if err != nil {
 		return nil, err
 	}
-	all := Define(t)
+	all := define(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.builds == nil {
@@ -90,20 +90,57 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 	return all, nil
 }
 
-// keep makes a view of what was found, and forgets builds that there are no more.
-func (c *catalogue) keep(tools []question.Tool, found []*Definition) *view {
-	slices.SortFunc(found, func(a, b *Definition) int { return strings.Compare(a.Shown.Name, b.Shown.Name) })
-	v := &view{sorted: found, named: make(map[string]*Definition, len(found))}
-	sum := sha256.New()
-	for _, d := range found {
-		v.named[d.Shown.Name] = d
-		_ = json.NewEncoder(sum).Encode(d.Shown) // it is shown so, too
+// keep makes a view of the functions that were found of each tool, and forgets builds that there are no more.
+func (c *catalogue) keep(tools []question.Tool, found [][]*Definition) *view {
+	names := question.Names(tools, SearchTool) // also of those that are not shown: they may be later
+	for i, t := range tools {
+		found[i] = c.named(build{t.ToolID, t.Digest}, found[i], names)
 	}
-	sum.Sum(v.sum[:0])
+	v := newView(slices.Concat(found...))
 	if was := c.replace(v, len(tools)); was == nil || was.sum != v.sum {
 		c.changed(was, v)
 	}
 	return v
+}
+
+// named gives the functions of a build their names, which they seldom have not.
+func (c *catalogue) named(b build, all []*Definition, names map[question.FunctionID]string) []*Definition {
+	fits := func(d *Definition) bool { return d.Name == names[d.id()] }
+	if !slices.ContainsFunc(all, func(d *Definition) bool { return !fits(d) }) {
+		return all
+	}
+	is := make([]*Definition, len(all))
+	for i, d := range all {
+		is[i] = d.named(names[d.id()])
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.builds[b] != nil {
+		c.builds[b] = is
+	}
+	return is
+}
+
+func newView(all []*Definition) *view {
+	slices.SortFunc(all, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
+	v := &view{sorted: all, named: make(map[string]*Definition, len(all)), ids: map[string]*Definition{}}
+	sum := sha256.New()
+	for _, d := range all {
+		v.named[d.Name] = d
+		v.ids[d.Tool], v.ids[d.Tool+"."+d.Fn] = d, d
+		_, _ = sum.Write(d.Shown) // a hash takes all
+	}
+	_, _ = sum.Write([]byte(v.instructions()))
+	sum.Sum(v.sum[:0])
+	return v
+}
+
+// called returns the tool of a name, nil if there is none.
+func (v *view) called(name string) *Definition {
+	if v == nil {
+		return nil
+	}
+	return cmp.Or(v.named[name], v.ids[name])
 }
 
 // replace makes v the newest view, of so many tools.
@@ -126,14 +163,14 @@ func (c *catalogue) latest() *view {
 
 // find returns the tool of a name. One that is not known may be new: then all are asked for.
 func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name string) (*Definition, error) {
-	if last := c.latest(); last != nil && last.named[name] != nil {
-		return last.named[name], nil
+	if d := c.latest().called(name); d != nil {
+		return d, nil
 	}
 	v, err := c.of(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	if d := v.named[name]; d != nil {
+	if d := v.called(name); d != nil {
 		return d, nil
 	}
 	return nil, unknown(name, v)
@@ -142,18 +179,18 @@ func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name strin
 // page returns the tools behind a cursor, and the cursor of the next page; "" ends.
 func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || len(after) > maxName {
+	if err != nil || len(after) > question.MaxName {
 		return nil, "", invalid("the cursor is not one that this door gave: list from the start")
 	}
 	from, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {
-		return strings.Compare(d.Shown.Name, name)
+		return strings.Compare(d.Name, name)
 	})
-	if from < len(v.sorted) && v.sorted[from].Shown.Name == string(after) {
+	if from < len(v.sorted) && v.sorted[from].Name == string(after) {
 		from++
 	}
 	page = v.sorted[from:min(from+size, len(v.sorted))]
 	if from+size < len(v.sorted) {
-		next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Shown.Name))
+		next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Name))
 	}
 	return page, next, nil
 }

@@ -1,9 +1,8 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -16,60 +15,110 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 )
-
-// maxName is the longest name of a tool in MCP, in characters.
-const maxName = 128
 
 // Definition is a function of a tool as MCP clients see it.
 type Definition struct {
 	Tool, Fn string
-	Shown    *sdk.Tool
+	Name     string         // see [question.Names]
+	Shown    jsontext.Value // the entry of a list of tools, in protocol 2026-07-28
 
-	arguments json.RawMessage // their schema
-	streaming bool
-	retention time.Duration // of outcomes
-	loose     bool          // the input is no object; arguments have it as their only member
-	results   bool          // outputs are whole results of MCP
-	object    bool          // outputs are objects, which is all that protocols before 2026-07-28 know as structured
+	older       jsontext.Value // the entry for protocols before that
+	title       string
+	description string
+	arguments   json.RawMessage // their schema
+	server      *question.Server
+	streaming   bool
+	retention   time.Duration // of outcomes
+	loose       bool          // the input is not an object; arguments have it as their only member
+	results     bool          // outputs are whole results of MCP
+	wrapped     bool          // outputs may be no objects: older protocols have them as the member output of one
+	members     entry
 }
 
-// Define returns the functions of a tool, by name. The tool is one that was asked for by itself, so that it has its
-// schemas.
-func Define(t question.Tool) []*Definition {
+// entry is an entry of a list of tools, by member.
+type entry map[string]any
+
+// Define returns all functions of tools that callers may know, by name. The tools are ones that were asked for
+// each by itself, so that they have their schemas.
+func Define(tools []question.Tool) (all []*Definition) {
+	names := question.Names(tools, SearchTool)
+	for _, t := range tools {
+		for _, d := range define(t) {
+			all = append(all, d.named(names[d.id()]))
+		}
+	}
+	slices.SortFunc(all, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (d *Definition) id() question.FunctionID { return question.FunctionID{Tool: d.Tool, Fn: d.Fn} }
+
+// define returns the functions of a tool, which have no names yet.
+func define(t question.Tool) []*Definition {
 	all := make([]*Definition, 0, len(t.Functions))
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
-		all = append(all, define(t, fn))
+		d := &Definition{
+			Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
+		}
+		if t.Listed != nil {
+			d.likeListed(t)
+		} else {
+			d.likeManifest(t)
+		}
+		d.members[memberMeta] = withVersion(d.members[memberMeta], t.Version)
+		all = append(all, d)
 	}
 	return all
 }
 
-func define(t question.Tool, fn string) *Definition {
-	of, name := t.Functions[fn], t.ToolID
-	description, title := cmp.Or(t.Description, of.Description), t.Title
+// Members of the entry of a list of tools.
+const (
+	memberName        = "name"
+	memberTitle       = "title"
+	memberDescription = "description"
+	memberInput       = "inputSchema"
+	memberOutput      = "outputSchema"
+	memberAnnotations = "annotations"
+	memberMeta        = "_meta"
+)
+
+// likeManifest makes an entry of what the manifest says.
+func (d *Definition) likeManifest(t question.Tool) {
+	of := t.Functions[d.Fn]
+	d.description, d.title = cmp.Or(t.Description, of.Description), t.Title
 	if len(t.Functions) > 1 {
-		name += "." + fn
-		description, title = cmp.Or(of.Description, t.Description), strings.TrimSpace(t.Title+" "+fn)
+		d.description, d.title = cmp.Or(of.Description, t.Description), strings.TrimSpace(t.Title+" "+d.Fn)
 	}
-	d := &Definition{
-		Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
-	}
-	d.Shown = &sdk.Tool{
-		Name: nameOf(name), Title: title, Description: strings.TrimSpace(description), Annotations: annotations(t),
-		Meta: sdk.Meta{mcpmeta.ToolVersion: t.Version},
-	}
-	d.arguments, d.loose = arguments(of.Request)
-	d.Shown.InputSchema = d.arguments
-	switch top := topOf(of.Response); {
-	case top.Comment == mcpmeta.Result:
-		d.results = true
-		if structured := top.Properties["structuredContent"]; structured != nil {
-			d.Shown.OutputSchema, d.object = structured, topOf(jsontext.Value(structured)).is("object")
+	d.description = strings.TrimSpace(d.description)
+	d.arguments, d.loose = arguments(alone(of.Request))
+	d.members = entry{memberInput: d.arguments, memberAnnotations: annotations(t)}
+	for name, text := range map[string]string{memberTitle: d.title, memberDescription: d.description} {
+		if text != "" {
+			d.members[name] = text
 		}
-	case len(of.Response) > 0:
-		d.Shown.OutputSchema, d.object = json.RawMessage(of.Response), top.is("object")
 	}
-	return d
+	if output := d.output(alone(of.Response)); output != nil {
+		d.members[memberOutput] = output
+	}
+}
+
+// output returns the schema of structured content for outputs with that schema.
+func (d *Definition) output(response jsontext.Value) json.RawMessage {
+	if len(response) == 0 {
+		return nil
+	}
+	if topOf(response).Comment != mcpmeta.Result {
+		d.wrapped = !topOf(response).is("object")
+		return json.RawMessage(response)
+	}
+	d.results = true
+	structured, err := schema.Sub(response, "/properties/structuredContent")
+	if err != nil { // there is none
+		return nil
+	}
+	return structured
 }
 
 // annotations say of a tool what its class does. They are hints: nothing here goes by them.
@@ -84,39 +133,87 @@ func annotations(t question.Tool) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{DestructiveHint: &yes}
 }
 
-// nameOf makes a name for MCP of one that has other characters, or too many: with a digest behind it, so that no two
-// become one.
-func nameOf(name string) string {
-	plain := strings.Map(func(r rune) rune {
-		if r < 0x80 && (r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z') {
-			return r
+// withVersion returns the _meta of an entry with the version of the tool.
+func withVersion(meta any, version string) entry {
+	all := entry{mcpmeta.ToolVersion: version}
+	if of, ok := meta.(jsontext.Value); ok {
+		all = entry{}
+		if json.Unmarshal(of, (*map[string]any)(&all)) != nil || all == nil {
+			all = entry{}
 		}
-		return '_'
-	}, name)
-	if plain == name && len(name) <= maxName {
-		return name
+		all[mcpmeta.ToolVersion] = version
 	}
-	sum := sha256.Sum256([]byte(name))
-	tail := "_" + hex.EncodeToString(sum[:4])
-	return plain[:min(len(plain), maxName-len(tail))] + tail
+	return all
+}
+
+// named returns the definition under a name.
+func (d *Definition) named(name string) *Definition {
+	if d.Name == name {
+		return d
+	}
+	is := *d
+	is.Name = name
+	is.Shown = is.members.shown(name)
+	is.older = is.Shown
+	if is.wrapped {
+		older := maps.Clone(is.members)
+		older[memberOutput] = wrappedOutput(is.members[memberOutput])
+		is.older = older.shown(name)
+	}
+	return &is
+}
+
+// shown returns the JSON of an entry, its name first.
+func (e entry) shown(name string) jsontext.Value {
+	text := encoded(map[string]any{memberName: name})
+	if len(e) == 0 {
+		return jsontext.Value(text)
+	}
+	return slices.Concat(jsontext.Value(text[:len(text)-1]), jsontext.Value(","), jsontext.Value(encoded(e)[1:]))
+}
+
+// shownTo is the entry for clients of a protocol.
+func (d *Definition) shownTo(protocol string) jsontext.Value {
+	if protocol >= modern {
+		return d.Shown
+	}
+	return d.older
 }
 
 // top is what stands at the top of a schema.
 type top struct {
-	Type       any                        `json:"type"`
-	Comment    string                     `json:"$comment"`
-	Properties map[string]json.RawMessage `json:"properties"`
+	Type    any    `json:"type"`
+	Comment string `json:"$comment"`
 }
 
-func topOf(schema jsontext.Value) (t top) {
+func topOf(schema []byte) (t top) {
 	_ = json.Unmarshal(schema, &t) // one that is true or false has nothing
 	return t
 }
 
 func (t top) is(name string) bool { return t.Type == name }
 
-// input is the member of arguments that holds an input that is no object.
-const input = "input"
+// The members that hold what is not an object, where MCP has objects alone.
+const (
+	input         = "input"  // of arguments
+	memberWrapped = "output" // of structured content, before 2026-07-28
+)
+
+// alone returns a schema without references to addresses. One that refers to another document, as no dispatcher of
+// this build has it, is the schema of everything.
+func alone(of jsontext.Value) jsontext.Value {
+	if !bytes.Contains(of, []byte(`ef"`)) { // $ref and $dynamicRef
+		return of
+	}
+	text, err := schema.Alone(of)
+	if err == nil {
+		text, err = schema.Sub(text, "") // so that its type is at its top
+	}
+	if err != nil {
+		return jsontext.Value("{}")
+	}
+	return text
+}
 
 // arguments returns the schema of the arguments for inputs with that schema, which in MCP are objects.
 func arguments(request jsontext.Value) (schema json.RawMessage, loose bool) {
@@ -132,29 +229,33 @@ func arguments(request jsontext.Value) (schema json.RawMessage, loose bool) {
 		members["type"] = json.RawMessage(`"object"`)
 		return encoded(members), false
 	}
-	if members["$id"] == nil { // so that what it refers to within itself is found where it is now
-		members["$id"] = json.RawMessage(`"urn:toolbus:input"`)
+	return within(input, json.RawMessage(request)), true
+}
+
+// wrappedOutput is an output schema as protocols before 2026-07-28 have it: of an object.
+func wrappedOutput(of any) any {
+	if text, ok := of.(json.RawMessage); ok {
+		return within(memberWrapped, text)
+	}
+	return of
+}
+
+// within returns the schema of an object whose only member has the schema of.
+func within(member string, of json.RawMessage) json.RawMessage {
+	placed, err := schema.Placed(of, "/properties/"+member)
+	if err != nil { // it was read before
+		placed = []byte("true")
 	}
 	return encoded(map[string]any{
-		"type": "object", "properties": map[string]any{input: members}, "required": []string{input},
+		"type": "object", "properties": map[string]any{member: json.RawMessage(placed)}, "required": []string{member},
 		"additionalProperties": false,
-	}), true
+	})
 }
 
 // encoded is what can be encoded as JSON.
 func encoded(v any) json.RawMessage {
 	text, _ := json.Marshal(v) // of what was JSON before
 	return text
-}
-
-// shownTo is the tool for clients of a protocol.
-func (d *Definition) shownTo(protocol string) *sdk.Tool {
-	if protocol >= modern || d.object || d.Shown.OutputSchema == nil {
-		return d.Shown
-	}
-	older := *d.Shown
-	older.OutputSchema = nil
-	return &older
 }
 
 // modern is the first protocol without sessions.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -98,8 +99,7 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	d.server = sdk.NewServer(
 		&sdk.Implementation{Name: "toolbus", Title: "Toolbus", Version: o.Version},
 		&sdk.ServerOptions{
-			Instructions: instructions, Logger: o.Logger,
-			Capabilities: has,
+			Logger: o.Logger, Capabilities: has,
 			GetSessionID: func() string { return d.instance + "-" + rand.Text() },
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
 		},
@@ -111,10 +111,6 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 	}
 	return d
 }
-
-// instructions are for models.
-const instructions = "Every call has one outcome. Where a call fails, its text says whether anything was done, and " +
-	"whether to try again: go by it, above all where that is not known."
 
 // cacheable says how long what was listed may be used: until the door has looked again.
 func (d *Door) cacheable(c *sdk.Cacheable) {
@@ -165,7 +161,11 @@ func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
 				Message: "there are tools here, and no " + method,
 			}
 		}
-		return next(ctx, method, req)
+		res, err := next(ctx, method, req)
+		if err == nil {
+			d.greet(ctx, req, res)
+		}
+		return res, err
 	}
 }
 
@@ -208,6 +208,16 @@ func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 // searches reports whether there are so many tools that one finds others.
 func (d *Door) searches(v *view) bool { return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove }
 
+// listing is the answer to tools/list. Its tools are as their servers list them, with members that the library may
+// not know.
+type listing struct {
+	sdk.ResultBase
+	sdk.Cacheable
+	ResultType string           `json:"resultType,omitempty"`
+	Tools      []jsontext.Value `json:"tools"`
+	NextCursor string           `json:"nextCursor,omitempty"`
+}
+
 // list answers tools/list: the tool that finds others first, and then all others by their names.
 func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
@@ -222,9 +232,12 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	res := &sdk.ListToolsResult{Tools: make([]*sdk.Tool, 0, len(page)+1), NextCursor: next}
+	res := &listing{Tools: make([]jsontext.Value, 0, len(page)+1), NextCursor: next}
+	if by.protocol >= modern {
+		res.ResultType = resultComplete
+	}
 	if cursor == "" && d.searches(v) {
-		res.Tools = append(res.Tools, searchTool())
+		res.Tools = append(res.Tools, jsontext.Value(encoded(searchTool())))
 	}
 	for _, of := range page {
 		res.Tools = append(res.Tools, of.shownTo(by.protocol))
@@ -232,6 +245,32 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 	d.cacheable(&res.Cacheable)
 	return res, nil
 }
+
+// greet adds the instructions of the servers that tools come from to the answer with which a client begins. Clients
+// that the bus does not answer for in time have none.
+func (d *Door) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
+	var into *string
+	switch r := res.(type) {
+	case *sdk.InitializeResult:
+		into = &r.Instructions
+	case *sdk.DiscoverResult:
+		into = &r.Instructions
+	default:
+		return
+	}
+	by, err := d.caller(req, "")
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	if v, err := d.catalogue.of(ctx, by.client); err == nil {
+		*into = v.instructions()
+	}
+}
+
+// greetTime is how long a client waits for its greeting while the bus does not say which tools there are.
+const greetTime = 2 * time.Second
 
 // errClosed ends the waiting for a call when the door closes: the call goes on.
 var errClosed = errors.New("the door is closed")

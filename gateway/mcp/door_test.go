@@ -3,12 +3,14 @@ package mcp_test
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
@@ -61,19 +63,45 @@ func TestList(t *testing.T) {
 		if tools["echo"].OutputSchema == nil || tools["echo"].Title != "Echo" {
 			t.Errorf("echo: %+v", tools["echo"])
 		}
-		if is := tools["count"].OutputSchema != nil; is != (s.InitializeResult().ProtocolVersion >= "2026-07-28") {
-			t.Errorf("an output schema of a list is shown: %t", is)
-		}
-		i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "local__two.other_") })
-		if i < 0 || tools[names[i]].Description != "The other." {
+		compiles(t, tools)
+		if tools["local__two_other"] == nil || tools["local__two_other"].Description != "The other." {
 			t.Fatalf("no second function in %q", names)
 		}
-		if got := words(call(t, s, names[i], `{"text":"b"}`, nil)); got != `{"text":"b"}` {
-			t.Error(got)
+		for _, name := range []string{"local__two_other", "local::two.other"} { // the second is of an older door
+			if got := words(call(t, s, name, `{"text":"b"}`, nil)); got != `{"text":"b"}` {
+				t.Error(got)
+			}
 		}
 		_, err := s.ListTools(t.Context(), &sdk.ListToolsParams{Cursor: "!"})
 		wantCode(t, err, jsonrpc.CodeInvalidParams)
 	})
+}
+
+// compiles compiles the schemas of tools with no loader, and wants those of inputs to be of objects.
+func compiles(t *testing.T, tools map[string]*sdk.Tool) {
+	t.Helper()
+	for name, tool := range tools {
+		if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`).MatchString(name) {
+			t.Errorf("%q is a name that APIs of models refuse", name)
+		}
+		for what, of := range map[string]any{"input": tool.InputSchema, "output": tool.OutputSchema} {
+			if of == nil {
+				t.Errorf("%s has no %s schema", name, what)
+				continue
+			}
+			if top, _ := of.(map[string]any); what == "input" && top["type"] != "object" {
+				t.Errorf("the arguments of %s are no object: %v", name, of)
+			}
+			c := jsonschema.NewCompiler()
+			err := c.AddResource("test:schema", of)
+			if err == nil {
+				_, err = c.Compile("test:schema")
+			}
+			if err != nil {
+				t.Errorf("%s schema of %s: %v", what, name, err)
+			}
+		}
+	}
 }
 
 func wantCode(t *testing.T, err error, code int64) {
@@ -102,10 +130,17 @@ func TestCall(t *testing.T) {
 				t.Errorf("%s is %q", name, said)
 			}
 		}
-		// A list is no structured content in the older protocols; what was streamed comes before it.
+		// Older protocols have a list as the member of an object; what was streamed comes before it.
 		res = call(t, s, "count", `{"input":2}`, nil)
 		if got := words(res); got != "0\n1\n[0,1]" {
 			t.Errorf("%q", got)
+		}
+		want := "[0,1]"
+		if s.InitializeResult().ProtocolVersion < "2026-07-28" {
+			want = `{"output":[0,1]}`
+		}
+		if got := structured(t, res); got != want {
+			t.Errorf("structured content %s, want %s", got, want)
 		}
 	})
 }

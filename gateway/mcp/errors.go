@@ -34,7 +34,7 @@ func internal(format string, args ...any) error {
 func unknown(name string, v *view) error {
 	names := make([]string, len(v.sorted))
 	for i, d := range v.sorted {
-		names[i] = d.Shown.Name
+		names[i] = d.Name
 	}
 	if meant, ok := nearest.Of(name, names); ok {
 		return invalid("unknown tool %.128q; did you mean %s?", name, meant)

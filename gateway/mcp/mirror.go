@@ -17,8 +17,8 @@ const mirrors = "x-mcp-header"
 func (d *Door) mirror(was, is *view) {
 	if was != nil {
 		for _, of := range was.sorted {
-			if of.mirrored() && is.named[of.Shown.Name] == nil {
-				d.server.RemoveTools(of.Shown.Name)
+			if of.mirrored() && is.named[of.Name] == nil {
+				d.server.RemoveTools(of.Name)
 			}
 		}
 	}
@@ -26,11 +26,11 @@ func (d *Door) mirror(was, is *view) {
 		if !of.mirrored() {
 			continue
 		}
-		if err := d.give(of.Shown); err != nil {
+		if err := d.give(&sdk.Tool{Name: of.Name, InputSchema: of.arguments}); err != nil {
 			d.o.Logger.Warn(
 				"headers that repeat arguments of a tool are not looked at",
 				"tool",
-				of.Shown.Name,
+				of.Name,
 				"err",
 				err,
 			)

@@ -92,7 +92,11 @@ func (d *Definition) success(output jsontext.Value, protocol string) (*sdk.CallT
 		return res, nil
 	}
 	res := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: textOf(output)}}}
-	if len(output) > 0 && (output.Kind() == '{' || protocol >= modern) {
+	switch {
+	case len(output) == 0:
+	case d.wrapped && protocol < modern:
+		res.StructuredContent = map[string]jsontext.Value{memberWrapped: output}
+	default:
 		res.StructuredContent = json.RawMessage(output)
 	}
 	return res, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
@@ -18,7 +19,7 @@ import (
 // words; what it finds is called as any tool is.
 
 // SearchTool is the name of the tool that finds tools.
-const SearchTool = "toolbus_search_tools"
+const SearchTool = mcpmeta.SearchTool
 
 // How many tools are found.
 const (
@@ -108,7 +109,7 @@ func (v *view) search(want wanted) found {
 	var hits []hit
 	words := wordsOf(want.Words)
 	for _, d := range v.sorted {
-		if n := score(d.Shown, words); n > 0 {
+		if n := score(d, words); n > 0 {
 			hits = append(hits, hit{d, n})
 		}
 	}
@@ -117,15 +118,15 @@ func (v *view) search(want wanted) found {
 	for _, h := range hits[:min(len(hits), cmp.Or(want.Limit, defaultFound))] {
 		answer.Tools = append(
 			answer.Tools,
-			foundTool{h.Shown.Name, h.Shown.Title, h.Shown.Description, h.Shown.InputSchema},
+			foundTool{h.Name, h.title, h.description, h.arguments},
 		)
 	}
 	return answer
 }
 
 // score says how well a tool fits words: those of its name count most.
-func score(t *sdk.Tool, words []string) (n int) {
-	name, title, description := wordsOf(t.Name), wordsOf(t.Title), wordsOf(t.Description)
+func score(d *Definition, words []string) (n int) {
+	name, title, description := wordsOf(d.Name), wordsOf(d.title), wordsOf(d.description)
 	for _, w := range words {
 		n += 8*among(w, name) + 4*among(w, title) + 2*among(w, description)
 	}

@@ -153,11 +153,15 @@ var errLater = errors.New("the call is asked for later")
 
 // task is the task of a call that runs.
 func (of *Definition) task(id string, began time.Time) *task {
-	name := strings.Join([]string{strconv.FormatInt(began.UnixMilli(), 36), of.Shown.Name, id}, ".")
 	return &task{
-		ResultType: resultTask, TaskID: name, Status: working, CreatedAt: stamp(began), LastUpdatedAt: stamp(began),
+		ResultType: resultTask, TaskID: taskID(began, of.Name, id), Status: working,
+		CreatedAt: stamp(began), LastUpdatedAt: stamp(began),
 		TTLMs: of.retention.Milliseconds(), PollIntervalMs: pollTime.Milliseconds(),
 	}
+}
+
+func taskID(began time.Time, name, id string) string {
+	return strings.Join([]string{strconv.FormatInt(began.UnixMilli(), 36), name, id}, ".")
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -176,7 +180,8 @@ func (d *Door) named(
 	if err != nil || ms < 0 {
 		return nil, "", began, noTask()
 	}
-	of, err = d.catalogue.find(ctx, by.client, strings.Join(parts[1:len(parts)-1], "."))
+	called := strings.Join(parts[1:len(parts)-1], ".") // doors of builds before names give ids here
+	of, err = d.catalogue.find(ctx, by.client, called)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
 		return nil, "", began, noTask()
 	}
@@ -184,7 +189,7 @@ func (d *Door) named(
 		return nil, "", began, unlisted(err)
 	}
 	id, began = parts[len(parts)-1], time.UnixMilli(ms)
-	if began.Year() > maxYear || of.task(id, began).TaskID != name {
+	if began.Year() > maxYear || taskID(began, called, id) != name {
 		return nil, "", began, noTask() // a door has given no such name
 	}
 	return of, id, began, nil
@@ -219,7 +224,7 @@ func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *ta
 		return &done{ResultType: resultComplete}, nil
 	}
 	t := of.task(id, began)
-	t.ResultType, t.Meta = resultComplete, sdk.Meta{mcpmeta.Ref: ref}
+	t.TaskID, t.ResultType, t.Meta = req.Params.TaskID, resultComplete, sdk.Meta{mcpmeta.Ref: ref}
 	if answer.Response == nil {
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil

@@ -26,7 +26,7 @@ func do(t *testing.T, args ...string) (string, error) {
 func TestCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	printed, err := do(t, "mcp", "--tools", "testdata/tools")
-	if err != nil || !strings.Contains(printed, `"tree.walk.run"`) {
+	if err != nil || !strings.Contains(printed, `"tree_walk_run"`) {
 		t.Fatalf("%s, %v", printed, err)
 	}
 	if _, err := do(t, "mcp", "--tools", "testdata/tools", "--out", file); err != nil {
@@ -35,7 +35,7 @@ func TestCommand(t *testing.T) {
 	if _, err := do(t, "mcp", "--tools", "testdata/tools", "--check", file); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(printed, "tree.walk.run", "other", 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(printed, "tree_walk_run", "other", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, wrong := range [][]string{

@@ -26,7 +26,7 @@ func Contracts(r *tool.Registry) ([]byte, error) {
 		if m.Endpoint != nil && m.Endpoint.Name() != "" {
 			endpoint = "`" + m.Endpoint.Name() + "`"
 		}
-		fmt.Fprintf(page, "\n## %s\n- status: %s\n- transport: %s\n- endpoint: %s\n", f.name,
+		fmt.Fprintf(page, "\n## %s\n- status: %s\n- transport: %s\n- endpoint: %s\n", f.path,
 			noted(string(m.Status), m.Notes.Status), noted(m.Transport, m.Notes.Transport), noted(endpoint, m.Notes.Endpoint))
 		fenced(page, "input_schema", shown(f.Request))
 		fenced(page, "output_schema", shown(f.Response))

@@ -35,10 +35,8 @@ func Formats() []Format {
 // MCP returns the definitions of all functions as `toolbus mcp` lists them.
 func MCP(r *tool.Registry) ([]byte, error) {
 	shown := []any{}
-	for _, m := range r.List() {
-		for _, d := range mcp.Define(described(r, m)) {
-			shown = append(shown, d.Shown)
-		}
+	for _, d := range mcp.Define(described(r)) {
+		shown = append(shown, d.Shown)
 	}
 	return document(map[string]any{"tools": shown})
 }
@@ -65,15 +63,21 @@ func JSONSchema(r *tool.Registry) ([]byte, error) {
 type function struct {
 	*tool.Function
 	tool *tool.Manifest
-	name string // that the function has in MCP, and wherever a tool has no functions
+	path string // the id of the tool, with the name of the function if the tool has several
+	name string // that the function has in MCP
 }
 
-// functions are those of all tools, by name.
+// functions are those of all tools, by id and name.
 func functions(r *tool.Registry) func(yield func(function) bool) {
+	names := question.Names(described(r), mcp.SearchTool)
 	return func(yield func(function) bool) {
 		for _, m := range r.List() {
-			for i, fn := range slices.Sorted(maps.Keys(m.Functions)) {
-				if !yield(function{m.Functions[fn], m, mcp.Define(described(r, m))[i].Shown.Name}) {
+			for _, fn := range slices.Sorted(maps.Keys(m.Functions)) {
+				f := function{m.Functions[fn], m, m.ToolID, names[question.FunctionID{Tool: m.ToolID, Fn: fn}]}
+				if len(m.Functions) > 1 {
+					f.path += "." + fn
+				}
+				if !yield(f) {
 					return
 				}
 			}
@@ -81,10 +85,27 @@ func functions(r *tool.Registry) func(yield func(function) bool) {
 	}
 }
 
-// described is what callers are told of a tool.
-func described(r *tool.Registry, m *tool.Manifest) question.Tool {
-	all, _ := r.Describe(question.Describe{Tool: m.ToolID})
-	return all[0]
+// described is what callers are told of the tools.
+func described(r *tool.Registry) (all []question.Tool) {
+	for _, id := range r.IDs() {
+		of, _ := r.Describe(question.Describe{Tool: id})
+		all = append(all, of...)
+	}
+	return all
+}
+
+// request is the schema of the input: that of the MCP server from which the tool was imported, if there is one.
+func (f function) request() (jsontext.Value, error) {
+	if f.tool.Listed == nil {
+		return f.Request.Whole(), nil
+	}
+	var listed struct {
+		InputSchema jsontext.Value `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(f.tool.Listed.Tool, &listed); err != nil || listed.InputSchema == nil {
+		return f.Request.Whole(), err
+	}
+	return listed.InputSchema, nil
 }
 
 // placed is a schema for a place within a document with others.

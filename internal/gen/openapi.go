@@ -92,11 +92,15 @@ type problem struct {
 const inJSON, inProblem = "application/json", "application/problem+json"
 
 func operationOf(f function, schemas components) (*operation, error) {
-	input, err := schemas.add(f.name+".request", f.Request)
+	request, err := f.request()
 	if err != nil {
 		return nil, err
 	}
-	output, err := schemas.add(f.name+".response", f.Response)
+	input, err := schemas.add(f.name+".request", request)
+	if err != nil {
+		return nil, err
+	}
+	output, err := schemas.add(f.name+".response", f.Response.Whole())
 	if err != nil {
 		return nil, err
 	}

@@ -51,3 +51,11 @@ const (
 	Warnings    = Prefix + "warnings"     // a list of strings
 	Absent      = Prefix + "absent"       // true: a lookup has found nothing under the key
 )
+
+// SearchTool is the name of the tool that finds tools, which no other tool may have.
+const SearchTool = "toolbus_search_tools"
+
+// Undescribed is the description of a tool whose server gives it none: manifests must have one.
+func Undescribed(server, tool string) string {
+	return "The tool " + tool + " of the MCP server " + server + "."
+}

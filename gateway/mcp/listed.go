@@ -1,0 +1,74 @@
+package mcp
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// likeListed makes the entry that the tool has in the list of its MCP server, whatever members that has. What an
+// operator has changed of title and description in the manifest holds, and a hint that a tool changes nothing does not
+// hold where its class says otherwise.
+func (d *Definition) likeListed(t question.Tool) {
+	d.server, d.results = &t.Listed.Server, topOf(t.Functions[d.Fn].Response).Comment == mcpmeta.Result
+	d.members = entry{}
+	var listed map[string]jsontext.Value
+	if json.Unmarshal(t.Listed.Tool, &listed) == nil {
+		for name, value := range listed {
+			d.members[name] = value
+		}
+	}
+	var says struct {
+		Name, Title, Description string
+		Annotations              struct {
+			Title        string
+			ReadOnlyHint bool
+		}
+	}
+	_ = json.Unmarshal(t.Listed.Tool, &says) // what is no text is shown as it is
+	delete(d.members, memberName)
+	if title := cmp.Or(says.Title, says.Annotations.Title, says.Name); t.Title != title {
+		d.members[memberTitle] = t.Title
+	}
+	told := cmp.Or(strings.TrimSpace(says.Description), mcpmeta.Undescribed(t.Listed.Server.Name, says.Name))
+	if edited := strings.TrimSpace(t.Description); edited != told {
+		d.members[memberDescription] = edited
+	}
+	d.title, d.description = t.Title, strings.TrimSpace(t.Description)
+	d.arguments, _ = arguments(jsontext.Value(cmp.Or(string(listed[memberInput]), `{"type":"object"}`)))
+	d.members[memberInput] = d.arguments
+	if says.Annotations.ReadOnlyHint && toolbus.Class(t.Determinism) != toolbus.Pure {
+		d.members[memberAnnotations] = withMember(listed[memberAnnotations], "readOnlyHint", false)
+	}
+}
+
+// withMember returns an object with another value of one member.
+func withMember(object jsontext.Value, name string, value any) entry {
+	all := map[string]any{}
+	_ = json.Unmarshal(object, &all) // it was read before
+	all[name] = value
+	return all
+}
+
+// instructions returns the instructions of all servers that tools come from, each below the name of its server.
+func (v *view) instructions() string {
+	servers := map[string]string{}
+	for _, d := range v.sorted {
+		if s := d.server; s != nil && s.Instructions != "" {
+			servers[s.Name] = s.Instructions
+		}
+	}
+	var all []string
+	for name, text := range servers {
+		all = append(all, "# "+name+"\n\n"+text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n\n")
+}

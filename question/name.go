@@ -1,0 +1,90 @@
+package question
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// MaxName is the most characters of the name that a function has in MCP. APIs of models take 64, and MCP clients put a
+// prefix of their own before a name, such as mcp__toolbus__.
+const MaxName = 48
+
+// FunctionID names one function of one tool.
+type FunctionID struct{ Tool, Fn string }
+
+// shortName is the form of the names that each API of a model takes.
+var shortName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`)
+
+// ValidName reports whether a manifest may give a tool this name: ASCII letters, digits, _ and -, at most MaxName.
+func ValidName(name string) bool { return shortName.MatchString(name) }
+
+// Names returns the name in MCP of each function of the tools, each a different one and none that is taken. It is the
+// tool's own name or else its id with _ for each character that a name cannot have, and the function's name behind it
+// if the tool has several. A name that is too long, or another function's, has a digest at its end. The names that
+// manifests give come first, then all others by tool id: so a tool without a name never changes the name of one that
+// has it.
+func Names(tools []Tool, taken ...string) map[FunctionID]string {
+	names, used := map[FunctionID]string{}, map[string]bool{}
+	for _, name := range taken {
+		used[name] = true
+	}
+	sorted := slices.SortedFunc(slices.Values(tools), func(a, b Tool) int {
+		return cmp.Or(order(a)-order(b), strings.Compare(a.ToolID, b.ToolID))
+	})
+	for _, t := range sorted {
+		for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
+			id := FunctionID{t.ToolID, fn}
+			if names[id] != "" { // another version of the tool
+				continue
+			}
+			name := t.plainName(fn)
+			if len(name) > MaxName || used[name] {
+				name = Digested(name, MaxName, "_", t.ToolID, fn)
+			}
+			names[id], used[name] = name, true
+		}
+	}
+	return names
+}
+
+// order puts tools with a name of their own before all others.
+func order(t Tool) int {
+	if ValidName(t.Name) {
+		return 0
+	}
+	return 1
+}
+
+// plainName is the name of a function before its length and other names count.
+func (t Tool) plainName(fn string) string {
+	name := t.ToolID
+	if ValidName(t.Name) {
+		name = t.Name
+	}
+	if len(t.Functions) > 1 {
+		name += "." + fn
+	}
+	return PlainName(name)
+}
+
+// PlainName returns a text with _ for each character that a name cannot have.
+func PlainName(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
+			return r
+		}
+		return '_'
+	}, text)
+}
+
+// Digested returns the beginning of a name, and behind the separator a digest of parts, in at most most bytes.
+func Digested(name string, most int, separator string, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	tail := separator + hex.EncodeToString(sum[:4])
+	return name[:min(len(name), most-len(tail))] + tail
+}

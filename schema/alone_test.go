@@ -1,0 +1,117 @@
+package schema
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// compilesAlone compiles a schema with a library that has no loader, and returns it.
+func compilesAlone(t *testing.T, raw []byte) *jsonschema.Schema {
+	t.Helper()
+	doc, err := Decode(raw)
+	if err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	plain, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(plain, &v); err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("test:alone", v); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	s, err := c.Compile("test:alone")
+	if err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return s
+}
+
+// verdicts are values, and whether a schema takes them.
+type verdicts map[string]bool
+
+func (v verdicts) hold(t *testing.T, raw []byte) {
+	t.Helper()
+	s := compilesAlone(t, raw)
+	for text, want := range v {
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(value); (err == nil) != want {
+			t.Errorf("%s of %s: %v, want it taken: %t", raw, text, err, want)
+		}
+	}
+}
+
+// A schema of several documents says the same when it stands alone.
+func TestAlone(t *testing.T) {
+	files := map[string]string{
+		"schema/common.json": `{"definitions":{"n":{"type":"integer"}},"$defs":{"tree":{"$anchor":"tree","type":"object",
+			"properties":{"n":{"$ref":"#/definitions/n"},"more":{"type":"array","items":{"$ref":"#tree"}}},
+			"additionalProperties":false}}}`,
+		"schema/a/common.json": `{"type":"string"}`,
+	}
+	of := func(raw string) []byte {
+		s, err := Compile("schema/response.json", []byte(raw), func(ref string) ([]byte, error) {
+			return []byte(files[ref]), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := Alone(s.Whole())
+		if err != nil {
+			t.Fatalf("%s: %v", s.Whole(), err)
+		}
+		return text
+	}
+	verdicts{`{"t":{"n":1,"more":[{"n":2}]},"s":"x"}`: true, `{"t":{"more":[{"n":"x"}]}}`: false, `{"s":1}`: false}.hold(t,
+		of(`{"type":"object","properties":{"t":{"$ref":"common.json#/$defs/tree"},"s":{"$ref":"a/common.json"}}}`))
+	verdicts{`{"more":[{"n":"x"}]}`: false, `{"more":[{}]}`: true}.hold(t, of(`{"$ref":"common.json#tree"}`))
+	verdicts{`[[[]]]`: true, `[[1]]`: false}.hold(t, of(`{"type":"array","items":{"$ref":"#"}}`))
+}
+
+// A part of a schema stands alone, wherever its references lead.
+func TestSub(t *testing.T) {
+	whole := []byte(`{"type":"object","properties":{
+		"own":{"$ref":"#/$defs/output"},
+		"other":{"type":"object","properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"#/properties/other/properties/a"}}}},
+		"$defs":{"n":{"type":"integer"},
+			"output":{"type":"object","definitions":{"x~y/z":{"type":"string"}},
+				"properties":{"s":{"$ref":"#/$defs/output/definitions/x~0y~1z"},"o":{"$ref":"#/$defs/output"}}}}}`)
+	sub := func(pointer string) []byte {
+		text, err := Sub(whole, pointer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	verdicts{`{"s":"x","o":{"s":"y"}}`: true, `{"o":{"s":1}}`: false, `[]`: false}.hold(t, sub("/properties/own"))
+	verdicts{`{"a":1,"b":2}`: true, `{"b":"x"}`: false}.hold(t, sub("/properties/other"))
+	if _, err := Sub(whole, "/properties/none"); err == nil {
+		t.Error("there is a schema where there is none")
+	}
+	placed, err := Placed(sub("/properties/own"), "/properties/output")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts{`{"output":{"o":{"s":1}}}`: false, `{"output":{"o":{"s":"x"}}}`: true}.hold(t,
+		[]byte(`{"type":"object","properties":{"output":`+string(placed)+`}}`))
+}
+
+// What refers to another document does not stand alone.
+func TestAloneRefuses(t *testing.T) {
+	for _, raw := range []string{
+		`{"$ref":"https://example.com/x.json"}`, `{"$ref":"other.json#/a"}`, `{"items":{"$ref":"#nowhere"}}`,
+	} {
+		if text, err := Alone([]byte(raw)); err == nil {
+			t.Errorf("%s became %s", raw, text)
+		}
+	}
+}
