@@ -25,7 +25,7 @@ func Approve(env cli.Env) *cobra.Command {
 Tools that are named, or all with --all, are taken over: schemas, descriptions that nobody has edited, and the digest,
 under a higher version. Their effect class becomes stricter where the server says so, and never less strict. Without
 names nothing is written, and the exit code is 1 where something waits.`,
-		Example: "  toolbus tools approve\n  toolbus tools approve memory.read_graph",
+		Example: "  toolbus tools approve\n  toolbus tools approve mcp::memory::read_graph",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
 			if all && len(ids) > 0 {
 				return cli.Usagef("--all is for all tools: leave %q out", ids[0])

@@ -1,6 +1,7 @@
 package mcpcli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -194,16 +195,29 @@ func pairs(flag string, given []string, alone bool) (map[string]string, error) {
 
 // show says what became of the tools.
 func (i *importing) show(cmd *cobra.Command, all []mcpimport.Report) error {
+	left := 0
+	for _, r := range all {
+		left += r.LeftOut()
+	}
 	if asJSON, err := cmd.Flags().GetBool("json"); err == nil && asJSON {
-		return plain.JSON(i.env.Stdout, all)
+		return errors.Join(plain.JSON(i.env.Stdout, all), leftOut(left))
 	}
 	for _, r := range all {
 		if err := describe(i.env.Stdout, r); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(i.env.Stdout, "in %s; executors and dispatchers see it when they start\n", i.options.Dir)
-	return err
+	_, err := fmt.Fprintf(i.env.Stdout, "in %s; executors and dispatchers see it when they start\n%d left out\n",
+		i.options.Dir, left)
+	return errors.Join(err, leftOut(left))
+}
+
+// leftOut is the error of an import that has left out tools.
+func leftOut(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d tools were left out, each for the reason beside it: agents do not have them through the bus", n)
 }
 
 func describe(out io.Writer, r mcpimport.Report) error {
@@ -221,5 +235,13 @@ func describe(out io.Writer, r mcpimport.Report) error {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", id, t.State, t.Class, plain.Text(why))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, t := range r.Tools {
+		for _, note := range t.Notes {
+			fmt.Fprintf(out, "  %s: %s\n", t.ID, plain.Text(note))
+		}
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
@@ -33,6 +34,7 @@ type Change struct {
 
 	manifest *tool.Manifest
 	now      upstream.Tool
+	server   question.Server
 	release  string
 }
 
@@ -84,7 +86,8 @@ func (o Options) compare(ctx context.Context, name string, s upstream.Server, of
 	for _, m := range of {
 		all = append(all, Change{ID: m.ToolID, Server: name, State: LeftOut, manifest: m})
 	}
-	listed, release, err := o.list(ctx, s)
+	listed, server, release, err := o.list(ctx, s)
+	server.Name = name
 	for i := range all {
 		c := &all[i]
 		e, _ := c.manifest.Endpoint.(mcp.Endpoint)
@@ -95,22 +98,25 @@ func (o Options) compare(ctx context.Context, name string, s upstream.Server, of
 		case at < 0:
 			c.Why = "its server does not have it any more"
 		default:
-			c.now, c.release = listed[at], release
+			c.now, c.server, c.release = listed[at], server, release
 			c.judge(e)
 		}
 	}
 	return all
 }
 
-func (o Options) list(ctx context.Context, s upstream.Server) ([]upstream.Tool, string, error) {
+func (o Options) list(
+	ctx context.Context, s upstream.Server,
+) (listed []upstream.Tool, of question.Server, release string, err error) {
 	conn, err := o.dial(ctx, s)
 	if err != nil {
-		return nil, "", err
+		return nil, of, "", err
 	}
 	defer conn.Close()
-	_, release, _ := conn.About()
-	listed, err := list(ctx, conn)
-	return listed, release, err
+	_, release, _ = conn.About()
+	of.Instructions = conn.Instructions()
+	listed, err = list(ctx, conn)
+	return listed, of, release, err
 }
 
 // judge compares what the tool is now with what was approved.
@@ -137,7 +143,7 @@ func lined(definition []byte) string {
 // Approve takes over what a tool is now: its schemas, its texts where they are still those of its server, and the
 // digest. Its version grows. Its class becomes stricter where the server says so, and never less strict.
 func (c Change) Approve() error {
-	files, err := source{server: c.Server, tool: c.now}.files()
+	files, _, err := source{server: c.server, tool: c.now}.files()
 	if err != nil {
 		return err
 	}
@@ -182,7 +188,11 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	return []byte(strings.TrimRight(file.String(), "\n") + "\n"), nil
+	edited := strings.TrimRight(file.String(), "\n") + "\n"
+	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a build before wrote it
+		edited += "listed: " + listedFile + "\n"
+	}
+	return []byte(edited), nil
 }
 
 // approved is the definition that was approved.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
@@ -42,6 +44,10 @@ type Tool struct {
 	State State      `json:"state"`
 	Class call.Class `json:"determinism,omitzero"`
 	Why   string     `json:"why,omitzero"` // of the class, or why it was left out
+	// Shown is the name in MCP of a tool that was added.
+	Shown string `json:"name_in_mcp,omitzero"`
+	// Notes say what of a tool that was added is not checked, or not shown to clients.
+	Notes []string `json:"notes,omitzero"`
 }
 
 // State says what became of a tool.
@@ -62,6 +68,16 @@ type Report struct {
 	About    string `json:"about"` // what it calls itself, with its version
 	Protocol string `json:"protocol"`
 	Tools    []Tool `json:"tools"`
+}
+
+// LeftOut returns the number of tools that were left out.
+func (r Report) LeftOut() (n int) {
+	for _, t := range r.Tools {
+		if t.State == LeftOut {
+			n++
+		}
+	}
+	return n
 }
 
 // Import connects to a server, and writes where it is into the folder, for executors, and its tools. Without a name it
@@ -94,11 +110,19 @@ func Import(ctx context.Context, name string, s upstream.Server, o Options) (r R
 	if err := o.addServer(r.Server, s); err != nil {
 		return r, err
 	}
-	w := writer{o: o, server: r.Server, about: r.About, version: version(release), taken: map[string]string{}}
-	for _, t := range listed {
-		r.Tools = append(r.Tools, w.write(t))
+	w := writer{
+		o: o, server: question.Server{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
+		version: version(release),
 	}
-	return r, nil
+	return r, locked(o.Dir, func() error {
+		if err := w.look(); err != nil {
+			return err
+		}
+		for _, t := range listed {
+			r.Tools = append(r.Tools, w.write(t))
+		}
+		return nil
+	})
 }
 
 // dial reaches a server as an executor would that has this environment.
@@ -128,68 +152,98 @@ func list(ctx context.Context, conn *upstream.Conn) ([]upstream.Tool, error) {
 
 // writer writes the tools of one server.
 type writer struct {
-	o                      Options
-	server, about, version string
-	taken                  map[string]string // names of tools, by id
+	o              Options
+	server         question.Server
+	about, version string
+
+	known map[string]*tool.Manifest // tools that were imported from the server before, by its name of them
+	seen  map[string]bool           // the server's names of tools that it has listed so far
+	ids   map[string]bool           // that are taken
+	names map[string]bool           // in MCP, that are taken
+}
+
+// look notes which tools the folder has, so that each keeps its id and its name. A folder that cannot be read as a tool
+// takes nothing but its own name.
+func (w *writer) look() error {
+	w.known, w.seen = map[string]*tool.Manifest{}, map[string]bool{}
+	w.ids, w.names = map[string]bool{}, map[string]bool{mcpmeta.SearchTool: true}
+	entries, err := os.ReadDir(w.o.Dir)
+	if err != nil {
+		return err
+	}
+	var all []question.Tool
+	for _, entry := range entries {
+		m, err := loadOne(filepath.Join(w.o.Dir, entry.Name()), w.o.Transports...)
+		if err != nil {
+			continue
+		}
+		w.ids[m.ToolID] = true
+		e, ours := m.Endpoint.(mcp.Endpoint)
+		if ours && e.Server == w.server.Name && w.known[e.Tool] == nil {
+			w.known[e.Tool] = m
+		}
+		of := question.Tool{ToolID: m.ToolID, Name: m.Name, Functions: map[string]question.Function{}}
+		for name := range m.Functions {
+			of.Functions[name] = question.Function{}
+		}
+		all = append(all, of)
+	}
+	for _, name := range question.Names(all, mcpmeta.SearchTool) {
+		w.names[name] = true
+	}
+	return nil
 }
 
 func (w *writer) write(t upstream.Tool) Tool {
-	if w.o.Skip != nil && w.o.Skip(t.Name) {
-		return Tool{Name: t.Name, State: Off}
-	}
-	out := Tool{Name: t.Name, ID: idOf(w.server, t.Name), State: LeftOut}
-	if other, double := w.taken[out.ID]; double {
-		out.Why = fmt.Sprintf("its id %s is that of the tool %q already", out.ID, other)
+	out := Tool{Name: t.Name, State: LeftOut}
+	switch m := w.known[t.Name]; {
+	case w.o.Skip != nil && w.o.Skip(t.Name):
+		out.State = Off
 		return out
+	case w.seen[t.Name]:
+		out.Why = "the server lists it twice"
+		return out
+	case m != nil:
+		w.seen[t.Name] = true
+		return w.compare(m, t)
 	}
-	w.taken[out.ID] = t.Name
+	w.seen[t.Name] = true
 	out.Class, out.Why = proposed(t)
 	s := source{
-		id: out.ID, server: w.server, about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool,
-		class: out.Class, tool: t, timeout: w.o.Timeout,
+		id: idOf(w.server.Name, t.Name, w.taken), name: mcpNameOf(w.server.Name, t.Name, w.names), server: w.server,
+		about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool, class: out.Class, tool: t, timeout: w.o.Timeout,
 	}
-	state, err := w.place(s)
+	files, notes, err := s.files()
+	if err == nil {
+		err = install(w.o.Dir, s.id, files)
+	}
 	if err != nil {
-		out.State, out.Class, out.Why = LeftOut, "", oneLine(err.Error())
+		out.Class, out.Why = "", oneLine(err.Error())
 		return out
 	}
-	out.State = state
+	w.ids[s.id], w.names[s.name] = true, true
+	out.State, out.ID, out.Shown, out.Notes = Added, s.id, s.name, notes
 	return out
 }
 
-// place writes the folder of a tool, unless there is one.
-func (w *writer) place(s source) (State, error) {
-	files, err := s.files()
-	if err != nil {
-		return "", err
-	}
-	folder := filepath.Join(w.o.Dir, subjects.Token(s.id))
-	if _, err := os.Lstat(folder); err == nil {
-		return w.compare(folder, s)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	return Added, install(w.o.Dir, s.id, files)
+// taken reports whether a tool, or anything else in the folder, has an id.
+func (w *writer) taken(id string) bool {
+	_, err := os.Lstat(filepath.Join(w.o.Dir, subjects.Token(id)))
+	return w.ids[id] || !errors.Is(err, fs.ErrNotExist)
 }
 
 // compare says what has become of a tool since it was imported.
-func (w *writer) compare(folder string, s source) (State, error) {
-	m, err := loadOne(folder)
-	if err != nil {
-		return "", fmt.Errorf("there is a folder %s, which is no tool: %w", folder, err)
+func (w *writer) compare(m *tool.Manifest, t upstream.Tool) Tool {
+	out := Tool{Name: t.Name, ID: m.ToolID, Class: m.Class, State: Same}
+	e, _ := m.Endpoint.(mcp.Endpoint)
+	definition, err := mcp.Definition(t)
+	switch {
+	case err != nil:
+		out.State, out.Class, out.Why = LeftOut, "", oneLine(err.Error())
+	case e.Definition != mcp.Digest(definition):
+		out.State = Changed
 	}
-	e, ours := m.Endpoint.(mcp.Endpoint)
-	if !ours || e.Server != s.server || e.Tool != s.tool.Name {
-		return "", fmt.Errorf("there is another tool %s", s.id)
-	}
-	definition, err := mcp.Definition(s.tool)
-	if err != nil {
-		return "", err
-	}
-	if e.Definition != mcp.Digest(definition) {
-		return Changed, nil
-	}
-	return Same, nil
+	return out
 }
 
 // install writes the folder of a tool all at once, after it has been read as executors read it.
@@ -211,9 +265,12 @@ func install(dir, id string, files map[string][]byte) error {
 	return os.Rename(filepath.Join(tmp, token), filepath.Join(dir, token))
 }
 
-// loadOne reads the tool of one folder.
-func loadOne(folder string) (*tool.Manifest, error) {
-	r, err := tool.LoadFS(only{os.DirFS(filepath.Dir(folder)), filepath.Base(folder)}, mcp.Describe())
+// loadOne reads the tool of one folder, of one of the transports or else of that of MCP servers.
+func loadOne(folder string, transports ...tool.Transport) (*tool.Manifest, error) {
+	if len(transports) == 0 {
+		transports = []tool.Transport{mcp.Describe()}
+	}
+	r, err := tool.LoadFS(only{os.DirFS(filepath.Dir(folder)), filepath.Base(folder)}, transports...)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,9 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -27,22 +30,21 @@ const (
 	requestFile  = "schema/request.json"
 	responseFile = "schema/response.json"
 	outputFile   = "schema/output.json" // the server's own schema of what is structured
+	listedFile   = "listed.json"        // a question.Listed
 )
 
 // fn is the name of the only function of a tool.
 const fn = "run"
 
-// Limits of calls that a server says nothing of, in milliseconds.
-const (
-	timeoutDefault = 60_000
-	timeoutMax     = 600_000
-)
+// maxTimeout is the timeout of calls unless the configuration of the client names one. Progress does not extend it.
+const maxTimeout = 10 * time.Minute
 
 // maxID is how long the id of a tool may be, in bytes.
 const maxID = 128
 
-// idOf is the id of a tool of a server: what no id may have becomes -.
-func idOf(server, name string) string {
+// idOf returns the id of a new tool of a server: mcp::<server>::<tool> in lower case (002 §Canonical fields), with -
+// for each character that an id cannot have. If it is too long, or taken, a digest of the name is at its end.
+func idOf(server, name string, taken func(id string) bool) string {
 	valid := func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
@@ -50,8 +52,20 @@ func idOf(server, name string) string {
 		}
 		return '-'
 	}
-	id := server + "." + strings.Map(valid, strings.ToLower(name))
-	return id[:min(len(id), maxID)]
+	id := "mcp::" + server + "::" + strings.Map(valid, strings.ToLower(name))
+	if len(id) > maxID || taken(id) {
+		id = question.Digested(id, maxID, "-", server, name)
+	}
+	return id
+}
+
+// mcpNameOf returns the name in MCP of a new tool of a server, which keeps the case that the server gives it.
+func mcpNameOf(server, name string, taken map[string]bool) string {
+	short := question.PlainName(server + "_" + name)
+	if len(short) > question.MaxName || taken[short] {
+		short = question.Digested(short, question.MaxName, "_", server, name)
+	}
+	return short
 }
 
 // annotations are the hints of a server, with what MCP says they are where they are missing.
@@ -94,7 +108,8 @@ func version(of string) string {
 // source is what the files of a tool are made of.
 type source struct {
 	id      string
-	server  string // its name in servers.json
+	name    string // in MCP
+	server  question.Server
 	about   string // what the server calls itself, with its version
 	version string
 	owner   string
@@ -104,33 +119,84 @@ type source struct {
 	timeout time.Duration // see [Options]
 }
 
-// files returns those of the tool's folder, by name.
-func (s source) files() (map[string][]byte, error) {
+// files returns those of the tool's folder, by name, and what of the definition is not checked or not shown.
+func (s source) files() (map[string][]byte, []string, error) {
 	definition, err := mcp.Definition(s.tool)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	response, err := responseSchema(s.tool)
+	input, err := share("input schema", requestSchema(s.tool))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	if input.shown, err = object(input.shown); err != nil {
+		return nil, nil, err
+	}
+	shown := map[string]jsontext.Value{"inputSchema": input.shown}
 	text, err := yaml.MarshalWithOptions(s.manifest(mcp.Digest(definition)), yaml.IndentSequence(false))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	head := fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
-		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
-		"# definition.json, which `toolbus tools approve` keeps.\n", visible(oneLine(s.about)))
 	files := map[string][]byte{
-		manifestFile: append([]byte(head), text...), requestFile: pretty(requestSchema(s.tool)),
-		responseFile: response, mcp.DefinitionFile: []byte(visible(string(pretty(definition)))),
+		manifestFile: append([]byte(s.head()), text...), requestFile: pretty(input.checked),
+		mcp.DefinitionFile: []byte(visible(string(pretty(definition)))),
 	}
+	if files[responseFile], err = responseSchema(s.tool); err != nil {
+		return nil, nil, err
+	}
+	notes := input.notes
 	if s.tool.OutputSchema != nil {
-		if files[outputFile], err = bare(s.tool.OutputSchema); err != nil {
-			return nil, err
+		output, err := share("output schema", s.tool.OutputSchema)
+		if err != nil {
+			return nil, nil, err
+		}
+		if files[outputFile], err = bare(output.checked); err != nil {
+			return nil, nil, err
+		}
+		shown["outputSchema"], notes = output.shown, append(notes, output.notes...)
+	}
+	listed, more, err := s.listed(shown)
+	files[listedFile] = listed
+	return files, append(notes, more...), err
+}
+
+// head are the comments at the beginning of the manifest.
+func (s source) head() string {
+	return fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
+		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
+		"# definition.json, which `toolbus tools approve` keeps. Clients are shown listed.json.\n", visible(oneLine(s.about)))
+}
+
+// Limits of the file with the tool as its server lists it, in bytes.
+const (
+	maxListed       = 256 << 10
+	maxInstructions = 32 << 10
+)
+
+// listed returns the file with the tool as its server lists it, with the schemas that are shown.
+func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []string, err error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(s.tool.Raw, &members); err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(members, schemas)
+	server := s.server
+	if cut := ijson.Clip(server.Instructions, maxInstructions); cut != server.Instructions {
+		server.Instructions = cut
+		notes = append(notes, fmt.Sprintf("the server's instructions are cut at %d bytes", maxInstructions))
+	}
+	for _, large := range []string{"icons", "_meta"} {
+		if len(s.tool.Raw) > maxListed && members[large] != nil {
+			delete(members, large)
+			notes = append(notes, fmt.Sprintf("its %s are not shown: the definition is over %d bytes", large, maxListed))
 		}
 	}
-	return files, nil
+	tool, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(question.Listed{Server: server, Tool: tool})
+	return []byte(visible(string(pretty(raw)))), notes, err
 }
 
 // told is what a server says, as YAML. What its reader does not keep, or nobody would see, is escaped.
@@ -167,19 +233,21 @@ func visible(text string) string {
 
 // described is how a tool of a server is described.
 func described(server string, t upstream.Tool) string {
-	return cmp.Or(strings.TrimSpace(t.Description), "The tool "+t.Name+" of the MCP server "+server+".")
+	return cmp.Or(strings.TrimSpace(t.Description), mcpmeta.Undescribed(server, t.Name))
 }
 
 func (s source) manifest(digest string) yaml.MapSlice {
-	description := described(s.server, s.tool)
+	description := described(s.server.Name, s.tool)
 	of := yaml.MapSlice{
 		{Key: "tool_id", Value: s.id},
+		{Key: "name", Value: s.name},
 		{Key: "semver", Value: s.version},
 		{Key: "owner", Value: s.owner},
 		{Key: "title", Value: told(cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name))},
 		{Key: "description", Value: told(description)},
-		{Key: "tags", Value: []string{"mcp", s.server}},
+		{Key: "tags", Value: []string{"mcp", s.server.Name}},
 		{Key: "determinism", Value: string(s.class)},
+		{Key: "listed", Value: listedFile},
 	}
 	if s.pool != "" {
 		of = append(of, yaml.MapItem{Key: "pool", Value: s.pool})
@@ -187,7 +255,7 @@ func (s source) manifest(digest string) yaml.MapSlice {
 	return append(of,
 		yaml.MapItem{Key: "transport", Value: mcp.Transport},
 		yaml.MapItem{Key: "endpoint", Value: yaml.MapSlice{
-			{Key: "server", Value: s.server}, {Key: "tool", Value: s.tool.Name},
+			{Key: "server", Value: s.server.Name}, {Key: "tool", Value: told(s.tool.Name)},
 			{Key: "output", Value: string(mcp.OutputWhole)}, {Key: "definition", Value: digest},
 		}},
 		yaml.MapItem{Key: "functions", Value: yaml.MapSlice{{Key: fn, Value: yaml.MapSlice{
@@ -201,12 +269,12 @@ func (s source) manifest(digest string) yaml.MapSlice {
 
 // limits returns how long calls may take.
 func (s source) limits() yaml.MapSlice {
-	usual, longest := int64(timeoutDefault), int64(timeoutMax)
+	within := maxTimeout
 	if s.timeout > 0 {
-		longest = min(longest, max(1, s.timeout.Milliseconds()))
-		usual = longest
+		within = min(maxTimeout, max(time.Millisecond, s.timeout))
 	}
-	return yaml.MapSlice{{Key: "timeout_ms_default", Value: usual}, {Key: "timeout_ms_max", Value: longest}}
+	ms := within.Milliseconds()
+	return yaml.MapSlice{{Key: "timeout_ms_default", Value: ms}, {Key: "timeout_ms_max", Value: ms}}
 }
 
 func requestSchema(t upstream.Tool) jsontext.Value {

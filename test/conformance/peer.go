@@ -62,8 +62,8 @@ func (p *peer) end() {
 	}
 }
 
-// imported returns the tools of the server, imported into dir. They have their own names, as the suite calls them, and
-// not those of their server in front.
+// imported returns the tools of the server, imported into dir. The suite calls them by the server's names, so the
+// manifests give them those.
 func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error) {
 	const name = "peer"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -80,14 +80,12 @@ func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error)
 			err = errors.Join(err, fmt.Errorf("%s: %s: %s", t.Name, t.State, t.Why))
 		}
 	}
-	files, failed := filepath.Glob(filepath.Join(dir, name+"_2e*", "tool.yaml"))
+	files, failed := filepath.Glob(filepath.Join(dir, "mcp_3a_3a"+name+"_3a_3a*", "tool.yaml"))
 	err = errors.Join(err, failed)
 	for _, file := range files {
 		text, failed := os.ReadFile(file)
-		text = bytes.Replace(text, []byte("tool_id: "+name+"."), []byte("tool_id: "), 1)
-		folder := filepath.Dir(file)
-		err = errors.Join(err, failed, os.WriteFile(file, text, 0o600),
-			os.Rename(folder, filepath.Join(dir, filepath.Base(folder)[len(name+"_2e"):])))
+		text = bytes.Replace(text, []byte("\nname: "+name+"_"), []byte("\nname: "), 1)
+		err = errors.Join(err, failed, os.WriteFile(file, text, 0o600))
 	}
 	if err != nil {
 		return nil, err

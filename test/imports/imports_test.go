@@ -82,7 +82,7 @@ var layers = []layer{
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
 	{"tool/native", "envelope internal/ijson tool"},
 	{"tool/mcp/upstream", "supervisor"},
-	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta supervisor tool tool/mcp/upstream"},
+	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta schema supervisor tool tool/mcp/upstream"},
 	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},
@@ -117,7 +117,8 @@ var layers = []layer{
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
 	{"internal/devbus", "*"},
-	{"internal/mcpimport", "call internal/mcpmeta subjects supervisor tool tool/mcp tool/mcp/upstream"},
+	{"internal/mcpimport", "call internal/ijson internal/mcpmeta question schema subjects supervisor tool tool/mcp " +
+		"tool/mcp/upstream"},
 	{"internal/mcpcli", "*"},
 	{"internal/gen", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},

@@ -34,7 +34,7 @@ func TestCommands(t *testing.T) {
 	tools, sold := filepath.Join(t.TempDir(), "tools"), filepath.Join(t.TempDir(), "sold")
 	out, err := runs(t, mcpcli.Import, "--tools", tools, "--name", "shop", "--env", "GOODS", "--env", "A=b",
 		self, "shop", sold)
-	if err != nil || !strings.Contains(out, "shop.sell  added  side_effectful") {
+	if err != nil || !strings.Contains(out, "mcp::shop::sell  added  side_effectful") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	servers, err := os.ReadFile(filepath.Join(tools, "servers.json"))
@@ -49,7 +49,7 @@ func TestCommands(t *testing.T) {
 		"definition.json": {`"description": ""`, `"description": "another"`},
 		"tool.yaml":       {"definition: sha256:", "definition: sha256:" + strings.Repeat("0", 64) + " # "},
 	} {
-		file = filepath.Join(tools, "shop_2esell", file)
+		file = filepath.Join(tools, "mcp_3a_3ashop_3a_3asell", file)
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(text), change[0]) {
 			t.Fatalf("%v\n%s", err, text)
@@ -64,8 +64,8 @@ func TestCommands(t *testing.T) {
 		!strings.Contains(out, `-   "description": "another"`) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = runs(t, mcpcli.Approve, "--tools", tools, "shop.sell")
-	if err != nil || !strings.Contains(out, "shop.sell: approved") {
+	out, err = runs(t, mcpcli.Approve, "--tools", tools, "mcp::shop::sell")
+	if err != nil || !strings.Contains(out, "mcp::shop::sell: approved") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := runs(t, mcpcli.Approve, "--tools", tools, "--all"); err != nil {
@@ -92,7 +92,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := runs(t, mcpcli.Import, "--tools", tools, "--config", config)
-	if err == nil || !strings.Contains(err.Error(), "2 of 3 servers") || !strings.Contains(out, "shop.sell  added") {
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 servers") || !strings.Contains(out, "mcp::shop::sell  added") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, said := range []string{"server gone of", "/nonexistent/server", "only the agent knows ${input:key}"} {

@@ -35,7 +35,7 @@ func newReference(t *testing.T) *reference {
 	env := map[string]string{"PATH": os.Getenv("PATH")}
 	for name, s := range map[string]upstream.Server{
 		"everything": {}, "filesystem": {Args: []string{files}}, "sequential-thinking": {}, "memory": {
-			Env: map[string]string{"PATH": os.Getenv("PATH"), "MEMORY_FILE_PATH": filepath.Join(files, "memory.json")},
+			Env: map[string]string{"PATH": os.Getenv("PATH"), "MEMORY_FILE_PATH": filepath.Join(files, "mcp::memory::json")},
 		},
 	} {
 		s.Command = filepath.Join(*servers, "node_modules", ".bin", "mcp-server-"+name)
@@ -63,44 +63,44 @@ func TestReferenceServers(t *testing.T) {
 }
 
 func (r *reference) results() {
-	if got := r.gets("everything.echo", `{"message":"hello"}`); got != "Echo: hello" {
+	if got := r.gets("mcp::everything::echo", `{"message":"hello"}`); got != "Echo: hello" {
 		r.Errorf("echo: %q", got)
 	}
-	if got := r.gets("everything.get-sum", `{"a":2,"b":40}`); !strings.Contains(got, "42") {
+	if got := r.gets("mcp::everything::get-sum", `{"a":2,"b":40}`); !strings.Contains(got, "42") {
 		r.Errorf("sum: %q", got)
 	}
 	resp := r.asks(toolbus.Call{
-		Tool: "everything.get-structured-content", Input: jsontext.Value(`{"location":"New York"}`),
+		Tool: "mcp::everything::get-structured-content", Input: jsontext.Value(`{"location":"New York"}`),
 	})
 	if !strings.Contains(string(resp.Output), `"structuredContent":{`) {
 		r.Errorf("structured: %s", resp.Output)
 	}
 	file := filepath.Join(r.files, "note.txt")
-	r.gets("filesystem.write_file", fmt.Sprintf(`{"path":%q,"content":"hello"}`, file))
-	if got := r.gets("filesystem.read_text_file", fmt.Sprintf(`{"path":%q}`, file)); got != "hello" {
+	r.gets("mcp::filesystem::write_file", fmt.Sprintf(`{"path":%q,"content":"hello"}`, file))
+	if got := r.gets("mcp::filesystem::read_text_file", fmt.Sprintf(`{"path":%q}`, file)); got != "hello" {
 		r.Errorf("file: %q", got)
 	}
 	thought := `{"thought":"a","nextThoughtNeeded":false,"thoughtNumber":1,"totalThoughts":1}`
-	if got := r.gets("sequential-thinking.sequentialthinking", thought); !strings.Contains(got, "thoughtNumber") {
+	if got := r.gets("mcp::sequential-thinking::sequentialthinking", thought); !strings.Contains(got, "thoughtNumber") {
 		r.Errorf("thought: %q", got)
 	}
 }
 
 func (r *reference) errors() {
-	r.fails("everything.get-sum", `{"a":"two"}`, envelope.CodeSchema, envelope.EffectNone)
+	r.fails("mcp::everything::get-sum", `{"a":"two"}`, envelope.CodeSchema, envelope.EffectNone)
 	missing := fmt.Sprintf(`{"path":%q}`, filepath.Join(r.files, "missing"))
-	e := r.fails("filesystem.read_text_file", missing, "P-PRECOND-TOOL_ERROR", envelope.EffectNone)
+	e := r.fails("mcp::filesystem::read_text_file", missing, "P-PRECOND-TOOL_ERROR", envelope.EffectNone)
 	if !strings.Contains(e.Message, "ENOENT") {
 		r.Errorf("of a file that is not there: %s", e.Message)
 	}
-	r.fails("filesystem.edit_file", fmt.Sprintf(`{"path":%q,"edits":[]}`, filepath.Join(r.files, "missing")),
+	r.fails("mcp::filesystem::edit_file", fmt.Sprintf(`{"path":%q,"edits":[]}`, filepath.Join(r.files, "missing")),
 		"P-PRECOND-TOOL_ERROR", envelope.EffectUnknown)
 }
 
 func (r *reference) progress() {
 	var told []string
 	resp := r.asks(toolbus.Call{
-		Tool: "everything.trigger-long-running-operation", Input: jsontext.Value(`{"duration":1,"steps":4}`),
+		Tool: "mcp::everything::trigger-long-running-operation", Input: jsontext.Value(`{"duration":1,"steps":4}`),
 		Chunk: func(c envelope.Chunk) error {
 			told = append(told, string(c.Data))
 			return nil
@@ -117,7 +117,7 @@ func (r *reference) cancel() {
 	begun := make(chan string, 1)
 	var ref string
 	call := toolbus.Call{
-		Tool: "everything.trigger-long-running-operation", Input: jsontext.Value(`{"duration":60,"steps":600}`),
+		Tool: "mcp::everything::trigger-long-running-operation", Input: jsontext.Value(`{"duration":60,"steps":600}`),
 		Timeout:  time.Minute,
 		Accepted: func(a envelope.Accepted) { ref = a.Ref },
 		Chunk: func(envelope.Chunk) error {
@@ -147,22 +147,22 @@ func (r *reference) cancel() {
 	if err := <-ended; err != nil {
 		r.Error(err)
 	}
-	r.gets("everything.echo", `{"message":"after the cancel"}`)
+	r.gets("mcp::everything::echo", `{"message":"after the cancel"}`)
 }
 
 // remembers asks for one change under one key again and again.
 func (r *reference) remembers() {
 	change := toolbus.Call{
-		Tool: "memory.add_observations", Key: "key-of-the-observation",
+		Tool: "mcp::memory::add_observations", Key: "key-of-the-observation",
 		Input: jsontext.Value(`{"observations":[{"entityName":"Ada","contents":["writes"]}]}`),
 	}
-	r.gets("memory.create_entities", `{"entities":[{"name":"Ada","entityType":"person","observations":[]}]}`)
+	r.gets("mcp::memory::create_entities", `{"entities":[{"name":"Ada","entityType":"person","observations":[]}]}`)
 	for range 3 {
 		if resp := r.asks(change); resp.Status != envelope.Success {
 			r.Errorf("%v", resp.Error)
 		}
 	}
-	if got := r.gets("memory.read_graph", `{}`); strings.Count(got, "writes") != 1 {
+	if got := r.gets("mcp::memory::read_graph", `{}`); strings.Count(got, "writes") != 1 {
 		r.Errorf("it remembers %s", got)
 	}
 }

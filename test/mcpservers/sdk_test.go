@@ -117,7 +117,7 @@ func sameAsDirect(t *testing.T, server upstream.Server, over sdk.Transport) {
 		direct, err := session.CallTool(ctx, &sdk.CallToolParams{Name: listed.Name, Arguments: input})
 		cancel()
 		through := b.asks(toolbus.Call{
-			Tool: "sdk." + listed.Name, Input: input, Key: "key-of-" + listed.Name + "-1", Retry: &envelope.RetryPolicy{},
+			Tool: "mcp::sdk::" + listed.Name, Input: input, Key: "key-of-" + listed.Name + "-1", Retry: &envelope.RetryPolicy{},
 		})
 		switch {
 		case err != nil:

@@ -25,7 +25,7 @@ func TestOneEffect(t *testing.T) {
 	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
 	b := i.bus()
 	sell := func(goods, key string) *envelope.Response {
-		return b.asks(toolbus.Call{Tool: "shop.sell", Key: key, Input: jsontext.Value(`{"goods":"` + goods + `"}`)})
+		return b.asks(toolbus.Call{Tool: "mcp::shop::sell", Key: key, Input: jsontext.Value(`{"goods":"` + goods + `"}`)})
 	}
 	first, again := sell("bread", "key-of-the-bread-1"), sell("bread", "key-of-the-bread-1")
 	if first.Status != envelope.Success || !again.Provenance.Replayed || textOf(t, again) != "sold bread" {
@@ -56,8 +56,8 @@ func TestQuarantine(t *testing.T) {
 	}
 	sold := filepath.Join(t.TempDir(), "sold")
 	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
-	i.edit("shop_2esell", "definition: sha256:", "definition: sha256:"+strings.Repeat("0", 64)+" # ")
-	refused := i.bus().fails("shop.sell", `{"goods":"bread"}`, envelope.CodeUnavailable, envelope.EffectNone)
+	i.edit("mcp_3a_3ashop_3a_3asell", "definition: sha256:", "definition: sha256:"+strings.Repeat("0", 64)+" # ")
+	refused := i.bus().fails("mcp::shop::sell", `{"goods":"bread"}`, envelope.CodeUnavailable, envelope.EffectNone)
 	if !strings.Contains(refused.Fix, "toolbus tools approve shop.sell") {
 		t.Errorf("fix: %s", refused.Fix)
 	}

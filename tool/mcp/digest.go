@@ -2,17 +2,20 @@ package mcp
 
 import (
 	"crypto/sha256"
+	stdjson "encoding/json"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
 // Definition returns what the digest of a tool is over: its name, description, both schemas and annotations, as
-// canonical JSON. What is not there is null. The error says why it has no such form.
+// canonical JSON. What is not there is null. A number that JSON readers do not agree on is its text. The error says why
+// it has no such form.
 func Definition(t upstream.Tool) (jsontext.Value, error) {
 	raw, err := json.Marshal(struct {
 		Name         string         `json:"name"`
@@ -24,10 +27,45 @@ func Definition(t upstream.Tool) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ijson.Valid(raw) {
+		return ijson.Canonical(raw)
+	}
+	if raw, err = spelled(raw); err != nil {
+		return nil, fmt.Errorf("its definition cannot be read: %w", err)
+	}
 	if bad := ijson.Check(raw); len(bad) > 0 {
 		return nil, fmt.Errorf("its definition cannot be read, at %q: %s", bad[0].Pointer, bad[0].Message)
 	}
 	return ijson.Canonical(raw)
+}
+
+// spelled returns a definition with a text for each number that no float64 holds exactly, such as the bounds of int64:
+// the digest tells two such numbers apart, and canonical JSON does not have them.
+func spelled(raw jsontext.Value) (jsontext.Value, error) {
+	v, err := schema.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(spell(v), json.Deterministic(true))
+}
+
+func spell(v any) any {
+	switch v := v.(type) {
+	case stdjson.Number:
+		if !ijson.Valid(jsontext.Value(v)) {
+			return string(v)
+		}
+		return jsontext.Value(v)
+	case []any:
+		for i := range v {
+			v[i] = spell(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = spell(v[name])
+		}
+	}
+	return v
 }
 
 // Digest returns the SHA-256 of a definition, as manifests have it.

@@ -45,7 +45,7 @@ func TestManifests(t *testing.T) {
 		`{server: a, tool: b, output: whole, key_argument: key}`: "",
 		`{server: a}`:                                              "endpoint.tool is required",
 		`{server: A, tool: b}`:                                     `"A" is not the name of a server`,
-		`{server: a, tool: b c}`:                                   `"b c" is not the name of a tool`,
+		`{server: a, tool: ""}`:                                    "endpoint.tool is required",
 		`{server: a, tool: b, output: half}`:                       `"half" is not a value of endpoint.output`,
 		`{server: a, tool: b, definition: x}`:                      `"x" is not a digest`,
 		`{server: a, tool: b, errors: [{match: "(", code: busy}]}`: "missing closing )",

@@ -172,6 +172,9 @@ func (c *Conn) Usable() bool {
 // Changed reports whether the server has said, since this was last asked, that its tools have changed.
 func (c *Conn) Changed() bool { return c.changed.Swap(false) }
 
+// Instructions returns what the server tells clients about its use, "" for nothing.
+func (c *Conn) Instructions() string { return c.session.InitializeResult().Instructions }
+
 // About says what the server calls itself, and which version of the protocol is spoken.
 func (c *Conn) About() (name, version, protocol string) {
 	about := c.session.InitializeResult()

@@ -18,6 +18,7 @@ const (
 
 // Tool is a tool as its server defines it.
 type Tool struct {
+	Raw          jsontext.Value `json:"-"` // all members of the server's list
 	Name         string         `json:"name"`
 	Title        string         `json:"title,omitzero"`
 	Description  string         `json:"description,omitzero"`
@@ -35,14 +36,21 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 			return nil, err
 		}
 		var page struct {
-			Tools []Tool `json:"tools"`
-			Next  string `json:"nextCursor"`
+			Tools []jsontext.Value `json:"tools"`
+			Next  string           `json:"nextCursor"`
 		}
 		if err := json.Unmarshal(raw, &page); err != nil {
 			return nil, &MalformedError{Reason: err.Error()}
 		}
 		left -= int64(len(raw))
-		if all = append(all, page.Tools...); page.Next == "" {
+		for _, one := range page.Tools {
+			t := Tool{Raw: one}
+			if err := json.Unmarshal(one, &t); err != nil {
+				return nil, &MalformedError{Reason: err.Error()}
+			}
+			all = append(all, t)
+		}
+		if page.Next == "" {
 			return all, nil
 		}
 		if cursor = page.Next; len(all) > MaxTools || left <= 0 {
