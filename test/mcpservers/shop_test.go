@@ -58,7 +58,7 @@ func TestQuarantine(t *testing.T) {
 	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
 	i.edit("mcp_3a_3ashop_3a_3asell", "definition: sha256:", "definition: sha256:"+strings.Repeat("0", 64)+" # ")
 	refused := i.bus().fails("mcp::shop::sell", `{"goods":"bread"}`, envelope.CodeUnavailable, envelope.EffectNone)
-	if !strings.Contains(refused.Fix, "toolbus tools approve shop.sell") {
+	if !strings.Contains(refused.Fix, "toolbus tools approve mcp::shop::sell") {
 		t.Errorf("fix: %s", refused.Fix)
 	}
 	if _, err := os.Stat(sold); !os.IsNotExist(err) {
