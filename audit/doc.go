@@ -1,5 +1,5 @@
-// Package audit is the audit record: what an event of the call log, or a refusal at the gate,
-// means to an auditor. It is pure; package record appends records to the stream AUDIT.
+// Package audit has the records of the audit log: of each event of the call log, of refusals, and of operations on
+// credentials. It is pure; package record appends records to the streams AUDIT and DENIED, in segments.
 //
 // Records hold hashes, ids, versions and decisions, never inputs or outputs. [Project] derives
 // the records of the call log; whoever projects the same log gets the same records, so that

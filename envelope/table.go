@@ -33,8 +33,8 @@ func table() []Row {
 			404, rpcParams, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
 			CodeIdentity, TerminalError, false, 0, EffectNone, "The caller's identity could not be verified",
-			"refresh the credential, and send the actor_id that it was issued for",
-			"the credential has expired or was issued for another actor",
+			"send the actor_id of the credential, and the subject that has the same tenant, actor and tool",
+			"the request names another actor than its subject or its connection",
 			401, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
 			CodeForbidden, TerminalError, false, 0, EffectNone, "The caller may not make this call",
@@ -88,7 +88,7 @@ func table() []Row {
 			409, 0, GatewayDependencyDown, CategoryPolicy, SeverityError,
 		}, {
 			CodeToolDisabled, TerminalError, false, 0, EffectNone, "The tool may not be called now",
-			"ask the tool's owner, or use another tool", "the tool is planned, disabled or locked",
+			"ask the tool's owner, or use another tool", "the tool is planned or disabled",
 			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeNotFound, TerminalError, false, 0, EffectNone, "There is no such call",
