@@ -135,13 +135,21 @@ func annotations(t question.Tool) *sdk.ToolAnnotations {
 
 // withVersion returns the _meta of an entry with the version of the tool.
 func withVersion(meta any, version string) entry {
-	all := entry{mcpmeta.ToolVersion: version}
-	if of, ok := meta.(jsontext.Value); ok {
-		all = entry{}
-		if json.Unmarshal(of, (*map[string]any)(&all)) != nil || all == nil {
-			all = entry{}
+	of, _ := meta.(jsontext.Value)
+	return withMember(of, mcpmeta.ToolVersion, version)
+}
+
+// withMember returns an object with another value of one member. What is not an object is an empty one.
+func withMember(object jsontext.Value, name string, value any) entry {
+	var members map[string]jsontext.Value
+	all := entry{name: value}
+	if len(object) == 0 || json.Unmarshal(object, &members) != nil {
+		return all
+	}
+	for other, of := range members {
+		if other != name {
+			all[other] = of
 		}
-		all[mcpmeta.ToolVersion] = version
 	}
 	return all
 }

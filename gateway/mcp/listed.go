@@ -49,14 +49,6 @@ func (d *Definition) likeListed(t question.Tool) {
 	}
 }
 
-// withMember returns an object with another value of one member.
-func withMember(object jsontext.Value, name string, value any) entry {
-	all := map[string]any{}
-	_ = json.Unmarshal(object, &all) // it was read before
-	all[name] = value
-	return all
-}
-
 // instructions returns the instructions of all servers that tools come from, each below the name of its server.
 func (v *view) instructions() string {
 	servers := map[string]string{}

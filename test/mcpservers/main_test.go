@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "shop" {
 		syscall.Exit(shop(os.Args[2]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "raw" {
+		syscall.Exit(raw(os.Args[2]))
+	}
 	os.Exit(m.Run())
 }
 
