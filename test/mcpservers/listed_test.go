@@ -61,8 +61,8 @@ const shelf = `[
 	{"name": "getuser", "inputSchema": {"type": "object"}}
 ]`
 
-// An imported tool is listed as its server lists it, but for its name and the member of the bus in _meta, and so are the
-// instructions of servers, in both eras.
+// An imported tool is listed as its server lists it, but for its name and the member of the bus in _meta. Clients get
+// the instructions of the servers. Both hold in both eras.
 func TestListedAsServersDo(t *testing.T) {
 	i := newImporter(t)
 	self, err := os.Executable()
