@@ -54,8 +54,7 @@ func (d *Door) Handler() http.Handler {
 			stateless.ServeHTTP(w, r) // the library refuses an id that it answers already
 		default:
 			defer d.passed(r)
-			stateful.ServeHTTP(w, r)
-			d.owns(ownerOf(r), w.Header().Get(headerSessions))
+			stateful.ServeHTTP(&owned{ResponseWriter: w, door: d, owner: ownerOf(r)}, r)
 		}
 	})
 	protected := http.NewCrossOriginProtection()

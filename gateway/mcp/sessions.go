@@ -50,6 +50,42 @@ func (d *Door) owns(owner, session string) {
 	d.sessions.owners[session] = owner
 }
 
+// owned is an answer that may begin a session. It notes the owner before the client can use the session.
+type owned struct {
+	http.ResponseWriter
+	door  *Door
+	owner string
+	begun bool
+}
+
+func (o *owned) begin() {
+	if !o.begun {
+		o.begun = true
+		o.door.owns(o.owner, o.Header().Get(headerSessions))
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (o *owned) WriteHeader(status int) {
+	o.begin()
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (o *owned) Write(p []byte) (int, error) {
+	o.begin()
+	return o.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (o *owned) Flush() {
+	o.begin()
+	_ = http.NewResponseController(o.ResponseWriter).Flush() // as reader does
+}
+
+// Unwrap is for http.ResponseController.
+func (o *owned) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
 // full reports whether there are as many sessions as there may be, or as many as are left are of that owner.
 func (d *Door) full(owner string) bool {
 	d.sessions.mu.Lock()
