@@ -84,7 +84,7 @@ func (c *Client) conclude(e *errand, r *envelope.Response) (_ flight.Word, ended
 	case r.Status == envelope.Success:
 		ended = accepts(e.fn, r)
 	default:
-		ended = !e.mayRetry(1, r)
+		ended = !e.mayRetry(1, r) && !isApart(r)
 	}
 	if !ended && !c.crew.Start(func() { c.rest(e, r) }) {
 		go c.rest(e, r) // the client was closed meanwhile; it ends with the call

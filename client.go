@@ -18,6 +18,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
@@ -210,7 +212,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 // outcome of another build than the one described, as a stored one may be, has a schema of its own,
 // by which the executor has checked it.
 func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
-	if r.Provenance.OutputRef != nil {
+	if isApart(r) {
 		bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
 		defer cancel()
 		r = c.whole(bounded, c.key(e.req).Ref(), r)
@@ -226,17 +228,25 @@ func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
 	if r.Provenance.OutputRef != nil {
 		validate = (*schema.Schema).Validate
 	}
-	if bad := validate(fn.response, r.Output); len(bad) > 0 {
+	if bad := validate(fn.response, r.Output); len(bad) > 0 && !mcpmeta.IsResult(fn.response.Raw()) {
 		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
 	}
 	return r
 }
 
-// whole returns the response of the call that ref names with its output, which is fetched if only a reference to
-// it came.
+// isApart reports whether a response has a reference in the place of its output, or of the result in its error.
+func isApart(r *envelope.Response) bool {
+	return r.Provenance.OutputRef != nil || r.Error != nil && r.Error.Details.ToolResultRef != nil
+}
+
+// whole returns the response of the call that ref names with its output, or the result in its error, which is fetched
+// if only a reference to it came.
 func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
-	if r.Status != envelope.Success || r.Provenance.OutputRef == nil {
+	switch {
+	case !isApart(r):
 		return r
+	case r.Error != nil:
+		return c.withResult(ctx, ref, r)
 	}
 	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
 	if err != nil {
@@ -244,6 +254,24 @@ func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *e
 	}
 	fetched := *r
 	fetched.Output = data
+	return &fetched
+}
+
+// withResult returns an error with the result of the tool that it refers to. Where that cannot be had, a warning says
+// so: the error stands without.
+func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
+	if r.Error.Details.ToolResultRef == nil {
+		return r
+	}
+	data, err := c.output(ctx, ref, *r.Error.Details.ToolResultRef)
+	if err == nil && len(ijson.Check(data)) > 0 {
+		err = errors.New("it is no I-JSON")
+	}
+	if err != nil {
+		return warned(r, ijson.Clip("the whole result of the tool could not be had: "+err.Error(), envelope.MaxMessage))
+	}
+	e, fetched := *r.Error, *r
+	fetched.Error = e.WithToolResult(data)
 	return &fetched
 }
 

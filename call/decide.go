@@ -12,7 +12,7 @@ type Ending struct {
 	Fence  uint64          // of the run that ended, if one did
 	Error  envelope.Code   // with ToolEnded: "" means success
 	Effect envelope.Effect // with ToolEnded: what the tool said of its effect
-	Output string          // with success: SHA-256 of the output, hex
+	Output string          // SHA-256 of the output, or of what the tool said instead with its error, hex; "" for neither
 	// Untaken, with TimedOut and Deserted: the decider is certain that no executor has started the attempt, and that
 	// none will without a claim.
 	Untaken bool
@@ -72,7 +72,10 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 		Status: envelope.Success, OutputHash: end.Output, Untaken: untaken,
 	}
 	if code != "" {
-		d.Status, d.OutputHash = code.Status(), ""
+		d.Status = code.Status()
+	}
+	if code != "" && end.Error == "" { // the output of a success does not stand
+		d.OutputHash = ""
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
 	return Ruling{

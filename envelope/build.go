@@ -111,10 +111,18 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 		json.Unmarshal(object, &members) != nil {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
-	for _, ours := range []string{"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr"} {
+	for _, ours := range []string{
+		"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr", "tool_result", "tool_result_ref",
+	} {
 		delete(members, ours)
 	}
 	e.Details.Extra = members
+	return e
+}
+
+// WithToolResult keeps all that the tool said instead of an output: an object of I-JSON.
+func (e *Error) WithToolResult(result jsontext.Value) *Error {
+	e.Details.ToolResult = result
 	return e
 }
 

@@ -38,15 +38,21 @@ type Error struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Details is the machine-readable payload of an Error. RetryAfterMS is the back-off hint.
+// Details is the machine-readable payload of an Error. RetryAfterMS is the back-off hint. ToolResult is all that the
+// tool said instead of an output, an object; of a tool of an MCP server its result with isError. Through the payload
+// store it travels as ToolResultRef. Builds that know neither member keep them in Extra.
 type Details struct {
-	RetryAfterMS int64                     `json:"retry_after_ms,omitzero"`
-	Effect       Effect                    `json:"effect,omitzero"`
-	ToolCode     string                    `json:"tool_code,omitzero"`
-	HTTPStatus   int                       `json:"http_status,omitzero"`
-	Violations   []schema.Violation        `json:"violations,omitzero"`
-	Stderr       string                    `json:"stderr,omitzero"`
-	Extra        map[string]jsontext.Value `json:",embed"`
+	RetryAfterMS int64              `json:"retry_after_ms,omitzero"`
+	Effect       Effect             `json:"effect,omitzero"`
+	ToolCode     string             `json:"tool_code,omitzero"`
+	HTTPStatus   int                `json:"http_status,omitzero"`
+	Violations   []schema.Violation `json:"violations,omitzero"`
+	Stderr       string             `json:"stderr,omitzero"`
+
+	ToolResult    jsontext.Value `json:"tool_result,omitzero"`
+	ToolResultRef *PayloadRef    `json:"tool_result_ref,omitzero"`
+
+	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Diagnostic is the block that Tool Gateway v1 requires.

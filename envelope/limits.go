@@ -67,6 +67,9 @@ const (
 	MaxStderr = 64 << 10
 	// MaxErrorDetails is the largest details object that a tool may attach to an error.
 	MaxErrorDetails = 64 << 10
+	// MaxToolResult is the largest result of a tool that an error keeps. One of more than MaxErrorDetails goes by
+	// claim-check through the payload store.
+	MaxToolResult = 1 << 20
 	// MaxCode is the longest error code and the longest name of a tool's own error.
 	MaxCode = 64
 	// MaxWarnings is how many warnings a response may carry, each at most MaxMessage long.

@@ -2,15 +2,20 @@ package executor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -47,6 +52,36 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	share.Keep(j.inputRef.Bytes)
 	j.input = share
 	return data, nil
+}
+
+// resultTime is how long the large result of a tool that failed waits for room in the store. The error stands without.
+const resultTime = 5 * time.Second
+
+// keepResult puts a large result of a tool that failed into the payload store. It returns the SHA-256 of a result that
+// is kept, in hex. If the result cannot be stored, the error loses it, and a warning says so.
+func (e *Executor) keepResult(ctx context.Context, j *job, fault *envelope.Error, d *settle.Draft) string {
+	result := fault.Details.ToolResult
+	switch {
+	case len(result) == 0:
+		return ""
+	case len(result) <= envelope.MaxErrorDetails:
+		sum := sha256.Sum256(result)
+		return hex.EncodeToString(sum[:])
+	}
+	fault.Details.ToolResult = nil
+	ctx, stop := e.storing(ctx, j)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, resultTime)
+	defer cancel()
+	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), result)
+	if err != nil {
+		d.Warnings = append(slices.Clone(d.Warnings), ijson.Clip(fmt.Sprintf(
+			"the result of the tool, %d bytes, could not be stored, and is lost but for its beginning: %v", len(result), err),
+			envelope.MaxMessage))
+		return ""
+	}
+	fault.Details.ToolResultRef = &ref
+	return ref.SHA256
 }
 
 // owner is the one whose the large input and output of the job are.

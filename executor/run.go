@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,7 +12,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
@@ -142,6 +146,7 @@ func (e *Executor) outcome(
 		if end.Effect == "" {
 			end.Effect = envelope.EffectUnknown
 		}
+		end.Output = e.keepResult(ctx, j, fault, &d)
 		return end, d
 	}
 	sum := sha256.Sum256(res.Output)
@@ -152,7 +157,11 @@ func (e *Executor) outcome(
 func (e *Executor) checkOutput(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *settle.Draft,
 ) *envelope.Error {
-	if bad := m.Functions[j.state.Fn].Response.Validate(res.Output); len(bad) > 0 {
+	response := m.Functions[j.state.Fn].Response
+	switch bad := response.Validate(res.Output); {
+	case len(bad) > 0 && mcpmeta.IsResult(response.Raw()):
+		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
+	case len(bad) > 0:
 		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
 	}
 	if len(res.Output) <= envelope.MaxInline {
@@ -170,6 +179,18 @@ func (e *Executor) checkOutput(
 	d.OutputRef = &ref
 	return nil
 }
+
+// broken is the warning of an output that is passed on although it breaks its schema.
+func broken(bad []schema.Violation) string {
+	text := "the output breaks the schema of the tool"
+	for _, v := range bad[:min(len(bad), maxBroken)] {
+		text += fmt.Sprintf("; %s %s", cmp.Or(v.Pointer, "it"), v.Message)
+	}
+	return ijson.Clip(text, envelope.MaxMessage)
+}
+
+// maxBroken is the number of violations that a warning names.
+const maxBroken = 5
 
 // find returns the tool of the admitted version and its adapter.
 func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {

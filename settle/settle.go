@@ -141,6 +141,7 @@ func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
 	switch {
 	case d.Error != nil:
 		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
+		end.Output = ""
 	case end.Cause == call.ToolEnded || end.Cause == call.Confirmed:
 		end.Cause, end.Error, end.Output = call.ToolEnded, envelope.CodeOutputLimit, ""
 		small.Error = envelope.NewError(end.Error, tooLarge)
@@ -281,6 +282,7 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 		return unserved(ruling, e)
 	}
 	e.Details.ToolCode, e.Details.Stderr, e.Details.Extra = said.Details.ToolCode, said.Details.Stderr, said.Details.Extra
+	e.Details.ToolResult, e.Details.ToolResultRef = said.Details.ToolResult, said.Details.ToolResultRef
 	cause := string(said.Code) + ": " + said.Message
 	if said.Cause != "" {
 		cause += ": " + said.Cause

@@ -24,6 +24,9 @@ type Error struct {
 	Details    jsontext.Value // an object, or nothing
 	Effect     envelope.Effect
 	RetryAfter time.Duration // callers are told at most envelope.MaxRetryAfter
+	// Result is all that the tool said instead of an output: an object of at most envelope.MaxToolResult bytes, or
+	// nothing.
+	Result jsontext.Value
 }
 
 // StartError means that the tool could not be started: nothing of it ran.
@@ -142,7 +145,7 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 		spec.Fix = "" // it tells how to call again
 	}
 	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix).
-		WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details)
+		WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details).WithToolResult(e.Result)
 	if e.RetryAfter > 0 {
 		out.WithRetryAfter(e.RetryAfter)
 	}

@@ -84,7 +84,7 @@ func (a *asked) answer(
 	if streamed != nil && !a.of.results {
 		streamed.before(res)
 	}
-	return shown(res, a.by.protocol), nil
+	return res, nil
 }
 
 // unwaited is what the client is told of a call that is not waited for any more, if it still listens.

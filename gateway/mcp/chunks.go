@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
@@ -34,12 +34,12 @@ func (p *pieces) chunk(c envelope.Chunk) {
 }
 
 // before puts what was streamed before the output.
-func (p *pieces) before(res *sdk.CallToolResult) {
+func (p *pieces) before(res *reply) {
 	text := p.text.String()
 	if p.more > 0 {
 		text += fmt.Sprintf("(%d more were left out)\n", p.more)
 	}
 	if text != "" {
-		res.Content = append([]sdk.Content{&sdk.TextContent{Text: strings.TrimSuffix(text, "\n")}}, res.Content...)
+		res.content = append([]jsontext.Value{block(strings.TrimSuffix(text, "\n"))}, res.content...)
 	}
 }

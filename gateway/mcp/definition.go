@@ -31,9 +31,10 @@ type Definition struct {
 	server      *question.Server
 	streaming   bool
 	retention   time.Duration // of outcomes
-	loose       bool          // the input is not an object; arguments have it as their only member
-	results     bool          // outputs are whole results of MCP
-	wrapped     bool          // outputs may be no objects: older protocols have them as the member output of one
+	class       toolbus.Class
+	loose       bool // the input is not an object; arguments have it as their only member
+	results     bool // outputs are whole results of MCP
+	wrapped     bool // outputs may be no objects: older protocols have them as the member output of one
 	members     entry
 }
 
@@ -61,6 +62,7 @@ func define(t question.Tool) []*Definition {
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
 		d := &Definition{
 			Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
+			class: toolbus.Class(t.Determinism),
 		}
 		if t.Listed != nil {
 			d.likeListed(t)

@@ -2,41 +2,68 @@ package mcp
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
-// result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can
-// do something about.
-func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string) (*sdk.CallToolResult, error) {
-	meta := metaOf(r, names)
-	if r.Status == envelope.Success {
-		res, err := d.success(r.Output, protocol)
-		if err == nil {
-			res.Meta = merged(res.Meta, meta)
+// result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can do
+// something about.
+func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string) (*reply, error) {
+	if r.Error != nil {
+		if code := codeOf(r.Error); code != 0 {
+			return nil, failure(code, r.Error)
 		}
-		return res, err
 	}
-	if code := codeOf(r.Error); code != 0 {
-		return nil, failure(code, r.Error)
+	res := &reply{isError: r.Status != envelope.Success, modern: protocol >= modern}
+	r = d.placed(r)
+	switch {
+	case res.isError && r.Error.Details.ToolResult.Kind() == '{':
+		res.server, r = sent(r.Error.Details.ToolResult, r)
+		res.last = joined(inWords(r, d.class), warningsOf(r))
+	case res.isError:
+		res.content = []jsontext.Value{block(inWords(r, d.class))}
+	case d.results && r.Output.Kind() == '{':
+		res.server, r = sent(r.Output, r)
+		res.last = warningsOf(r)
+	default:
+		res.content = []jsontext.Value{block(textOf(r.Output))}
+		switch {
+		case len(r.Output) == 0:
+		case d.wrapped && !res.modern:
+			res.structured = ijson.Object(member(memberWrapped, r.Output))
+		default:
+			res.structured = r.Output
+		}
 	}
-	text := inWords(d.placed(r))
-	return &sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+	res.Meta = metaOf(r, names)
+	return res, nil
+}
+
+// sent returns a result as its server sent it, and the response without the warnings that are needless then.
+func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelope.Response) {
+	result, ok := exactly(result)
+	if !ok || len(r.Warnings) == 0 {
+		return result, r
+	}
+	is := *r
+	is.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
+		return strings.HasPrefix(w, mcpmeta.Inexact)
+	})
+	return result, &is
 }
 
 // placed returns a response whose violations are where the client has what is wrong.
 func (d *Definition) placed(r *envelope.Response) *envelope.Response {
-	if !d.loose || len(r.Error.Details.Violations) == 0 {
+	if !d.loose || r.Error == nil || len(r.Error.Details.Violations) == 0 {
 		return r
 	}
 	e, is := *r.Error, *r
@@ -56,8 +83,10 @@ func refused(wrong []schema.Violation, protocol string) sdk.Result {
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	meta := metaOf(r, nil)
 	delete(meta, mcpmeta.CallID) // there is no call
-	text := &sdk.TextContent{Text: inWords(r)}
-	return shown(&sdk.CallToolResult{Meta: meta, IsError: true, Content: []sdk.Content{text}}, protocol)
+	return &reply{
+		ResultBase: sdk.ResultBase{Meta: meta}, isError: true, content: []jsontext.Value{block(inWords(r, ""))},
+		modern: protocol >= modern,
+	}
 }
 
 // complete is a result of the protocols that tell one from a task.
@@ -82,26 +111,6 @@ func shown(res *sdk.CallToolResult, protocol string) sdk.Result {
 	}
 }
 
-// success returns an output, structured and as text; or the result that it is.
-func (d *Definition) success(output jsontext.Value, protocol string) (*sdk.CallToolResult, error) {
-	if d.results {
-		res := &sdk.CallToolResult{}
-		if err := json.Unmarshal(output, res); err != nil {
-			return nil, internal("the output is no result of MCP: %v", err)
-		}
-		return res, nil
-	}
-	res := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: textOf(output)}}}
-	switch {
-	case len(output) == 0:
-	case d.wrapped && protocol < modern:
-		res.StructuredContent = map[string]jsontext.Value{memberWrapped: output}
-	default:
-		res.StructuredContent = json.RawMessage(output)
-	}
-	return res, nil
-}
-
 // textOf is an output as a model reads it: a text as it is, anything else as JSON.
 func textOf(output jsontext.Value) string {
 	var text string
@@ -109,15 +118,6 @@ func textOf(output jsontext.Value) string {
 		return text
 	}
 	return string(output)
-}
-
-func merged(a, b sdk.Meta) sdk.Meta {
-	for name, value := range a {
-		if _, ours := b[name]; !ours {
-			b[name] = value
-		}
-	}
-	return b
 }
 
 // metaOf is what is said of an outcome beside it; names are those of the call.
@@ -154,54 +154,6 @@ func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 		}
 	}
 	return m
-}
-
-// inWords says to a model what went wrong, whether anything was done, and what to do about it.
-func inWords(r *envelope.Response) string {
-	e, w := r.Error, &strings.Builder{}
-	fmt.Fprintf(w, "%s (%s)", strings.TrimSuffix(e.Message, "."), e.Code)
-	if e.Cause != "" {
-		fmt.Fprintf(w, ": %s", e.Cause)
-	}
-	w.WriteString(".\n")
-	for _, v := range e.Details.Violations {
-		fmt.Fprintf(w, "- %s: %s\n", placeOf(v.Pointer), v.Message)
-	}
-	switch e.Details.Effect {
-	case envelope.EffectNone:
-		w.WriteString("Nothing was done.\n")
-	case envelope.EffectApplied:
-		w.WriteString("What it does has been done: do not do it again.\n")
-	default:
-		w.WriteString("Whether it was done is not known: find out before you do it again.\n")
-	}
-	switch {
-	case e.Code == envelope.CodeSchema:
-		w.WriteString("What to do: correct these places.\n")
-	case e.Fix != "":
-		fmt.Fprintf(w, "What to do: %s.\n", strings.TrimSuffix(e.Fix, "."))
-	}
-	w.WriteString(again(r))
-	return strings.TrimSuffix(w.String(), "\n")
-}
-
-// again says to a model whether to try again.
-func again(r *envelope.Response) string {
-	e, after := r.Error, ""
-	if e.Retryable && e.Details.RetryAfterMS > 0 {
-		after = " after " + (time.Duration(e.Details.RetryAfterMS) * time.Millisecond).String()
-	}
-	switch p := r.Provenance; {
-	case !p.Final && p.Attempt == 0 && e.Details.Effect == envelope.EffectNone:
-		return fmt.Sprintf("It was turned away for now: try again%s, with the same idempotency key if there is one.\n", after)
-	case !p.Final:
-		return "The call may still go on: whoever asks again with the same idempotency key finds it.\n"
-	case after != "":
-		return fmt.Sprintf("It may succeed if tried again%s.\n", after)
-	case !e.Retryable && r.Status == envelope.TerminalError:
-		return "The same call would end the same way.\n"
-	}
-	return ""
 }
 
 // asInput is where the input is in a request of the bus, as a JSON pointer.

@@ -1,9 +1,14 @@
 package mcp
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
@@ -17,7 +22,7 @@ func TestNotFinal(t *testing.T) {
 		if there == final || there && said != false {
 			t.Errorf("final is %t, and said is %v", final, said)
 		}
-		if words := inWords(r); strings.Contains(words, "may still go on") == final {
+		if words := inWords(r, toolbus.Pure); strings.Contains(words, "may still go on") == final {
 			t.Errorf("final is %t: %s", final, words)
 		}
 	}
@@ -26,9 +31,154 @@ func TestNotFinal(t *testing.T) {
 // A refusal for the time being is nothing that goes on.
 func TestTurnedAway(t *testing.T) {
 	e := envelope.NewError(envelope.CodeQueue, "").WithEffect(envelope.EffectNone)
-	words := inWords(envelope.Failure("c", e, envelope.Provenance{}, envelope.Metrics{}))
-	if strings.Contains(words, "go on") || !strings.Contains(words, "try again after ") ||
-		!strings.Contains(words, "same idempotency key") {
+	words := inWords(envelope.Failure("c", e, envelope.Provenance{}, envelope.Metrics{}), toolbus.SideEffectful)
+	if strings.Contains(words, "go on") || !strings.Contains(words, "tried again after ") {
 		t.Error(words)
+	}
+}
+
+var (
+	effects = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
+	classes = []toolbus.Class{toolbus.Pure, toolbus.Idempotent, toolbus.SideEffectful}
+)
+
+// allCodes are those of the bus, those of tools of MCP servers, and one for each class that a tool may declare.
+func allCodes() (all []envelope.Code) {
+	for _, row := range envelope.Codes() {
+		all = append(all, row.Code)
+	}
+	for code := range ofServers {
+		all = append(all, code)
+	}
+	for class := range byClass {
+		all = append(all, envelope.ToolErrorCode(class, "of_its_own"))
+	}
+	return all
+}
+
+// A model knows neither keys nor commands, and learns of each code what it can do. What is said of the effect is true.
+func TestWordsForModels(t *testing.T) {
+	for _, code := range allCodes() {
+		if _, ok := byCode[code]; !ok && byClass[code.Class()].says == "" {
+			t.Errorf("%s has no words", code)
+		}
+		for _, effect := range effects {
+			for _, class := range classes {
+				for _, final := range []bool{true, false} {
+					e := envelope.NewError(code, "").WithEffect(effect)
+					text := inWords(envelope.Failure("c", e, envelope.Provenance{Final: final}, envelope.Metrics{}), class)
+					checkWords(t, code, effect, class, text)
+				}
+			}
+		}
+	}
+}
+
+func checkWords(t *testing.T, code envelope.Code, effect envelope.Effect, class toolbus.Class, text string) {
+	t.Helper()
+	if found := unknownWords.FindString(text); found != "" {
+		t.Errorf("%s: %q in %q", code, found, text)
+	}
+	advice := []string{"What to do: ", "do not call again", "check before you call again", "Wait, and then check"}
+	if !slices.ContainsFunc(advice, func(a string) bool { return strings.Contains(text, a) }) {
+		t.Errorf("%s says nothing of what to do: %q", code, text)
+	}
+	if (effect == envelope.EffectNone) != strings.Contains(text, "Nothing was done.") ||
+		(effect == envelope.EffectApplied) != strings.Contains(text, "was done: do not") {
+		t.Errorf("%s, effect %s: %q", code, effect, text)
+	}
+	again := strings.Contains(text, "tried again") || strings.Contains(text, "What to do: ")
+	if effect == envelope.EffectUnknown && class == toolbus.SideEffectful && again {
+		t.Errorf("%s advises to repeat what may have been done: %q", code, text)
+	}
+	if strings.Contains(text, "same way") {
+		t.Errorf("%s: %q", code, text)
+	}
+}
+
+// Errors that tools of MCP servers report get words for their kind, behind their own.
+func TestWordsForReports(t *testing.T) {
+	for text, want := range map[string]string{
+		"Error: 429 Too Many Requests":                         "called too often",
+		"API rate limit exceeded for user":                     "called too often",
+		"ENOENT: no such file or directory, open '/tmp/x.txt'": "does not exist",
+		"Repository not found":                                 "does not exist",
+		"Command failed: exit 1":                               "correct the arguments and try again if that helps.",
+	} {
+		for _, effect := range []envelope.Effect{envelope.EffectNone, envelope.EffectUnknown} {
+			e := envelope.NewError("P-PRECOND-TOOL_ERROR", text).WithEffect(effect).WithToolCode("tool_error").
+				WithToolResult(jsontext.Value(`{"content":[],"isError":true}`))
+			r := envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{})
+			pure, once := inWords(r, toolbus.Pure), inWords(r, toolbus.SideEffectful)
+			if strings.Contains(pure, text) || strings.Contains(pure, "not known") && effect == envelope.EffectNone {
+				t.Errorf("%s: %q", text, pure)
+			}
+			if !strings.Contains(pure, want) && effect == envelope.EffectNone {
+				t.Errorf("%s: %q, want %q", text, pure, want)
+			}
+			if may := "may have done a part of it before it failed: check before you repeat it."; effect ==
+				envelope.EffectUnknown != strings.Contains(once, may) {
+				t.Errorf("%s, effect %s: %q", text, effect, once)
+			}
+			if found := unknownWords.FindString(once + pure); found != "" {
+				t.Errorf("%s: %q", text, found)
+			}
+		}
+	}
+}
+
+// What an executor says of its own commands, or of keys, is not for models.
+func TestWordsAreForModels(t *testing.T) {
+	e := envelope.NewError(envelope.CodeUnavailable, "approve it with `toolbus tools approve x`").WithCause("see --keys").
+		WithFix("call again with the same key")
+	text := inWords(envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
+	if want := byCode[envelope.CodeUnavailable].says; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {
+		t.Error(text)
+	}
+	declared := envelope.NewError("P-PRECOND-FULL", "the key box is full").WithToolCode("full").WithFix("empty the key box")
+	text = inWords(envelope.Failure("c", declared, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
+	if !strings.Contains(text, "the key box is full.") {
+		t.Errorf("a tool's own words are lost: %s", text)
+	}
+}
+
+// A result stands as its server sent it, with the texts in their places that JSON of the bus cannot hold.
+func TestExactly(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"content":[{"n":"12345678901234567890"}],"_meta":{"a":1,"io.toolbus/exact":{"/content/0/n":"12345678901234567890"}}}`: "" +
+			`{"content":[{"n":12345678901234567890}],"_meta":{"a":1}}`,
+		`{"a/b":"\ufffd","content":[],"_meta":{"io.toolbus/exact":{"/a~1b":"\"\\ud800\""}}}`: "" +
+			`{"content":[],"a/b":"\ud800","_meta":{}}`,
+		`{"content":[],"x":1}`: `{"content":[],"x":1}`,
+	} {
+		as, ok := exactly(jsontext.Value(in))
+		got, err := (&reply{server: as}).MarshalJSON()
+		if !ok || err != nil || string(got) != want {
+			t.Errorf("%s\nbecame %s, %v\nwant   %s", in, got, err, want)
+		}
+	}
+	for _, in := range []string{
+		`{"content":[],"_meta":{"io.toolbus/exact":{"/content/0/n":"1"}}}`,
+		`{"content":[{"n":7}],"_meta":{"io.toolbus/exact":{"/content/0/n":"1"}}}`,
+		`{"content":[{"n":"7"}],"_meta":{"io.toolbus/exact":{"/content/0/n":"}"}}}`,
+		`{"content":[],"_meta":{"io.toolbus/exact":7}}`,
+	} {
+		if as, ok := exactly(jsontext.Value(in)); ok {
+			t.Errorf("%s became %s", in, as)
+		}
+	}
+}
+
+// Members that the bus adds never hide those of a server, and a server cannot speak for the bus.
+func TestReplyMeta(t *testing.T) {
+	r := &reply{
+		server: jsontext.Value(`{"content":[],"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,"io.toolbus/ref":"forged"}}`),
+		last:   "said", isError: true, modern: true,
+	}
+	r.Meta = map[string]any{"io.modelcontextprotocol/serverInfo": "door", mcpmeta.CallID: "c"}
+	const want = `{"resultType":"complete","content":[{"type":"text","text":"said"}],"isError":true,` +
+		`"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,"io.toolbus/call_id":"c"}}`
+	if got, err := json.Marshal(r); err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -113,3 +113,31 @@ func FuzzMend(f *testing.F) {
 		}
 	})
 }
+
+// FuzzMembers: an object, or an array, of I-JSON is what its parts make.
+func FuzzMembers(f *testing.F) {
+	for _, s := range []string{`{"a":1,"b" : [ {} , "x,]" ] }`, ` [ 1 , {"a":[]} ,"]" ] `, `{}`, `[]`, `1`, `{"\u0061":"\""}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if !Valid(b) {
+			return
+		}
+		var again jsontext.Value
+		switch jsontext.Value(b).Kind() {
+		case '{':
+			again = Object(Members(b)...)
+		case '[':
+			again = Array(Items(b)...)
+		default:
+			if Members(b) != nil || Items(b) != nil {
+				t.Errorf("%q has parts", b)
+			}
+			return
+		}
+		want := jsontext.Value(b).Clone()
+		if want.Compact() != nil || again.Compact() != nil || string(again) != string(want) {
+			t.Errorf("%q became %q", b, again)
+		}
+	})
+}

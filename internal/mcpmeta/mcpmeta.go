@@ -3,6 +3,8 @@
 // for MCP clients reads and writes them, and so does the adapter for MCP servers.
 package mcpmeta
 
+import "encoding/json"
+
 // Prefix is that of all names below.
 const Prefix = "io.toolbus/"
 
@@ -38,6 +40,22 @@ const (
 // Result is the $comment of a response schema whose values are whole results of MCP tools: an object with content and,
 // where there is one, structuredContent. The door hands them on as they are.
 const Result = Prefix + "result"
+
+// IsResult reports whether a response schema has [Result] as its $comment. Outputs that break such a schema are passed
+// on with a warning: the effect took place, and clients of MCP see what the server said, and judge it themselves.
+func IsResult(schema []byte) bool {
+	var top struct {
+		Comment string `json:"$comment"`
+	}
+	return json.Unmarshal(schema, &top) == nil && top.Comment == Result
+}
+
+// Exact is an object, in the _meta of a result on the bus: by the JSON pointer of a value in the result, the JSON text
+// that its server sent, which JSON of the bus cannot hold. The door puts the texts in their places and removes Exact.
+const Exact = Prefix + "exact"
+
+// Inexact is the beginning of a warning that names a value of Exact.
+const Inexact = "JSON of the bus cannot hold "
 
 // Members of _meta that servers know which are written for Toolbus.
 const (

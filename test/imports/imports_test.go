@@ -58,8 +58,8 @@ var layers = []layer{
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
 		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
-	{"executor", "call envelope internal/fair internal/form internal/ijson internal/room internal/wait observe settle " +
-		"subjects tool"},
+	{"executor", "call envelope internal/fair internal/form internal/ijson internal/mcpmeta internal/room internal/wait " +
+		"observe schema settle subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
@@ -81,7 +81,7 @@ var layers = []layer{
 	{"tool/process/protocol", ""},
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
 	{"tool/native", "envelope internal/ijson tool"},
-	{"tool/mcp/upstream", "supervisor"},
+	{"tool/mcp/upstream", "internal/ijson supervisor"},
 	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta schema supervisor tool tool/mcp/upstream"},
 	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
@@ -108,7 +108,7 @@ var layers = []layer{
 	// The front door: what a Go user imports, and what is built on it.
 	{".", "*"},
 	{"toolbustest", ". internal/natsserver"},
-	{"gateway/mcp", ". envelope identity internal/mcpmeta internal/nearest question schema subjects"},
+	{"gateway/mcp", ". envelope identity internal/ijson internal/mcpmeta internal/nearest question schema subjects"},
 	{"internal/doctor", "*"},
 	{"internal/letter", "archive call envelope internal/plain record"},
 	{"internal/cli", "*"},

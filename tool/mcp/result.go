@@ -32,20 +32,25 @@ func judge(m *tool.Manifest, e Endpoint, op op, a upstream.Answer, passed int64)
 		return statement{}, broken("a result of type %.40q, which was not asked for", a.Type)
 	}
 	if a.IsError {
-		return statement{}, fault(m, e, a)
+		f, warnings := fault(m, e, a)
+		return statement{result: tool.Result{Warnings: warnings}}, f
 	}
 	absent := isTrue(a.Meta[mcpmeta.Absent])
 	if op == opLookup && (absent || isEmpty(a)) {
 		return statement{absent: true}, nil
 	}
-	result, err := resultOf(e, a)
+	room := m.Limits.OutputBytes - passed
+	if e.Output == OutputWhole {
+		return statement{result: wholeOf(a, room)}, nil
+	}
+	result, err := resultOf(a)
 	if err == nil {
 		err = result.Check()
 	}
 	if err != nil {
 		return statement{}, broken("%v", err)
 	}
-	if passed+int64(len(result.Output)) > m.Limits.OutputBytes {
+	if int64(len(result.Output)) > room {
 		return statement{}, &tool.LimitError{Limit: m.Limits.OutputBytes}
 	}
 	return statement{result: result}, nil
@@ -75,9 +80,9 @@ func blocks(a upstream.Answer) (all []block) {
 	return all
 }
 
-// resultOf returns the result of a call that did not fail.
-func resultOf(e Endpoint, a upstream.Answer) (r tool.Result, err error) {
-	if r.Output, err = output(e, a); err != nil {
+// resultOf returns the result of a call that did not fail, of an endpoint whose output is the structured content.
+func resultOf(a upstream.Answer) (r tool.Result, err error) {
+	if r.Output, err = output(a); err != nil {
 		return r, err
 	}
 	for name, into := range map[string]any{mcpmeta.SideEffects: &r.SideEffects, mcpmeta.Warnings: &r.Warnings} {
@@ -87,14 +92,12 @@ func resultOf(e Endpoint, a upstream.Answer) (r tool.Result, err error) {
 			}
 		}
 	}
+	r.Warnings = append(r.Warnings, lost(a.Repairs, len(r.Warnings), "/structuredContent")...)
 	return r, nil
 }
 
-// output is what of an answer is the output of the call.
-func output(e Endpoint, a upstream.Answer) (jsontext.Value, error) {
-	if e.Output == OutputWhole {
-		return whole(a)
-	}
+// output returns the structured content of an answer, or the JSON that its only text holds.
+func output(a upstream.Answer) (jsontext.Value, error) {
 	if a.Structured != nil {
 		return a.Structured, nil
 	}
@@ -106,48 +109,40 @@ func output(e Endpoint, a upstream.Answer) (jsontext.Value, error) {
 	return nil, fmt.Errorf("a result without structured content, whose text is no JSON either")
 }
 
-func whole(a upstream.Answer) (jsontext.Value, error) {
-	content := a.Content
-	if content == nil || content.Kind() == 'n' {
-		content = jsontext.Value("[]")
-	}
-	if content.Kind() != '[' {
-		return nil, fmt.Errorf("the content of a result is no list")
-	}
-	return json.Marshal(struct {
-		Content    jsontext.Value `json:"content"`
-		Structured jsontext.Value `json:"structuredContent,omitzero"`
-	}{content, a.Structured})
-}
-
-// fault is the error that a failed result says.
-func fault(m *tool.Manifest, e Endpoint, a upstream.Answer) error {
+// fault returns the error of a failed result, with the result, and warnings about what is missing of it.
+func fault(m *tool.Manifest, e Endpoint, a upstream.Answer) (*tool.Error, []string) {
 	text := textOf(a)
 	f := &tool.Error{Code: errTool, Message: ijson.Clip(text, envelope.MaxMessage)}
 	if code, ok := codeOf(m, e, a, text); ok {
 		f.Code = code
 	}
-	var effect string
+	var warnings []string
+	f.Result, warnings = failed(a)
+	told(a.Meta[mcpmeta.Details], &f.Details)
+	var effect envelope.Effect
+	told(a.Meta[mcpmeta.Effect], &effect)
+	switch effect {
+	case envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown:
+		f.Effect = effect
+	}
 	var after int64
-	for name, into := range map[string]any{
-		mcpmeta.Effect: &effect, mcpmeta.RetryAfterMS: &after, mcpmeta.Details: &f.Details,
-	} {
-		if raw := a.Meta[name]; raw != nil && json.Unmarshal(raw, into) != nil {
-			return broken("%s of its _meta is not what it should be", name)
-		}
+	told(a.Meta[mcpmeta.RetryAfterMS], &after)
+	f.RetryAfter = time.Duration(min(max(after, 0), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
+	if f.Details.Kind() != '{' {
+		f.Details = nil
 	}
-	f.Effect = envelope.Effect(effect)
-	f.RetryAfter = time.Duration(min(max(after, -1), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
-	if err := f.Check(); err != nil {
-		return broken("%v", err)
-	}
-	return f
+	return f, warnings
 }
 
-// codeOf finds the name of the error: where the server says it, or by its text.
+// told reads a member of _meta that may be missing. It ignores one of another type: the result stands without it.
+func told(raw jsontext.Value, into any) { _ = json.Unmarshal(raw, into) }
+
+// codeOf finds the name of the error: the one that the server says, or that of its text. A server that is another
+// Toolbus says codes, which are no names.
 func codeOf(m *tool.Manifest, e Endpoint, a upstream.Answer, text string) (code string, ok bool) {
-	if raw := a.Meta[mcpmeta.Code]; raw != nil {
-		return code, json.Unmarshal(raw, &code) == nil
+	told(a.Meta[mcpmeta.Code], &code)
+	if (&tool.Error{Code: code}).Check() == nil {
+		return code, true
 	}
 	var s struct {
 		Code  string `json:"code"`

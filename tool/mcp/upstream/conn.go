@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -209,15 +208,6 @@ type Request struct {
 	Progress  func(jsontext.Value) // the params of each notification; it must not block; may be nil
 }
 
-// Answer is the result of a call, as the server gave it.
-type Answer struct {
-	Content    jsontext.Value            `json:"content"`
-	Structured jsontext.Value            `json:"structuredContent"`
-	IsError    bool                      `json:"isError"`
-	Meta       map[string]jsontext.Value `json:"_meta"`
-	Type       string                    `json:"resultType"` // "" is complete
-}
-
 // Call calls a tool, and returns when the server has answered or ctx ends, which the server is told. Other errors are
 // those of this package, and *jsonrpc.Error for what the server calls one.
 func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
@@ -234,11 +224,7 @@ func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	var a Answer
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return a, &MalformedError{Reason: err.Error()}
-	}
-	return a, nil
+	return answerOf(raw, f.mended)
 }
 
 // toNothing is what the SDK is told of the result of a tool.

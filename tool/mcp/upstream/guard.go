@@ -33,6 +33,7 @@ type sendingKey struct{}
 type guard struct {
 	inner   *http.Transport
 	headers map[string]string
+	router  *router
 	version atomic.Pointer[string]
 	gone    func(reason string) // the session ends
 }
@@ -70,9 +71,9 @@ func (g *guard) bounded(ctx context.Context, f *flight, resp *http.Response) (*h
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return g.refused(f, resp)
 	case kind == "text/event-stream":
-		resp.Body = &meter{body: resp.Body, f: f}
+		resp.Body = newEvents(resp.Body, f, g.router)
 	case kind == "application/json":
-		return whole(f, resp)
+		return g.whole(f, resp)
 	case f.end != nil && resp.StatusCode == http.StatusOK: // the SDK would end the session
 		f.fail(&MalformedError{Reason: fmt.Sprintf("an answer of type %.80q", kind)})
 		_ = resp.Body.Close()
@@ -82,7 +83,7 @@ func (g *guard) bounded(ctx context.Context, f *flight, resp *http.Response) (*h
 }
 
 // whole reads an answer that is one text.
-func whole(f *flight, resp *http.Response) (*http.Response, error) {
+func (g *guard) whole(f *flight, resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, f.bound()+1))
 	switch {
@@ -94,9 +95,13 @@ func whole(f *flight, resp *http.Response) (*http.Response, error) {
 		f.fail(err)
 		return nil, err
 	}
-	if _, err := decode(text); err != nil && (f.end != nil || errors.Is(err, errTooDeep)) {
+	_, mended, err := g.router.legible(text)
+	if err != nil && (f.end != nil || errors.Is(err, errTooDeep)) {
 		f.fail(&MalformedError{Reason: fmt.Sprintf("%.120q", text)})
 		return nil, err
+	}
+	if mended != nil {
+		text, resp.ContentLength = mended, int64(len(mended))
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	return resp, nil
@@ -133,47 +138,3 @@ func retryAfter(h http.Header) time.Duration {
 	}
 	return 0
 }
-
-// meter is the body of a stream of events, each of which is bounded.
-type meter struct {
-	body  io.ReadCloser
-	f     *flight
-	size  int64 // of the event that is being read
-	width int   // of the line
-	nest  nest
-}
-
-// Read implements io.Reader.
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.body.Read(p)
-	if bad := m.take(p[:n]); bad != nil {
-		m.f.fail(bad)
-		return 0, bad
-	}
-	return n, err
-}
-
-// take follows what was read.
-func (m *meter) take(part []byte) error {
-	for len(part) > 0 {
-		line, rest, ends := bytes.Cut(part, []byte("\n"))
-		if m.size += int64(len(line)) + 1; m.size > m.f.bound() {
-			return &TooLargeError{Limit: m.f.bound()}
-		}
-		if m.nest.tooDeep(line) {
-			return &MalformedError{Reason: errTooDeep.Error()}
-		}
-		m.width += len(bytes.TrimSuffix(line, []byte("\r")))
-		if ends {
-			if m.nest.text, m.nest.escaped = false, false; m.width == 0 { // an empty line ends an event
-				m.size, m.nest = 0, nest{}
-			}
-			m.width = 0
-		}
-		part = rest
-	}
-	return nil
-}
-
-// Close implements io.Closer.
-func (m *meter) Close() error { return m.body.Close() }

@@ -32,7 +32,7 @@ type session struct {
 
 // reach opens a session with s, in which all is resolved.
 func reach(ctx context.Context, s Server, r *router) (*session, error) {
-	g := &guard{headers: s.Headers, inner: &http.Transport{
+	g := &guard{headers: s.Headers, router: r, inner: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
 		TLSHandshakeTimeout:    dialPatience,

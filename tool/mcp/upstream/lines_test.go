@@ -66,9 +66,9 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMeter bounds each event of a stream, and not all of them together.
-func TestMeter(t *testing.T) {
-	event := "event: message\r\ndata: {\"a\":[1,\"[[[\"]}\r\n\r\n"
+// TestEvents bounds each event of a stream, and not all of them together.
+func TestEvents(t *testing.T) {
+	event := "event: message\r\ndata: {\"a\":[1,\"[[[" + strings.Repeat("x", 1000) + "\"]}\r\n\r\n"
 	small := strings.Repeat(event, 2*minFrame/len(event))
 	for name, test := range map[string]struct {
 		text string
@@ -79,7 +79,7 @@ func TestMeter(t *testing.T) {
 		"a deep one":  {small + "id: \"\ndata: " + strings.Repeat("[", 2*maxNest), &MalformedError{}},
 	} {
 		for _, from := range []io.Reader{strings.NewReader(test.text), iotest.HalfReader(strings.NewReader(test.text))} {
-			_, err := io.Copy(io.Discard, &meter{body: io.NopCloser(from), f: &flight{}})
+			_, err := io.Copy(io.Discard, newEvents(io.NopCloser(from), &flight{}, newRouter(nil)))
 			if fmt.Sprintf("%T", err) != fmt.Sprintf("%T", test.want) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -3,12 +3,15 @@ package upstream
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
 // The methods that the router looks at.
@@ -31,6 +34,7 @@ type flight struct {
 	failure atomic.Pointer[error] // why there will be no answer, where more is known of it than the SDK says
 	sent    atomic.Bool           // something of it may have reached the server
 	answer  jsontext.Value        // set before the SDK learns of the answer
+	mended  ijson.Repairs         // of the message that was the answer; set before answer
 }
 
 // fail ends the flight, if somebody waits for it.
@@ -150,6 +154,41 @@ func (r *router) failAll(err error) {
 	for _, f := range all {
 		f.fail(err)
 	}
+}
+
+// legible decodes a message. If the SDK cannot decode text, legible decodes what [ijson.Mend] makes of it and returns
+// that text too. The flight that such a message answers learns what was replaced in its result.
+func (r *router) legible(text []byte) (msg jsonrpc.Message, mended []byte, err error) {
+	if msg, err = decode(text); err == nil {
+		return msg, nil, nil
+	}
+	mended, repairs, ok := ijson.Mend(text, ijson.MaxDepth)
+	if !ok || len(mended) == len(text) && &mended[0] == &text[0] { // it is no message, or no fault of its JSON
+		return nil, nil, err
+	}
+	if msg, err = decode(mended); err != nil {
+		return nil, nil, err
+	}
+	if answer, is := msg.(*jsonrpc.Response); is {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if f := r.ids[answer.ID]; f != nil {
+			f.mended = below(repairs, "/result")
+		}
+	}
+	return msg, mended, nil
+}
+
+// below returns the repairs of the value that pointer names, with pointers that start there.
+func below(of ijson.Repairs, pointer string) ijson.Repairs {
+	part := ijson.Repairs{More: of.More}
+	for _, repair := range of.List {
+		if rest, is := strings.CutPrefix(repair.Pointer, pointer); is && (rest == "" || rest[0] == '/') {
+			repair.Pointer = rest
+			part.List = append(part.List, repair)
+		}
+	}
+	return part
 }
 
 // maxAsked is how many requests a server may send: none is of use to it, since nothing is offered to it, and each is

@@ -123,7 +123,7 @@ func ending(report supervisor.Report, err error) string {
 
 // take takes one line. What is no message is skipped, as other clients do: some servers print a greeting.
 func (p *process) take(line []byte) {
-	msg, err := decode(line)
+	msg, _, err := p.router.legible(line)
 	if err != nil {
 		p.garbled(line)
 		return

@@ -1,0 +1,138 @@
+package mcp
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+)
+
+// inWords says to a model what went wrong, whether anything was done, and what it can do about it. A model knows its
+// tools and its user: the words name neither keys, nor commands, nor parts of the bus. class is that of the tool; "" if
+// no tool was asked.
+func inWords(r *envelope.Response, class toolbus.Class) string {
+	e := r.Error
+	says, do := reported(e)
+	if e.Details.ToolResult == nil {
+		says, do = explained(e)
+	}
+	var lines []string
+	if says != "" {
+		lines = append(lines, ended(says))
+	}
+	for _, v := range e.Details.Violations {
+		lines = append(lines, fmt.Sprintf("- %s: %s", placeOf(v.Pointer), v.Message))
+	}
+	effect, mayRepeat := effectOf(r, class)
+	if effect != "" {
+		lines = append(lines, effect)
+	}
+	if mayRepeat && do != "" {
+		lines = append(lines, "What to do: "+ended(do))
+	}
+	if mayRepeat && e.Retryable && e.Details.RetryAfterMS > 0 {
+		after := time.Duration(e.Details.RetryAfterMS) * time.Millisecond
+		lines = append(lines, fmt.Sprintf("It may succeed if tried again after %s.", after))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ended returns a text as a sentence.
+func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
+
+// effectOf says what is known of the effect of a call, and whether it does no harm to call again.
+func effectOf(r *envelope.Response, class toolbus.Class) (says string, mayRepeat bool) {
+	effect, once := r.Error.Details.Effect, class == toolbus.SideEffectful
+	switch {
+	case !r.Provenance.Final && effect != envelope.EffectNone && effect != envelope.EffectApplied:
+		return "The call may still go on. Wait, and then check what was done before you call again.", false
+	case effect == envelope.EffectApplied:
+		return "The work of the call was done: do not call again for it.", false
+	case effect == envelope.EffectNone && r.Error.Details.ToolResult != nil:
+		return "", true // of a tool that changes nothing, or says so itself
+	case effect == envelope.EffectNone:
+		return "Nothing was done.", true
+	case class == toolbus.Idempotent:
+		return "It is not known whether it was done. To call again with the same arguments does no harm.", true
+	case once && r.Error.Details.ToolResult != nil:
+		return "The tool may have done a part of it before it failed: check before you repeat it.", true
+	}
+	return "It is not known whether it was done: check before you call again.", !once
+}
+
+// reported returns the words for an error that a tool of an MCP server reported itself: its own words stand before them.
+func reported(e *envelope.Error) (says, do string) {
+	switch text := e.Message; {
+	case e.Code.Class() == envelope.ClassCapacity || limited.MatchString(text):
+		return "The tool reported that it was called too often",
+			"wait before you call it again, longer each time, and make fewer calls"
+	case missing.MatchString(text):
+		return "The tool reported that something the call names does not exist",
+			"check names and paths, for example with a tool that lists them, and try again"
+	}
+	return "The tool reported this error itself", "correct the arguments and try again if that helps"
+}
+
+// Texts of errors that get words of their own.
+var (
+	limited = regexp.MustCompile(`(?i)rate.?limit|too many requests|quota (was )?exceeded|\bthrottl|\b429\b`)
+	missing = regexp.MustCompile(`(?i)\bENOENT\b|no such (file|directory|entry|key|table|column|branch)|\bnot found\b|` +
+		`\b(does|do) ?n[o']t exist|\b404\b`)
+)
+
+// explained returns the words for any other error: those of the tool if it declared the error, those of the bus if
+// they are of this call and for a model, else those of the tables.
+func explained(e *envelope.Error) (says, do string) {
+	known, row := words(e.Code), envelope.Lookup(e.Code)
+	says, do = known.says, known.do
+	own := e.Details.ToolCode != "" && !foreign(e.Code)
+	if e.Message != row.Message && (own || e.Details.ToolCode != "" || forModels(e.Message)) {
+		says = e.Message
+	}
+	if own && e.Fix != row.Fix {
+		do = e.Fix
+	}
+	if e.Cause != "" && forModels(e.Cause) {
+		says = strings.TrimRight(says, ". ") + ": " + e.Cause
+	}
+	return says, do
+}
+
+// forModels reports whether a text names nothing that a model does not know.
+func forModels(text string) bool { return !unknownWords.MatchString(text) }
+
+var unknownWords = regexp.MustCompile("(?i)\\bkeys?\\b|idempotency|toolbus|\\bshell\\b|--|`|dispatcher|executor|timeout_ms|details\\.")
+
+// joined returns texts, each on lines of its own.
+func joined(texts ...string) string {
+	var all []string
+	for _, text := range texts {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// maxWarned is the number of warnings that a model is told, each in at most maxWarning bytes.
+const (
+	maxWarned  = 10
+	maxWarning = 400
+)
+
+// warningsOf returns the warnings of an outcome as a model reads them; "" if there are none.
+func warningsOf(r *envelope.Response) string {
+	var lines []string
+	for i, w := range r.Warnings {
+		if i == maxWarned {
+			lines = append(lines, fmt.Sprintf("Warning: there are %d more.", len(r.Warnings)-i))
+			break
+		}
+		lines = append(lines, "Warning: "+ended(ijson.Clip(w, maxWarning)))
+	}
+	return strings.Join(lines, "\n")
+}

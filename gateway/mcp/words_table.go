@@ -1,0 +1,114 @@
+package mcp
+
+import "github.com/seed-018f16cc/toolbus/envelope"
+
+// advice is what a model is told of a code: what went wrong, and what the model can do.
+type advice struct{ says, do string }
+
+// Advice that several codes share.
+const (
+	tellUser   = "tell the user; to call again does not help"
+	askAccess  = "tell the user that the access to this tool has to be set up again"
+	checkFirst = "find out what was done before you call again"
+	later      = "try again later, and tell the user if it repeats"
+	fewer      = "make fewer calls at once, and try again after a pause"
+)
+
+// words returns what a model is told of a code.
+func words(code envelope.Code) advice {
+	if a, ok := byCode[code]; ok {
+		return a
+	}
+	return byClass[code.Class()]
+}
+
+// foreign reports whether a code is one of those of tools of MCP servers that no manifest declares.
+func foreign(code envelope.Code) bool {
+	_, is := ofServers[code]
+	return is
+}
+
+// byCode are the words for the codes of the bus, and for those of tools of MCP servers.
+var byCode = merge(ofBus, ofServers)
+
+func merge(all ...map[envelope.Code]advice) map[envelope.Code]advice {
+	out := map[envelope.Code]advice{}
+	for _, some := range all {
+		for code, a := range some {
+			out[code] = a
+		}
+	}
+	return out
+}
+
+var ofBus = map[envelope.Code]advice{
+	envelope.CodeMalformed:   {"The call could not be read", "send the arguments as one JSON object"},
+	envelope.CodeSchema:      {"The arguments do not fit the tool", "correct these places"},
+	envelope.CodeLimit:       {"The arguments are too large, or nested too deep", "send less at once"},
+	envelope.CodeKeyReused:   {"This request was made before with other arguments", "make it again as a new call"},
+	envelope.CodeToolUnknown: {"There is no such tool", "use one of the tools that are listed"},
+	envelope.CodeFnUnknown:   {"The tool has no such function", "use one of the tools that are listed"},
+
+	envelope.CodeIdentity:  {"The caller could not be verified", askAccess},
+	envelope.CodeForbidden: {"This caller may not make this call", tellUser},
+	envelope.CodeToken:     {"The access of this caller is not valid", askAccess},
+	envelope.CodeExpired:   {"The access of this caller has expired", askAccess},
+	envelope.CodeRevoked:   {"The access of this caller was withdrawn", askAccess},
+	envelope.CodeScope:     {"The access of this caller does not cover this call", "do without this tool, or tell the user"},
+
+	envelope.CodeCancelled:        {"The call was cancelled", "call again only if the result is still wanted"},
+	envelope.CodeCancelledUnknown: {"The call was cancelled while it ran", checkFirst},
+	envelope.CodeDryRun:           {"The tool cannot be tried without doing its work", "call it for real if that is wanted"},
+	envelope.CodeDurability:       {"The tool cannot run safely on this system", tellUser},
+	envelope.CodeAttempts:         {"The call was tried too often", "go by the earlier errors before you make a new call"},
+	envelope.CodeToolDisabled:     {"The tool may not be called now", "use another tool, or tell the user"},
+	envelope.CodeNotFound:         {"There is no such call", "call the tool again if its result is needed"},
+
+	envelope.CodeTimeout:        {"The call did not end in time", "ask for less at once, or try again later"},
+	envelope.CodeTimeoutUnknown: {"The call did not end in time", checkFirst},
+	envelope.CodeUpstream:       {"A service behind the tool failed", later},
+	envelope.CodeCapacity:       {"There is no capacity for this call now", fewer},
+	envelope.CodeStoreFull:      {"There is no room to store this call now", later},
+	envelope.CodeAuditLag:       {"Calls cannot be recorded fast enough now", later},
+	envelope.CodeJoiners:        {"Too many callers wait for this call", later},
+	envelope.CodeQueue:          {"Too many requests of this caller wait already", fewer},
+	envelope.CodeOpen:           {"Too many calls of this caller are open", fewer},
+
+	envelope.CodeToolFault:        {"The tool failed", "try again once, and tell the user if it repeats"},
+	envelope.CodeToolFaultAgain:   {"The tool failed again", "use another tool, or tell the user"},
+	envelope.CodeToolUnknownState: {"The tool ended without saying whether it did its work", checkFirst},
+	envelope.CodeUnavailable:      {"The tool is not available now", later},
+	envelope.CodeLost:             {"The call was lost", checkFirst},
+	envelope.CodeInternal:         {"The system behind the tools failed at this call", later},
+
+	envelope.CodeVersion:        {"There is no such version of the tool", "call it without asking for a version"},
+	envelope.CodeOutput:         {"The answer of the tool is not what it promises", tellUser},
+	envelope.CodeOutputLimit:    {"The answer of the tool is too large", "ask for less at once"},
+	envelope.CodeToolProtocol:   {"The answer of the tool could not be read", tellUser},
+	envelope.CodeChecksum:       {"The data of this call was damaged", "tell the user; make a new call if the work was not done"},
+	envelope.CodePayloadMissing: {"The data of this call is not stored any more", "make a new call if the work was not done"},
+}
+
+var ofServers = map[envelope.Code]advice{
+	"P-PRECOND-TOOL_ERROR": {"The tool reported an error", "correct the arguments and try again if that helps"},
+	"P-PRECOND-INPUT_REQUIRED": {"The tool asks for further input, which cannot be given here",
+		"put all that it needs into the arguments, or use another tool"},
+	"I-REQ-REQUEST_REFUSED":         {"The server of the tool refused the request", "correct the arguments as its words say"},
+	"S-TOOL-SERVER_ERROR":           {"The server of the tool failed", "try again once, and tell the user if it repeats"},
+	"R-CAP-SERVER_BUSY":             {"The server of the tool was called too often", "wait before you call it again, longer each time"},
+	"A-AUTH-SERVER_FORBIDS":         {"The server of the tool refused access", askAccess},
+	"R-UPSTREAM-SERVER_UNREACHABLE": {"The server of the tool could not be reached", later},
+}
+
+// byClass are the words for codes that tools declare, if they say nothing better.
+var byClass = map[envelope.Class]advice{
+	envelope.ClassRequest:      {"The tool refused the request", "correct the arguments as its words say"},
+	envelope.ClassAuth:         {"The tool was refused access", askAccess},
+	envelope.ClassPrecondition: {"The tool cannot do this now", "bring about what its words name, and then call again"},
+	envelope.ClassTimeout:      {"The tool ran out of time", "ask for less at once, or try again later"},
+	envelope.ClassUpstream:     {"A service behind the tool failed", later},
+	envelope.ClassCapacity:     {"The tool has no capacity now", "wait before you call it again, longer each time"},
+	envelope.ClassTool:         {"The tool failed", "try again once, and tell the user if it repeats"},
+	envelope.ClassContract:     {"The tool and the call do not agree", tellUser},
+	envelope.ClassData:         {"The data of the tool is damaged", tellUser},
+}
