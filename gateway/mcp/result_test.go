@@ -135,7 +135,8 @@ func TestWordsAreForModels(t *testing.T) {
 	if want := byCode[envelope.CodeUnavailable].says; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {
 		t.Error(text)
 	}
-	declared := envelope.NewError("P-PRECOND-FULL", "the key box is full").WithToolCode("full").WithFix("empty the key box")
+	declared := envelope.NewError("P-PRECOND-FULL", "the key box is full").WithToolCode("full").
+		WithFix("empty the key box")
 	text = inWords(envelope.Failure("c", declared, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
 	if !strings.Contains(text, "the key box is full.") {
 		t.Errorf("a tool's own words are lost: %s", text)
@@ -145,7 +146,8 @@ func TestWordsAreForModels(t *testing.T) {
 // A result stands as its server sent it, with the texts in their places that JSON of the bus cannot hold.
 func TestExactly(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"content":[{"n":"12345678901234567890"}],"_meta":{"a":1,"io.toolbus/exact":{"/content/0/n":"12345678901234567890"}}}`: "" +
+		`{"content":[{"n":"12345678901234567890"}],"_meta":{"a":1,` +
+			`"io.toolbus/exact":{"/content/0/n":"12345678901234567890"}}}`: "" +
 			`{"content":[{"n":12345678901234567890}],"_meta":{"a":1}}`,
 		`{"a/b":"\ufffd","content":[],"_meta":{"io.toolbus/exact":{"/a~1b":"\"\\ud800\""}}}`: "" +
 			`{"content":[],"a/b":"\ud800","_meta":{}}`,
@@ -172,8 +174,9 @@ func TestExactly(t *testing.T) {
 // Members that the bus adds never hide those of a server, and a server cannot speak for the bus.
 func TestReplyMeta(t *testing.T) {
 	r := &reply{
-		server: jsontext.Value(`{"content":[],"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,"io.toolbus/ref":"forged"}}`),
-		last:   "said", isError: true, modern: true,
+		server: jsontext.Value(`{"content":[],"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,` +
+			`"io.toolbus/ref":"forged"}}`),
+		last: "said", isError: true, modern: true,
 	}
 	r.Meta = map[string]any{"io.modelcontextprotocol/serverInfo": "door", mcpmeta.CallID: "c"}
 	const want = `{"resultType":"complete","content":[{"type":"text","text":"said"}],"isError":true,` +

@@ -64,7 +64,8 @@ func effectOf(r *envelope.Response, class toolbus.Class) (says string, mayRepeat
 	return "It is not known whether it was done: check before you call again.", !once
 }
 
-// reported returns the words for an error that a tool of an MCP server reported itself: its own words stand before them.
+// reported returns the words for an error that a tool of an MCP server reported itself. The blocks of the server stand
+// before them.
 func reported(e *envelope.Error) (says, do string) {
 	switch text := e.Message; {
 	case e.Code.Class() == envelope.ClassCapacity || limited.MatchString(text):
@@ -105,7 +106,8 @@ func explained(e *envelope.Error) (says, do string) {
 // forModels reports whether a text names nothing that a model does not know.
 func forModels(text string) bool { return !unknownWords.MatchString(text) }
 
-var unknownWords = regexp.MustCompile("(?i)\\bkeys?\\b|idempotency|toolbus|\\bshell\\b|--|`|dispatcher|executor|timeout_ms|details\\.")
+var unknownWords = regexp.MustCompile("(?i)\\bkeys?\\b|idempotency|toolbus|\\bshell\\b|--|`|" +
+	"dispatcher|executor|timeout_ms|details\\.")
 
 // joined returns texts, each on lines of its own.
 func joined(texts ...string) string {

@@ -54,11 +54,11 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeToken:     {"The access of this caller is not valid", askAccess},
 	envelope.CodeExpired:   {"The access of this caller has expired", askAccess},
 	envelope.CodeRevoked:   {"The access of this caller was withdrawn", askAccess},
-	envelope.CodeScope:     {"The access of this caller does not cover this call", "do without this tool, or tell the user"},
+	envelope.CodeScope:     {"The access of this caller is not for this call", "do without this tool, or tell the user"},
 
 	envelope.CodeCancelled:        {"The call was cancelled", "call again only if the result is still wanted"},
 	envelope.CodeCancelledUnknown: {"The call was cancelled while it ran", checkFirst},
-	envelope.CodeDryRun:           {"The tool cannot be tried without doing its work", "call it for real if that is wanted"},
+	envelope.CodeDryRun:           {"The tool has no trial run", "call it without one, if its work is wanted"},
 	envelope.CodeDurability:       {"The tool cannot run safely on this system", tellUser},
 	envelope.CodeAttempts:         {"The call was tried too often", "go by the earlier errors before you make a new call"},
 	envelope.CodeToolDisabled:     {"The tool may not be called now", "use another tool, or tell the user"},
@@ -85,19 +85,19 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeOutput:         {"The answer of the tool is not what it promises", tellUser},
 	envelope.CodeOutputLimit:    {"The answer of the tool is too large", "ask for less at once"},
 	envelope.CodeToolProtocol:   {"The answer of the tool could not be read", tellUser},
-	envelope.CodeChecksum:       {"The data of this call was damaged", "tell the user; make a new call if the work was not done"},
-	envelope.CodePayloadMissing: {"The data of this call is not stored any more", "make a new call if the work was not done"},
+	envelope.CodeChecksum:       {"The data of this call was damaged", "make a new call if the work was not done"},
+	envelope.CodePayloadMissing: {"The data of this call has expired", "make a new call if the work was not done"},
 }
 
 var ofServers = map[envelope.Code]advice{
 	"P-PRECOND-TOOL_ERROR": {"The tool reported an error", "correct the arguments and try again if that helps"},
 	"P-PRECOND-INPUT_REQUIRED": {"The tool asks for further input, which cannot be given here",
 		"put all that it needs into the arguments, or use another tool"},
-	"I-REQ-REQUEST_REFUSED":         {"The server of the tool refused the request", "correct the arguments as its words say"},
-	"S-TOOL-SERVER_ERROR":           {"The server of the tool failed", "try again once, and tell the user if it repeats"},
-	"R-CAP-SERVER_BUSY":             {"The server of the tool was called too often", "wait before you call it again, longer each time"},
-	"A-AUTH-SERVER_FORBIDS":         {"The server of the tool refused access", askAccess},
-	"R-UPSTREAM-SERVER_UNREACHABLE": {"The server of the tool could not be reached", later},
+	"I-REQ-REQUEST_REFUSED":         {"The server refused the request", "correct the arguments as its words say"},
+	"S-TOOL-SERVER_ERROR":           {"The server failed", "try again once, and tell the user if it repeats"},
+	"R-CAP-SERVER_BUSY":             {"The server was called too often", "wait, longer each time, and call again"},
+	"A-AUTH-SERVER_FORBIDS":         {"The server refused access", askAccess},
+	"R-UPSTREAM-SERVER_UNREACHABLE": {"The server could not be reached", later},
 }
 
 // byClass are the words for codes that tools declare, if they say nothing better.

@@ -58,7 +58,8 @@ func digestOf(name string) string {
 
 func TestMendIsFor(t *testing.T) {
 	for _, in := range []string{
-		``, `{`, `[1,]`, `{"a"}`, `{"a":}`, `{"a":1,}`, `nul`, `"\x"`, `"a`, `1 2`, `[NaNa]`, `{"result":{"content":[,"id":3}`, `01`,
+		``, `{`, `[1,]`, `{"a"}`, `{"a":}`, `{"a":1,` +
+			`}`, `nul`, `"\x"`, `"a`, `1 2`, `[NaNa]`, `{"result":{"content":[,"id":3}`, `01`,
 		`[[[[`, `"\`,
 	} {
 		if got, _, ok := Mend(jsontext.Value(in), 3); ok {
@@ -83,8 +84,10 @@ func TestMendIsBounded(t *testing.T) {
 // all that is JSON can be mended.
 func FuzzMend(f *testing.F) {
 	for _, s := range []string{
-		`{"a":[1,2.5,"x\u00e9",null,true]}`, `{"a":1,"a":2}`, `"\ud800"`, `[1e400,1e17,-0]`, `{"a":{"b":[[[]]]}}`, ` 1 2`,
-		"\"\xff\"", `{"\"":"\\"}`, `{"\u0061":1,"a":{"b":1,"b":NaN}}`, `"\ud83d\ude00\ud83d"`, `[01]`, `{"a":1,}`, `-Infinity`,
+		`{"a":[1,2.5,"x\u00e9",null,true]}`, `{"a":1,"a":2}`, `"\ud800"`, `[1e400,1e17,` +
+			`-0]`, `{"a":{"b":[[[]]]}}`, ` 1 2`,
+		"\"\xff\"", `{"\"":"\\"}`, `{"\u0061":1,"a":{"b":1,` +
+			`"b":NaN}}`, `"\ud83d\ude00\ud83d"`, `[01]`, `{"a":1,}`, `-Infinity`,
 		`{"\ud800":1,"\ud801":[9007199254740993]}`, "\"\t\"", `[ 1 , { } , [ ] ]`,
 	} {
 		f.Add([]byte(s), 3)
@@ -116,7 +119,8 @@ func FuzzMend(f *testing.F) {
 
 // FuzzMembers: an object, or an array, of I-JSON is what its parts make.
 func FuzzMembers(f *testing.F) {
-	for _, s := range []string{`{"a":1,"b" : [ {} , "x,]" ] }`, ` [ 1 , {"a":[]} ,"]" ] `, `{}`, `[]`, `1`, `{"\u0061":"\""}`} {
+	for _, s := range []string{`{"a":1,"b" : [ {} , "x,]" ] }`, ` [ 1 , {"a":[]} ,` +
+		`"]" ] `, `{}`, `[]`, `1`, `{"\u0061":"\""}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

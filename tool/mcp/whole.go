@@ -151,7 +151,8 @@ func lost(of ijson.Repairs, others int, below string) (warnings []string) {
 			what = "an earlier member of the name at"
 		}
 		was := ijson.Clip(strings.ToValidUTF8(string(r.Was), "\ufffd"), maxWas)
-		warnings = append(warnings, fmt.Sprintf("%s %q was replaced: the server sent %s", what, ijson.Clip(pointer, maxWas), was))
+		warnings = append(warnings,
+			fmt.Sprintf("%s %q was replaced: the server sent %s", what, ijson.Clip(pointer, maxWas), was))
 	}
 	if more > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d more values were replaced", more))
