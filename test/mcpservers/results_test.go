@@ -203,7 +203,7 @@ func speakers(t *testing.T, door *mcp.Door, url string) map[string]func(tool str
 	call := func(tool, meta string) string {
 		id++
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}%s}}`,
-			id, "said."+tool, meta)
+			id, "said_"+tool, meta)
 	}
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 		`"capabilities":{},` +
@@ -217,7 +217,7 @@ func speakers(t *testing.T, door *mcp.Door, url string) map[string]func(tool str
 	return map[string]func(string) jsontext.Value{
 		"HTTP 2026-07-28": func(tool string) jsontext.Value {
 			text, _ := post(t, url, call(tool, ","+modernMeta), http.Header{"Mcp-Protocol-Version": {"2026-07-28"},
-				"Mcp-Method": {"tools/call"}, "Mcp-Name": {"said." + tool}})
+				"Mcp-Method": {"tools/call"}, "Mcp-Name": {"said_" + tool}})
 			return resultIn(t, text)
 		},
 		"HTTP 2025-11-25": func(tool string) jsontext.Value {
@@ -357,7 +357,7 @@ func TestFailedResultIsKept(t *testing.T) {
 	i.adds("said", upstream.Server{Command: program, Args: []string{"said"}})
 	b := i.bus()
 	for _, name := range []string{"fails_absent", "fails_large"} {
-		e := b.fails("said."+name, `{}`, "P-PRECOND-TOOL_ERROR", envelope.EffectUnknown)
+		e := b.fails("mcp::said::"+name, `{}`, "P-PRECOND-TOOL_ERROR", envelope.EffectUnknown)
 		if got := compact(t, e.Details.ToolResult); got != compact(t, jsontext.Value(saidBy[name].result)) {
 			t.Errorf("%s: %.300s", name, got)
 		}
