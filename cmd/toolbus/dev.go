@@ -48,6 +48,7 @@ whoever reaches the port may do everything.`,
 				checkState(d.state)); err != nil {
 				return err
 			}
+			defer cli.Ballast()()
 			return cli.Stopped(cmd.Context(), d.run(cmd.Context()))
 		},
 	}

@@ -26,6 +26,7 @@ func natsCmd(g *global) *cobra.Command {
 			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {
 				return err
 			}
+			defer cli.Ballast()()
 			o.Log = cli.Logger(g.env.stderr, false)
 			srv, stop, err := startServer(o, func() error { return nil })
 			if err != nil {

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,21 +28,35 @@ func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
 	return ctx, stop
 }
 
-// ballast is how much memory is allocated and never touched.
+// ballast is the size of the memory that Ballast allocates.
 const ballast = 64 << 20
 
+// Ballast lets more garbage gather before the process collects it, until release is called. The commands that run for
+// long and serve many calls use it: what is alive in them is a few megabytes, and memory is collected when there is as
+// much garbage, which under load is all the time, a seventh of their CPU time (docs/performance.md). The ballast counts
+// as alive, but is never resident, because nothing touches it. A higher GOGC would save as much, but let a heap that is
+// large by itself grow to several times its size. Commands that run once for each agent do without it.
+func Ballast() (release func()) {
+	b := make([]byte, ballast)
+	return func() { runtime.KeepAlive(b) }
+}
+
+// Lean has the process collect its memory when there is half as much garbage as is alive, unless the variable GOGC says
+// otherwise. It is for a command that runs once for each agent: its few calls leave time for that.
+func Lean(environ []string) {
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
+		debug.SetGCPercent(leanPercent)
+	}
+}
+
+// leanPercent is the GOGC of Lean.
+const leanPercent = 50
+
 // Main runs a command until it ends, or a signal tells it to, and ends the process with its exit code.
-//
-// It lets more garbage gather before it is collected. What is alive in these processes is a few megabytes, and memory
-// is collected when there is as much garbage: under load that is all the time, a seventh of their CPU time
-// (docs/performance.md). The ballast counts as alive, but is never resident, because nobody touches it. A higher GOGC
-// would save as much, but let a heap that is large by itself grow to several times its size.
 func Main(run func(ctx context.Context) int) {
 	ctx, stop := UntilSignal()
-	b := make([]byte, ballast)
 	code := run(ctx)
 	stop()
-	runtime.KeepAlive(b)
 	os.Exit(code)
 }
 

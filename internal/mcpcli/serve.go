@@ -37,6 +37,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		if err := check(&o); err != nil {
 			return err
 		}
+		cli.Lean(env.Environ)
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		conn, client, err := connect(ctx, identity.Agent)
