@@ -139,7 +139,7 @@ func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
 		_ = json.Unmarshal(l.text, &texts) // it is a list
 	}
 	for _, text := range texts {
-		msg, err := jsonrpc.DecodeMessage(text)
+		msg, err := decode(text)
 		if err != nil { // it was decoded before
 			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: err.Error(), ids: idsIn(l.text), batch: of != nil}
 		}

@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -64,7 +64,7 @@ func (f *fault) list() []byte {
 // faultOf returns what is wrong with a text; nil for a message of JSON-RPC and for a batch of such.
 func faultOf(text []byte) *fault {
 	text = bytes.TrimSpace(text)
-	dec := jsontext.NewDecoder(bytes.NewReader(text))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text)) // which it does not copy
 	_, err := dec.ReadValue()
 	if err == nil && dec.InputOffset() < int64(len(text)) {
 		err = errors.New("something follows it")
@@ -95,7 +95,7 @@ func idsIn(text []byte) []jsontext.Value {
 
 // refutedBatch returns why a list is not a batch.
 func refutedBatch(text []byte) (why string) {
-	var batch []jsontext.Value
+	var batch []json.RawMessage
 	if err := json.Unmarshal(text, &batch); err != nil || len(batch) == 0 {
 		return "a batch is a list of messages, and not empty"
 	}
@@ -115,44 +115,97 @@ func refutedBatch(text []byte) (why string) {
 
 // refutedOne returns why a value is not a message.
 func refutedOne(text []byte) (why string) {
-	if text[0] != '{' {
+	m := membersOf(text)
+	switch {
+	case text[0] != '{':
 		return "a message is an object"
-	}
-	id, method := about(text)
-	if method != "" && id != nil && !kept(id) {
+	case string(m.version) != `"2.0"`:
+		return "a message is of jsonrpc 2.0"
+	case m.method == nil && (m.id == nil || !m.outcome):
+		return "a message has a method, or an id and a result or an error"
+	case m.method != nil && m.method.Kind() != '"':
+		return "a method is a text"
+	case m.id != nil && !kept(m.id):
 		return "an id is a text, or a whole number below 2^53"
-	}
-	if _, err := jsonrpc.DecodeMessage(text); err != nil {
-		return err.Error()
+	case m.params != nil && m.params.Kind() != '{' && m.params.Kind() != '[' && m.params.Kind() != 'n':
+		return "params are an object"
 	}
 	return ""
 }
 
-// about returns the id and the method of a request in JSON-RPC; nothing for what is none, or several.
-func about(body []byte) (id jsontext.Value, method string) {
-	dec := jsontext.NewDecoder(bytes.NewReader(body))
+// members are those of a message, as they are in it; nil if they are missing.
+type members struct {
+	version, id, method, params jsontext.Value
+	outcome                     bool // there is a result or an error
+}
+
+// membersOf returns the members of a message; nothing unless it is an object.
+func membersOf(text []byte) (m members) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text)) // which it does not copy
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil, ""
+		return members{}
 	}
 	for dec.PeekKind() == '"' {
 		token, err := dec.ReadToken()
 		if err != nil {
-			return nil, ""
+			return members{}
 		}
 		name := token.String()
 		value, err := dec.ReadValue()
 		if err != nil {
-			return nil, ""
+			return members{}
 		}
-		switch {
-		case name == "id":
-			id = value.Clone()
-		case name == "method" && value.Kind() == '"':
-			text, _ := jsontext.AppendUnquote(nil, value) // it is a text
-			method = string(text)
+		switch name {
+		case "jsonrpc":
+			m.version = value.Clone()
+		case "id":
+			m.id = value.Clone()
+		case "method":
+			m.method = value.Clone()
+		case "params":
+			m.params = value.Clone()
+		case "result", "error":
+			m.outcome = true
 		}
 	}
-	return id, method
+	return m
+}
+
+// about returns the id and the method of a request in JSON-RPC; nothing for a batch.
+func about(body []byte) (id jsontext.Value, method string) {
+	m := membersOf(body)
+	return m.id, m.name()
+}
+
+// name returns the method; "" without one.
+func (m *members) name() string {
+	if m.method.Kind() != '"' {
+		return ""
+	}
+	text, _ := jsontext.AppendUnquote(nil, m.method) // it is a text
+	return string(text)
+}
+
+// decode returns the message that a text is. Of a request it does not need the library, which decodes more slowly.
+func decode(text []byte) (jsonrpc.Message, error) {
+	m := membersOf(text)
+	if m.method == nil {
+		return jsonrpc.DecodeMessage(text)
+	}
+	req := &jsonrpc.Request{Method: m.name()}
+	if m.params.Kind() != 'n' {
+		req.Params = json.RawMessage(m.params)
+	}
+	if m.id == nil {
+		return req, nil
+	}
+	var id any
+	if err := json.Unmarshal(m.id, &id); err != nil {
+		return nil, err
+	}
+	var err error
+	req.ID, err = jsonrpc.MakeID(id)
+	return req, err
 }
 
 // kept reports whether the library keeps an id as it is: of numbers it keeps what an int64 does by way of a float64, so

@@ -10,7 +10,7 @@ import (
 
 // What door and adapter may cost.
 const (
-	mcpAdded  = 2.0   // ms
+	mcpAdded  = 1.0   // ms
 	mcpMemory = 300.0 // MB
 	mcpAtOnce = 1000
 )

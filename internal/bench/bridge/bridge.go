@@ -206,7 +206,8 @@ func on(s *sdk.ClientSession, tool string) func(context.Context, string) error {
 	return func(ctx context.Context, text string) error {
 		r, err := s.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments(text)})
 		if err == nil && (r.IsError || r.StructuredContent == nil) {
-			err = fmt.Errorf("%s has answered %+v", tool, r.Content)
+			text, _ := json.Marshal(r) // it was JSON
+			err = fmt.Errorf("%s has answered %s", tool, text)
 		}
 		return err
 	}

@@ -18,3 +18,12 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// The slots that an actor with many open calls does not get, an eighth of them, are beside those that it needs.
+func TestSlots(t *testing.T) {
+	for calls := 1; calls <= 2000; calls++ {
+		if n := slots(calls); n-n/8 < calls || calls > 8 && n > calls*8/7+1 {
+			t.Errorf("%d slots for %d calls", n, calls)
+		}
+	}
+}

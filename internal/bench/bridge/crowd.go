@@ -32,7 +32,7 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 		args []string
 	}{
 		{"dispatcher", []string{"dispatcher", "--tools", o.Dir}},
-		{"executor", []string{"executor", "--tools", o.Dir, "--slots", strconv.Itoa(o.AtOnce)}},
+		{"executor", []string{"executor", "--tools", o.Dir, "--slots", strconv.Itoa(slots(o.AtOnce))}},
 		{"door", []string{"gateway", "mcp", "--listen", "127.0.0.1:0", "--task-after", "-1s"}},
 	} {
 		p, err := o.Start(part.name, append(part.args, "--server", o.URL)...)
@@ -49,6 +49,10 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 	defer func() { err = errors.Join(err, session.Close()) }()
 	return o.hold(ctx, session, s, func() error { return r.resident(parts) })
 }
+
+// slots returns the slots of an executor that runs so many calls of one actor at once: an actor with many open calls has
+// seven eighths of them at most.
+func slots(calls int) int { return (calls*8 + 6) / 7 }
 
 // hold makes the calls, looks once they all wait, and lets them go.
 func (o Options) hold(ctx context.Context, session *sdk.ClientSession, s *server, look func() error) error {
