@@ -50,8 +50,8 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 	return o.hold(ctx, session, s, func() error { return r.resident(parts) })
 }
 
-// slots returns the slots of an executor that runs so many calls of one actor at once: an actor with many open calls has
-// seven eighths of them at most.
+// slots returns the slots of an executor that runs so many calls of one actor at once: an actor with many open calls
+// has seven eighths of them at most.
 func slots(calls int) int { return (calls*8 + 6) / 7 }
 
 // hold makes the calls, looks once they all wait, and lets them go.
