@@ -115,3 +115,34 @@ func TestAloneRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A schema of an older draft says the same in the words of 2020-12.
+func TestModernize(t *testing.T) {
+	for raw, v := range map[string]verdicts{
+		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`: {
+			`["a"]`: true, `[1]`: false, `["a",1]`: false,
+		},
+		`{"$schema":"http://json-schema.org/draft-04/schema#","minimum":1,"exclusiveMinimum":true,"maximum":3,
+			"exclusiveMaximum":false}`: {`1`: false, `2`: true, `3`: true, `4`: false},
+		`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"n":{"items":[{"type":"integer"}]}},
+			"properties":{"n":{"$ref":"#/definitions/n/items/0"},"definitions":{"type":"null"},
+				"d":{"$ref":"#/properties/definitions"}}}`: {
+			`{"n":1,"d":null}`: true, `{"n":"x"}`: false, `{"d":1}`: false,
+		},
+		`{"$schema":"http://json-schema.org/draft-07/schema#","dependencies":{"a":["b"],"c":{"required":["d"]}}}`: {
+			`{"a":1}`: false, `{"a":1,"b":1}`: true, `{"c":1}`: false, `{"c":1,"d":1}`: true,
+		},
+	} {
+		v.hold(t, []byte(raw))
+		modern, err := Decode([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		Modernize(modern)
+		text, err := encode(modern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.hold(t, text)
+	}
+}

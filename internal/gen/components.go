@@ -21,6 +21,7 @@ func (c components) add(name string, of []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	schema.Modernize(whole) // a document has one dialect
 	referred := false
 	schema.Repoint(whole, func(to string) string {
 		referred = true
@@ -38,9 +39,6 @@ func (c components) add(name string, of []byte) (any, error) {
 		return whole, nil
 	}
 	schema.Walk(top, func(_ string, members map[string]any) { delete(members, "$id") })
-	if top["$schema"] == dialect {
-		delete(top, "$schema")
-	}
 	if !referred {
 		return top, nil
 	}
@@ -55,8 +53,5 @@ func (c components) add(name string, of []byte) (any, error) {
 
 // unescaped turns a token of a JSON pointer into the name that it stands for.
 var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
-
-// dialect is that of the schemas of OpenAPI 3.1 documents.
-const dialect = "https://json-schema.org/draft/2020-12/schema"
 
 func component(name string) string { return "#/components/schemas/" + name }
