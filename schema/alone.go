@@ -56,7 +56,7 @@ func Alone(raw []byte) ([]byte, error) {
 			delete(members, "$id")
 		}
 	})
-	return encode(top)
+	return Encode(top)
 }
 
 // documents knows where in a schema the documents and anchors are that its references name.
@@ -191,7 +191,7 @@ func Sub(raw []byte, pointer string) ([]byte, error) {
 		Repoint(document, func(to string) string { return "#/$defs/" + wholeName + to })
 		defs[wholeName], members["$defs"] = document, defs
 	}
-	return encode(at)
+	return Encode(at)
 }
 
 // says reports whether a keyword beside a reference says anything about values.
@@ -216,7 +216,7 @@ func Placed(raw []byte, pointer string) ([]byte, error) {
 		delete(members, "$id")
 	}
 	Repoint(v, func(to string) string { return "#" + pointer + to })
-	return encode(v)
+	return Encode(v)
 }
 
 // valueAt returns the value at a JSON pointer, nil if there is none.
@@ -243,8 +243,8 @@ func valueAt(v any, pointer string) any {
 	return v
 }
 
-// encode returns a decoded schema as JSON, with its members sorted.
-func encode(v any) ([]byte, error) {
+// Encode returns a schema that [Decode] has returned as JSON, with its members sorted.
+func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

@@ -139,7 +139,7 @@ func TestModernize(t *testing.T) {
 			t.Fatal(err)
 		}
 		Modernize(modern)
-		text, err := encode(modern)
+		text, err := Encode(modern)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,16 +3,18 @@ package gen
 import (
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // components are the schemas of an OpenAPI document that others refer to. Few readers of such documents know addresses
 // ($id) and definitions within a schema ($defs), so each definition is a component, and each reference a pointer.
-type components map[string]any
+type components map[string]jsontext.Value
 
 // add adds a schema under a name with all that it refers to, and returns what stands for it.
-func (c components) add(name string, of []byte) (any, error) {
+func (c components) add(name string, of []byte) (jsontext.Value, error) {
 	text, err := schema.Alone(of)
 	if err != nil {
 		return nil, err
@@ -34,22 +36,25 @@ func (c components) add(name string, of []byte) (any, error) {
 		}
 		return component(name) + to
 	})
+	schema.Walk(whole, func(_ string, members map[string]any) { delete(members, "$id") })
 	top, ok := whole.(map[string]any)
-	if !ok {
-		return whole, nil
-	}
-	schema.Walk(top, func(_ string, members map[string]any) { delete(members, "$id") })
-	if !referred {
-		return top, nil
+	if !ok || !referred {
+		return encoded(whole)
 	}
 	defs, _ := top["$defs"].(map[string]any)
 	for def, of := range defs {
-		c[name+"."+subjects.Token(def)] = of
+		if c[name+"."+subjects.Token(def)], err = encoded(of); err != nil {
+			return nil, err
+		}
 	}
 	delete(top, "$defs")
-	c[name] = top
-	return map[string]any{"$ref": component(name)}, nil
+	if c[name], err = encoded(top); err != nil {
+		return nil, err
+	}
+	return encoded(map[string]any{"$ref": component(name)})
 }
+
+func encoded(v any) (jsontext.Value, error) { return schema.Encode(v) }
 
 // unescaped turns a token of a JSON pointer into the name that it stands for.
 var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
