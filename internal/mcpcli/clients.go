@@ -1,77 +1,56 @@
 package mcpcli
 
 import (
-	"path/filepath"
-	"runtime"
-	"slices"
+	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
 )
 
-// client is an agent on a desktop or in an editor, and where it keeps which MCP servers it has.
-type client struct {
-	name, key string
-	file      []string // below a place, and that
-	at        place
+// choice is the flags that name a configuration.
+type choice struct {
+	client, scope, file string
 }
 
-// place is where files of agents are.
-type place int
+func (c *choice) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.client, "client", "", "client whose configuration it is: "+mcpconfig.Names())
+	f.StringVar(&c.scope, "scope", string(mcpconfig.User),
+		"with --client: user, or project (or local, of claude-code) for the folder that the command runs in")
+	f.StringVar(&c.file, "config", "", "`FILE` with the configuration of any other client")
+}
 
-const (
-	home     place = iota + 1
-	settings       // of applications, which each system keeps elsewhere
-	config         // of the user
-)
+// named reports whether the flags name a configuration.
+func (c *choice) named() bool { return c.client != "" || c.file != "" }
 
-// clients are those that are known by name.
-func clients() []client {
-	return []client{
-		{"claude-code", "mcpServers", []string{".claude.json"}, home},
-		{"claude-desktop", "mcpServers", []string{"Claude", "claude_desktop_config.json"}, settings},
-		{"cursor", "mcpServers", []string{".cursor", "mcp.json"}, home},
-		{"gemini-cli", "mcpServers", []string{".gemini", "settings.json"}, home},
-		{"vscode", "servers", []string{"Code", "User", "mcp.json"}, settings},
-		{"windsurf", "mcpServers", []string{".codeium", "windsurf", "mcp_config.json"}, home},
-		{"zed", "context_servers", []string{"zed", "settings.json"}, config},
+// find returns the location of the servers in the configuration that is named, and the places that it was found with.
+func (c *choice) find(env cli.Env) (l mcpconfig.Location, p mcpconfig.Places, err error) {
+	p = mcpconfig.Places{Home: variable(env, "HOME"), Config: env.Config}
+	if p.Project, err = os.Getwd(); err != nil {
+		return l, p, err
 	}
-}
-
-// names are those of all clients.
-func names() string {
-	var all []string
-	for _, c := range clients() {
-		all = append(all, c.name)
-	}
-	return strings.Join(all, ", ")
-}
-
-// clientOf returns the client of a name.
-func clientOf(name string) (client, error) {
-	all := clients()
-	i := slices.IndexFunc(all, func(c client) bool { return c.name == name })
-	if i < 0 {
-		return client{}, cli.Usagef(
-			"there is no client %q; those that are known: %s. Name the file of any other with --config",
-			name,
-			names(),
-		)
-	}
-	return all[i], nil
-}
-
-// path is where the client keeps it.
-func (c client) path(env cli.Env) string {
-	at := env.Config
-	own := variable(env, "HOME")
 	switch {
-	case c.at == home:
-		at = own
-	case c.at == settings && runtime.GOOS == "darwin":
-		at = filepath.Join(own, "Library", "Application Support")
+	case c.client != "" && c.file != "":
+		return l, p, cli.Usagef("name a client or a configuration, and not both")
+	case c.client != "":
+		if l, err = mcpconfig.Locate(c.client, mcpconfig.Scope(c.scope), p); err != nil {
+			return l, p, cli.Usagef("%v", err)
+		}
+		return l, p, nil
+	case c.scope != string(mcpconfig.User):
+		return l, p, cli.Usagef("--scope is for --client")
+	case c.file != "":
+		l, err = mcpconfig.At(c.file, p)
 	}
-	return filepath.Join(append([]string{at}, c.file...)...)
+	return l, p, err
+}
+
+// unnamed returns the error of a command that needs a configuration.
+func unnamed() error {
+	return cli.Usagef("say whose configuration it is, with --client or --config; known clients: %s", mcpconfig.Names())
 }
 
 // variable is one of the environment.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
@@ -23,7 +24,7 @@ type importing struct {
 	env     cli.Env
 	options mcpimport.Options
 	name    string
-	config  string
+	choice  choice // the configuration of a client
 	vars    []string
 	headers []string
 }
@@ -43,10 +44,12 @@ and the digest of its definition: a tool that its server defines otherwise later
 
 The server gets no variables but PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for that of the executor.
 In VALUE, arguments, headers and the URL, ${env:NAME} and ${file:PATH} are those of the executor, which finds them when
-it starts. --config reads the servers from the configuration of an agent instead; what is secret there goes to files
-below .secrets in the folder of tools.`,
+it starts. --client and --config read the servers from the configuration of an MCP client instead. Values of variables
+and headers there go to files below .secrets in the folder of tools. Tools that the client does not show are not
+imported, and a timeout there is that of the tools.`,
 		Example: `  toolbus tools import-mcp npx -y @modelcontextprotocol/server-memory
   toolbus tools import-mcp --name docs --header 'Authorization=Bearer ${env:DOCS_TOKEN}' https://mcp.example.com/mcp
+  toolbus tools import-mcp --client claude-code --scope local
   toolbus tools import-mcp --config ~/.config/agent/mcp.json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return i.run(cmd, args) },
 	}
@@ -59,7 +62,7 @@ below .secrets in the folder of tools.`,
 		"",
 		"of the server: the beginning of the ids of its tools; by default as it calls itself",
 	)
-	f.StringVar(&i.config, "config", "", "import all servers of an agent's configuration file")
+	i.choice.flags(cmd)
 	f.StringArrayVar(&i.vars, "env", nil, "variable of the server, NAME=VALUE or NAME; may be repeated")
 	f.StringArrayVar(&i.headers, "header", nil, "header of every request to a URL, NAME=VALUE; may be repeated")
 	f.StringVar(&i.options.Owner, "owner", "@local", "who answers for the tools")
@@ -79,7 +82,8 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	i.options.Environ, i.options.Version = i.env.Environ, cli.Version()
-	if i.config != "" {
+	i.options.Transports = app.Transports()
+	if i.choice.named() {
 		return i.all(cmd)
 	}
 	server, err := i.server(args)
@@ -93,58 +97,14 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	return i.show(cmd, []mcpimport.Report{report})
 }
 
-// all imports the servers of a configuration, each whatever becomes of the others.
-func (i *importing) all(cmd *cobra.Command) error {
-	found, err := mcpimport.ReadConfig(i.config)
-	if err != nil {
-		return err
-	}
-	where, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	i.options.Hide = true
-	var reports []mcpimport.Report
-	failed := 0
-	for _, c := range found {
-		if c.Err == nil && c.Server.Command != "" {
-			if c.Server.CWD == "" || !filepath.IsAbs(c.Server.CWD) && !strings.HasPrefix(c.Server.CWD, "${") {
-				c.Server.CWD = filepath.Join(where, c.Server.CWD)
-			}
-		}
-		if c.Err == nil {
-			var report mcpimport.Report
-			if report, c.Err = mcpimport.Import(cmd.Context(), c.Name, c.Server, i.options); c.Err == nil {
-				reports = append(reports, report)
-				continue
-			}
-		}
-		failed++
-		fmt.Fprintf(
-			i.env.Stderr,
-			"toolbus: server %s of %s: %s\n",
-			plain.Text(c.Name),
-			i.config,
-			plain.Text(c.Err.Error()),
-		)
-	}
-	if err := i.show(cmd, reports); err != nil {
-		return err
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d servers could not be imported", failed, len(found))
-	}
-	return nil
-}
-
 func (i *importing) check(args []string) error {
 	switch {
-	case i.config == "" && len(args) == 0:
-		return cli.Usagef("expected a command, a URL, or --config with a file")
-	case i.config != "" && len(args) > 0:
-		return cli.Usagef("--config names all servers: leave %q out", args[0])
-	case i.config != "" && len(i.name)+len(i.vars)+len(i.headers) > 0:
-		return cli.Usagef("--name, --env and --header are for one server, and --config names all")
+	case !i.choice.named() && len(args) == 0:
+		return cli.Usagef("expected a command, a URL, --client with a name, or --config with a file")
+	case i.choice.named() && len(args) > 0:
+		return cli.Usagef("--client and --config name all servers: leave %q out", args[0])
+	case i.choice.named() && len(i.name)+len(i.vars)+len(i.headers) > 0:
+		return cli.Usagef("--name, --env and --header are for one server; --client and --config name all")
 	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
 		return cli.Usagef("--pool %q is no name of a pool: lower-case letters, digits and -", i.options.Pool)
 	case strings.TrimSpace(i.options.Owner) == "":
@@ -228,7 +188,7 @@ func describe(out io.Writer, r mcpimport.Report) error {
 		switch t.State {
 		case mcpimport.Changed:
 			why = "`toolbus tools approve " + t.ID + "` shows what has changed"
-		case mcpimport.LeftOut:
+		case mcpimport.LeftOut, mcpimport.Off:
 			id = fmt.Sprintf("%.64q", t.Name)
 		case mcpimport.Same:
 			why = ""

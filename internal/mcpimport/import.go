@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -100,7 +101,7 @@ func Import(ctx context.Context, name string, s upstream.Server, o Options) (r R
 	called, release, protocol := conn.About()
 	r = Report{Server: name, About: oneLine(called + " " + release), Protocol: protocol}
 	if r.Server == "" {
-		if r.Server, err = nameOf(called); err != nil {
+		if r.Server, err = mcpconfig.ServerName(called); err != nil {
 			return r, err
 		}
 		if s, err = o.placed(r.Server, given); err != nil {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,9 +21,7 @@ import (
 // placed returns a server as it is to be in the folder of tools under a name, "" where that is not known yet. One that
 // is there already keeps what its operator has given it, and has the variables and headers of s besides.
 func (o Options) placed(name string, s upstream.Server) (upstream.Server, error) {
-	if strings.Contains(s.Command, "/") && !filepath.IsAbs(s.Command) {
-		s.Command = filepath.Join(s.CWD, s.Command)
-	}
+	s = rooted(s)
 	s.Env, s.Headers = joined(nil, s.Env), joined(nil, s.Headers)
 	known, err := mcp.ReadServers(o.Dir)
 	if err != nil {
@@ -108,19 +105,6 @@ func replace(file string, data []byte, mode os.FileMode) error {
 		_ = os.Remove(tmp.Name())
 	}
 	return err
-}
-
-// nameOf makes the name of a server of what it is called.
-func nameOf(called string) (string, error) {
-	name := strings.ToLower(called[strings.LastIndexByte(called, '/')+1:])
-	name = regexp.MustCompile(`[^a-z0-9_-]+`).ReplaceAllString(name, "-")
-	name = strings.TrimSuffix(strings.TrimSuffix(name, "-server"), "-mcp")
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "mcp-"), "server-")
-	name = strings.Trim(name, "-_")
-	if name == "" || len(name) > 64 {
-		return "", fmt.Errorf("%.80q makes no name of a server: give one with --name", called)
-	}
-	return name, nil
 }
 
 // found writes into s how an executor finds its command, which is looked for as a shell would that has this

@@ -117,8 +117,9 @@ var layers = []layer{
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
 	{"internal/devbus", "*"},
-	{"internal/mcpimport", "call internal/ijson internal/mcpmeta question schema subjects supervisor tool tool/mcp " +
-		"tool/mcp/upstream"},
+	{"internal/mcpconfig", "tool/mcp/upstream"},
+	{"internal/mcpimport", "call internal/ijson internal/mcpconfig internal/mcpmeta question schema subjects supervisor " +
+		"tool tool/mcp tool/mcp/upstream"},
 	{"internal/mcpcli", "*"},
 	{"internal/gen", "*"},
 	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},

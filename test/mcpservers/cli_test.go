@@ -95,7 +95,7 @@ func TestConfig(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "2 of 3 servers") || !strings.Contains(out, "mcp::shop::sell  added") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, said := range []string{"server gone of", "/nonexistent/server", "only the agent knows ${input:key}"} {
+	for _, said := range []string{"server gone of", "/nonexistent/server", "only the client knows ${input:key}"} {
 		if !strings.Contains(out, said) {
 			t.Errorf("it does not say %q:\n%s", said, out)
 		}

@@ -1,0 +1,33 @@
+package mcpimport_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+)
+
+// TestHide moves what may be a credential out of what executors are shown.
+func TestHide(t *testing.T) {
+	dir := t.TempDir()
+	s := upstream.Server{Command: "x", Env: map[string]string{"TOKEN": "swordfish", "HOME": "${env:HOME}"}}
+	if err := mcpimport.Hide(dir, "shop", &s); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"TOKEN": "${file:.secrets/shop/TOKEN}", "HOME": "${env:HOME}"}
+	if diff := cmp.Diff(want, s.Env); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	resolved, err := s.Resolve(dir, func(string) (string, bool) { return "/home", true })
+	if err != nil || resolved.Env["TOKEN"] != "swordfish" {
+		t.Errorf("%v, %v", resolved.Env, err)
+	}
+	info, err := os.Stat(filepath.Join(dir, ".secrets", "shop", "TOKEN"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
