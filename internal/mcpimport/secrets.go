@@ -32,6 +32,9 @@ func Hide(dir, name string, s *upstream.Server) error {
 			if err := os.MkdirAll(filepath.Join(dir, secrets, name), 0o700); err != nil {
 				return err
 			}
+			if err := os.Chmod(filepath.Join(dir, secrets), 0o700); err != nil { // it may have been there
+				return err
+			}
 			if err := replace(filepath.Join(dir, secrets, ".gitignore"), []byte("*\n"), 0o600); err != nil {
 				return err
 			}

@@ -14,6 +14,9 @@ import (
 // TestHide moves what may be a credential out of what executors are shown.
 func TestHide(t *testing.T) {
 	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".secrets"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	s := upstream.Server{Command: "x", Env: map[string]string{"TOKEN": "swordfish", "HOME": "${env:HOME}"}}
 	if err := mcpimport.Hide(dir, "shop", &s); err != nil {
 		t.Fatal(err)
@@ -25,6 +28,9 @@ func TestHide(t *testing.T) {
 	resolved, err := s.Resolve(dir, func(string) (string, bool) { return "/home", true })
 	if err != nil || resolved.Env["TOKEN"] != "swordfish" {
 		t.Errorf("%v, %v", resolved.Env, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ".secrets")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
 	}
 	info, err := os.Stat(filepath.Join(dir, ".secrets", "shop", "TOKEN"))
 	if err != nil || info.Mode().Perm() != 0o600 {
