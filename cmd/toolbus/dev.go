@@ -94,8 +94,13 @@ func (d *development) run(ctx context.Context) (err error) {
 	}
 	defer end()
 	o.NATS = append(o.NATS, srv.InProcess())
-	defer d.announce(srv.URL())()
-	return d.node.WhileReady(ctx, d.env.stderr, srv.URL(), func(ctx context.Context, ready func() bool) error {
+	withdraw := func() {}
+	defer func() { withdraw() }()
+	open := func() (string, error) {
+		withdraw, err = d.openTo(srv)
+		return srv.URL(), err
+	}
+	return d.node.WhileReady(ctx, d.env.stderr, open, func(ctx context.Context, ready func() bool) error {
 		serve := d.serveOpen
 		if d.bus != nil {
 			serve = d.bus.Serve
@@ -114,7 +119,9 @@ func (d *development) run(ctx context.Context) (err error) {
 // startServer starts the server, with the accounts of a deployment unless it is to be open.
 func (d *development) startServer() (srv *natsserver.Server, stop func(), err error) {
 	log := cli.Logger(d.env.stderr, d.node.Verbose)
-	o := natsserver.Options{StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log}
+	o := natsserver.Options{
+		StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log, Closed: true,
+	}
 	if !d.open {
 		if d.bus, err = devbus.Open(d.state, d.pool.Name); err != nil {
 			return nil, nil, err
@@ -124,6 +131,23 @@ func (d *development) startServer() (srv *natsserver.Server, stop func(), err er
 		}
 	}
 	return startServer(o, func() error { return devbus.MoveStreams(o.StoreDir, d.open, log) })
+}
+
+// openTo lets clients connect. The dispatcher authenticates them and the credentials of the user are written by then: the
+// server would refuse an earlier client, after two seconds and with an error in its log. withdraw may be called in any
+// case.
+func (d *development) openTo(srv *natsserver.Server) (withdraw func(), err error) {
+	withdraw = func() {}
+	if d.port != 0 {
+		withdraw = d.announce(srv.URL())
+	}
+	if err := srv.Listen(); err != nil {
+		return withdraw, err
+	}
+	if d.port == 0 { // no client knew the port before
+		withdraw = d.announce(srv.URL())
+	}
+	return withdraw, nil
 }
 
 // announce lets the user's commands find the bus, if they need anything to be let in. That they cannot is no reason not

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -54,5 +55,44 @@ func TestDevFurtherExecutors(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", pool, code, said)
 		}
 		cancel()
+	}
+}
+
+// A client that connects as soon as the bus of `toolbus dev` takes connections is let in, and nothing is refused before.
+func TestDevOpensWhenReady(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	_ = l.Close() // dev listens there
+	home := t.TempDir()
+	type answer struct {
+		code   int
+		stderr string
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		for {
+			conn, err := net.Dial("tcp", at)
+			if err == nil {
+				_ = conn.Close()
+				break
+			}
+			if t.Context().Err() != nil {
+				return
+			}
+		}
+		s := shell{t: t, url: "nats://" + at, home: home}
+		code, _, stderr := s.do("tools", "list")
+		answers <- answer{code, stderr}
+	}()
+	_, stop, said := startDevAt(t, home, t.TempDir(), strings.TrimPrefix(at, "127.0.0.1:"))
+	if got := <-answers; got.code != 0 {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+	stop()
+	if strings.Contains(said.String(), "auth") || strings.Contains(said.String(), "level=ERROR") {
+		t.Errorf("dev said %s", said)
 	}
 }

@@ -91,7 +91,8 @@ func (n *Node) serve(
 		return err
 	}
 	defer conn.Close()
-	return n.WhileReady(ctx, env.Stderr, a.Server, func(ctx context.Context, ready func() bool) error {
+	at := func() (string, error) { return a.Server, nil }
+	return n.WhileReady(ctx, env.Stderr, at, func(ctx context.Context, ready func() bool) error {
 		part, err := makePart(conn, tools, a.Server, ready)
 		if err != nil {
 			return err
@@ -100,17 +101,23 @@ func (n *Node) serve(
 	})
 }
 
-// WhileReady runs what calls ready once it serves the bus at url. It is ended when nobody can be told of that: whoever
-// waits for the file would wait forever.
+// WhileReady calls run, which calls ready once it serves the bus. Then at opens the bus to clients, if it is not open,
+// and returns its URL, which is written to the ready file. If either fails, the context of run ends, and ready returns
+// false: a process that waits for the file would wait forever.
 func (n *Node) WhileReady(
-	ctx context.Context, stderr io.Writer, url string, run func(ctx context.Context, ready func() bool) error,
+	ctx context.Context, stderr io.Writer, at func() (url string, err error),
+	run func(ctx context.Context, ready func() bool) error,
 ) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer Patience(ctx, stderr)()
 	var failed error
 	err := run(ctx, func() bool {
-		if failed = WriteReady(n.readyFile, url); failed != nil {
+		var url string
+		if url, failed = at(); failed == nil {
+			failed = WriteReady(n.readyFile, url)
+		}
+		if failed != nil {
 			stop()
 		}
 		return failed == nil

@@ -23,6 +23,7 @@ type Options struct {
 	SyncAlways bool         // fsync before every acknowledgement
 	Log        *slog.Logger // for what the server has to say; default nobody hears it
 	Cluster    Cluster      // default a server of its own
+	Closed     bool         // take connections from within this process alone, until Listen
 
 	// Config is the text of a configuration that says all of the above but Log, and which accounts there are; with "" the
 	// server lets everybody in.
@@ -102,6 +103,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
+	options.DontListen = o.Closed
 	srv, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
@@ -123,7 +125,16 @@ func Start(o Options) (*Server, error) {
 	return &Server{srv: srv}, nil
 }
 
-// URL is where clients connect.
+// Listen takes connections of other processes, on a server that was started with Closed.
+func (s *Server) Listen() error {
+	s.srv.AcceptLoop(make(chan struct{})) // it returns when the server listens
+	if s.srv.Addr() == nil {
+		return fmt.Errorf("nats server: cannot listen at %s", s.URL()) // the log has the reason
+	}
+	return nil
+}
+
+// URL is where clients connect. The port of a server that does not listen is 0 if it is to pick a free one.
 func (s *Server) URL() string { return s.srv.ClientURL() }
 
 // Stop ends the server and waits until everything is on disk.
