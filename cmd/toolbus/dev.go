@@ -133,9 +133,9 @@ func (d *development) startServer() (srv *natsserver.Server, stop func(), err er
 	return startServer(o, func() error { return devbus.MoveStreams(o.StoreDir, d.open, log) })
 }
 
-// openTo lets clients connect. The dispatcher authenticates them and the credentials of the user are written by then: the
-// server would refuse an earlier client, after two seconds and with an error in its log. withdraw may be called in any
-// case.
+// openTo lets clients connect. The dispatcher authenticates them and the credentials of the user are written by then:
+// the server would refuse an earlier client, after two seconds and with an error in its log. withdraw may be called in
+// any case.
 func (d *development) openTo(srv *natsserver.Server) (withdraw func(), err error) {
 	withdraw = func() {}
 	if d.port != 0 {

@@ -58,7 +58,7 @@ func TestDevFurtherExecutors(t *testing.T) {
 	}
 }
 
-// A client that connects as soon as the bus of `toolbus dev` takes connections is let in, and nothing is refused before.
+// A client that connects as soon as the bus of `toolbus dev` takes connections is let in, and none is refused before.
 func TestDevOpensWhenReady(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
