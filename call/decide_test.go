@@ -221,3 +221,22 @@ func TestDecisionEvent(t *testing.T) {
 		t.Error("a state was changed in place")
 	}
 }
+
+// The hash of what a tool said stands with its error, and that of an output does not stand with an error of the ruling.
+func TestDecideKeepsHash(t *testing.T) {
+	for name, c := range map[string]struct {
+		said envelope.Code
+		want string
+	}{"the tool's error": {"P-PRECOND-TOOL_ERROR", "hash"}, "an output without a claim": {"", ""}} {
+		j := newJournal(t)
+		s := j.admit(call.SideEffectful, "A")
+		end := call.Ending{
+			Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: start + 5, Error: c.said,
+			Effect: envelope.EffectUnknown, Output: "hash",
+		}
+		r := call.Decide(s, 1, s.Last().Admitted, end)
+		if got := r.Event.State.Last().Decision.OutputHash; r.Code == "" || got != c.want {
+			t.Errorf("%s: %s, hash %q, want %q", name, r.Code, got, c.want)
+		}
+	}
+}

@@ -3,12 +3,16 @@ package executor
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -16,7 +20,7 @@ import (
 type stored struct{}
 
 func (stored) Put(context.Context, subjects.Shelf, []byte) (envelope.PayloadRef, error) {
-	return envelope.PayloadRef{}, nil
+	return envelope.PayloadRef{SHA256: "sum"}, nil
 }
 func (stored) Get(_ context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
 	return make([]byte, ref.Bytes), nil
@@ -62,4 +66,45 @@ func TestRoomForInput(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// full is a payload store without room.
+type full struct{ stored }
+
+func (full) Put(ctx context.Context, _ subjects.Shelf, _ []byte) (envelope.PayloadRef, error) {
+	<-ctx.Done()
+	return envelope.PayloadRef{}, errors.New("no room")
+}
+
+// A large result of a tool that failed goes through the store. Where that has no room the error stands without, soon,
+// and a warning says so.
+func TestResultOfFailure(t *testing.T) {
+	small := jsontext.Value(`{"content":[]}`)
+	large := jsontext.Value(`{"content":["` + strings.Repeat("x", envelope.MaxErrorDetails) + `"]}`)
+	for _, c := range []struct {
+		result              jsontext.Value
+		store               Payloads
+		hash, apart, inline bool
+		warnings            int
+	}{
+		{nil, full{}, false, false, false, 0},
+		{small, full{}, true, false, true, 0},
+		{large, stored{}, true, true, false, 0},
+		{large, full{}, false, false, false, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := New(Options{Payloads: c.store, Now: time.Now})
+			fault := envelope.NewError(envelope.CodeToolFault, "").WithToolResult(c.result)
+			var d settle.Draft
+			began := time.Now()
+			hash := e.keepResult(t.Context(), withInput(0), fault, &d)
+			if (hash != "") != c.hash || len(d.Warnings) != c.warnings || (fault.Details.ToolResultRef != nil) != c.apart ||
+				(len(fault.Details.ToolResult) > 0) != c.inline {
+				t.Errorf("%.20s: hash %q, %q, %+.200v", c.result, hash, d.Warnings, fault.Details)
+			}
+			if took := time.Since(began); took > resultTime {
+				t.Errorf("%.20s: it took %s", c.result, took)
+			}
+		})
+	}
 }

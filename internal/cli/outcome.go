@@ -53,6 +53,9 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	if e.Fix != "" {
 		fmt.Fprintln(w, "  fix:", e.Fix)
 	}
+	if n := resultBytes(e); n > 0 {
+		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
+	}
 	if e.Details.Stderr != "" {
 		fmt.Fprintln(w, "  stderr of the tool:")
 		for line := range strings.Lines(e.Details.Stderr) {
@@ -60,4 +63,12 @@ func PrintError(to io.Writer, e *envelope.Error) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// resultBytes returns the size of the result that a tool gave with an error.
+func resultBytes(e *envelope.Error) int64 {
+	if ref := e.Details.ToolResultRef; ref != nil && len(e.Details.ToolResult) == 0 {
+		return ref.Bytes
+	}
+	return int64(len(e.Details.ToolResult))
 }

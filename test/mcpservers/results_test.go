@@ -12,157 +12,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
-
-// said is what a server says of a call, and what a client gets of it through the bus.
-type said struct {
-	result string
-	want   string   // of a client; "" is result
-	last   []string // pieces of the last block, which is the bus's; nil is no such block
-}
-
-var long = strings.Repeat("a line of the compiler's output\n\tand \"another\" one\n", 400)
-
-// saidBy are results as servers send them that the author of the bus did not foresee, by the name of the tool.
-var saidBy = map[string]said{
-	"plain": {result: `{"content":[{"type":"text","text":"hello"}]}`},
-	"all": {result: `{"content":[{"type":"text","text":"a\nb\t<é>","annotations":{"audience":["user"],` +
-		`"priority":0.5}},` +
-		`{"type":"image","data":"aGk","mimeType":"image/png"},{"type":"audio","data":"_-8",` +
-		`"mimeType":"audio/wav","_meta":{"x":1}},` +
-		`{"type":"resource_link","uri":"file:///x","name":"x","size":"12","icons":[{"src":"x"}]},` +
-		`{"type":"resource","resource":{"uri":"u","blob":"***","mimeType":"x"}},{"type":"hologram",` +
-		`"layers":[1.0,2e0,-0]}],` +
-		`"structuredContent":{"n":1.0,"list":[null,true],"deep":{"a":[{"b":{}}]}},"isError":false,` +
-		`"_meta":{"vendor/trace":{"id":7},"io.toolbus/ref":"forged","progress":[1]},"vendorMember":{"x":[1,2]}}`,
-		want: `{"content":[{"type":"text","text":"a\nb\t<é>","annotations":{"audience":["user"],"priority":0.5}},` +
-			`{"type":"image","data":"aGk","mimeType":"image/png"},{"type":"audio","data":"_-8",` +
-			`"mimeType":"audio/wav","_meta":{"x":1}},` +
-			`{"type":"resource_link","uri":"file:///x","name":"x","size":"12","icons":[{"src":"x"}]},` +
-			`{"type":"resource","resource":{"uri":"u","blob":"***","mimeType":"x"}},{"type":"hologram",` +
-			`"layers":[1.0,2e0,-0]}],` +
-			`"structuredContent":{"n":1.0,"list":[null,true],"deep":{"a":[{"b":{}}]}},"isError":false,` +
-			`"_meta":{"vendor/trace":{"id":7},"progress":[1]},"vendorMember":{"x":[1,2]}}`},
-	"numbers": {result: `{"content":[],"structuredContent":{"id":1234567890123456789,"huge":1e400,` +
-		`"small":[-9007199254740993]}}`},
-	"surrogates": {result: `{"content":[{"type":"text","text":"half \ud83d of it"}]}`},
-	"deep": {result: `{"content":[],` +
-		`"structuredContent":{"a":` + strings.Repeat("[", 80) + strings.Repeat("]", 80) + `}}`},
-	"nan": {result: `{"content":[],"structuredContent":{"a":NaN,"b":[Infinity,-Infinity]}}`,
-		want: `{"content":[],"structuredContent":{"a":null,"b":[null,null]}}`,
-		last: []string{`Warning: the value at "/structuredContent/a" was replaced: the server sent NaN.`, `sent -Infinity.`}},
-	"twice": {result: `{"content":[],"structuredContent":{"a":1,"b":2,"a":3}}`,
-		want: `{"content":[],"structuredContent":{"b":2,"a":3}}`,
-		last: []string{`an earlier member of the name at "/structuredContent/a" was replaced: the server sent 1.`}},
-	"bytes": {result: "{\"content\":[{\"type\":\"text\",\"text\":\"caf\xe9\"}]}",
-		want: "{\"content\":[{\"type\":\"text\",\"text\":\"caf\ufffd\"}]}", last: []string{`"/content/0/text" was replaced`}},
-	"mistyped": {result: `{"content":{"text":"no list"},"isError":"no","_meta":7}`,
-		want: `{"content":{"text":"no list"},"isError":"no"}`},
-	"nothing": {result: `{}`, want: `{"content":[]}`},
-	"unfit": {result: `{"content":[],"structuredContent":{"total":"seven"}}`,
-		last: []string{"Warning: the output breaks the schema of the tool; /structuredContent/total must be integer"}},
-	"fails": {result: `{"content":[{"type":"text","text":` + quoted(long) + `},{"type":"image","data":"aGk",` +
-		`"mimeType":"x"}],` +
-		`"structuredContent":{"exit":3,"id":1234567890123456789},"isError":true,"_meta":{"x":{"y":1}}}`,
-		last: []string{"The tool reported this error itself.", "may have done a part of it before it failed"}},
-	"fails_large": {result: `{"content":[{"type":"text","text":` + quoted(strings.Repeat(long, 12)) + `}],` +
-		`"isError":true}`,
-		last: []string{"The tool reported this error itself."}},
-	"fails_absent": {result: `{"content":[{"type":"text","text":"ENOENT: no such file or directory,` +
-		` open '/x'"}],"isError":true}`,
-		last: []string{"does not exist"}},
-	"fails_busy": {result: `{"content":[{"type":"text","text":"GitHub API: rate limit exceeded"}],"isError":true}`,
-		last: []string{"called too often", "wait before you call it again"}},
-}
-
-func quoted(text string) string { return string(ijson.Quote(text)) }
-
-// say runs a server of saidBy over standard input and output.
-func say() int {
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		if answer := answerTo(lines.Bytes()); answer != "" {
-			fmt.Println(answer)
-		}
-	}
-	return 0
-}
-
-// answerTo is the answer of that server to a message; "" for none.
-func answerTo(message []byte) string {
-	var m struct {
-		ID     jsontext.Value `json:"id"`
-		Method string         `json:"method"`
-		Params struct {
-			Name string `json:"name"`
-		} `json:"params"`
-	}
-	if err := json.Unmarshal(message, &m); err != nil {
-		panic(err)
-	}
-	result := ""
-	switch m.Method {
-	case "initialize":
-		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"said",` +
-			`"version":"1.0.0"}}`
-	case "tools/list":
-		var tools []string
-		for name := range saidBy {
-			output := ""
-			if name == "unfit" {
-				output = `,"outputSchema":{"type":"object","properties":{"total":{"type":"integer"}}}`
-			}
-			tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}%s}`, name, output))
-		}
-		slices.Sort(tools)
-		result = `{"tools":[` + strings.Join(tools, ",") + `]}`
-	case "tools/call":
-		result = saidBy[m.Params.Name].result
-	case "ping":
-		result = `{}`
-	}
-	switch {
-	case m.ID == nil:
-		return ""
-	case result == "":
-		return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"no such method"}}`
-	}
-	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`
-}
-
-// saidOverHTTP serves the same over HTTP, in events or not.
-func saidOverHTTP(t *testing.T, events bool) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || err != nil {
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		answer := answerTo(body)
-		switch {
-		case answer == "":
-			w.WriteHeader(http.StatusAccepted)
-		case events:
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprintf(w, "event: message\r\ndata: %s\r\n\r\n", answer)
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer)
-		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
 
 // TestResults calls each tool through server, adapter, bus and door, over both transports of either side and in both
 // protocols, and compares what the client gets with what the server said.
@@ -173,8 +34,8 @@ func TestResults(t *testing.T) {
 	}
 	for name, server := range map[string]upstream.Server{
 		"stdio":  {Command: program, Args: []string{"said"}},
-		"json":   {URL: saidOverHTTP(t, false)},
-		"events": {URL: saidOverHTTP(t, true)},
+		"json":   {URL: saidOverHTTP(t, false, nil)},
+		"events": {URL: saidOverHTTP(t, true, nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newImporter(t)
@@ -347,7 +208,8 @@ func compact(t *testing.T, v jsontext.Value) string {
 	return string(v)
 }
 
-// TestFailedResultIsKept holds that all who are told of a failed call get the whole result of its tool.
+// TestFailedResultIsKept holds that all who are told of a failed call get the whole result of its tool: its caller, one
+// who asks again, one who asks for the outcome, and another actor with the same key.
 func TestFailedResultIsKept(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -356,13 +218,75 @@ func TestFailedResultIsKept(t *testing.T) {
 	i := newImporter(t)
 	i.adds("said", upstream.Server{Command: program, Args: []string{"said"}})
 	b := i.bus()
-	for _, name := range []string{"fails_absent", "fails_large"} {
-		e := b.fails("mcp::said::"+name, `{}`, "P-PRECOND-TOOL_ERROR", envelope.EffectUnknown)
-		if got := compact(t, e.Details.ToolResult); got != compact(t, jsontext.Value(saidBy[name].result)) {
-			t.Errorf("%s: %.300s", name, got)
+	other, err := b.Conn.Client(toolbus.ClientOptions{Actor: "agent://other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }() // with the test
+	for name, apart := range map[string]bool{"fails_absent": false, "fails_large": true} {
+		ref := ""
+		call := toolbus.Call{
+			Tool: "mcp::said::" + name, Key: "the same key of " + name, KeyScope: envelope.ScopeGlobal, Input: jsontext.Value(`{}`),
+			Accepted: func(a toolbus.Accepted) { ref = a.Ref },
 		}
-		if (e.Details.ToolResultRef != nil) != (name == "fails_large") {
-			t.Errorf("%s: by reference: %v", name, e.Details.ToolResultRef)
+		told := map[string]*envelope.Response{"caller": b.asks(call)}
+		again := call
+		again.Accepted = nil
+		told["caller again"] = b.asks(again)
+		if told["other actor"], err = other.Call(t.Context(), again); err != nil {
+			t.Fatal(err)
 		}
+		result, err := b.Result(t.Context(), toolbus.CallQuery{Ref: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told["who asks for the outcome"] = result.Response
+		want := compact(t, jsontext.Value(saidBy[name].result))
+		for who, r := range told {
+			if r.Error == nil || r.Error.Code != "P-PRECOND-TOOL_ERROR" || len(r.Warnings) > 0 {
+				t.Fatalf("%s, %s: %+v", name, who, r)
+			}
+			d := r.Error.Details
+			if got := compact(t, d.ToolResult); got != want || (d.ToolResultRef != nil) != apart {
+				t.Errorf("%s, %s: by reference %v: %.300s", name, who, d.ToolResultRef, got)
+			}
+		}
+	}
+}
+
+// TestTaskOfFailedCall holds that a task has the result that an answer would have had.
+func TestTaskOfFailedCall(t *testing.T) {
+	hold := make(chan struct{})
+	i := newImporter(t)
+	i.adds("said", upstream.Server{URL: saidOverHTTP(t, false, hold)})
+	b := i.bus()
+	door := mcp.New(t.Context(), b.Client, mcp.Options{TaskAfter: time.Nanosecond})
+	defer door.Close()
+	ask := lines(t, door)
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
+	var task struct{ TaskID, Status string }
+	first := resultIn(t, ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"said_fails","arguments":{},`+
+		meta+`}}`))
+	if err := json.Unmarshal(first, &task, json.MatchCaseInsensitiveNames(true)); err != nil || task.TaskID == "" {
+		t.Fatalf("%s: %v", first, err)
+	}
+	close(hold)
+	for n := 2; ; n++ {
+		told := resultIn(t, ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/get","params":{"taskId":%q,%s}}`,
+			n, task.TaskID, meta)))
+		if err := json.Unmarshal(told, &task, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Fatal(err)
+		}
+		if task.Status == "working" {
+			continue
+		}
+		for _, m := range ijson.Members(told) {
+			if m.Is("result") {
+				check(t, "task", m.Value, saidBy["fails"])
+				return
+			}
+		}
+		t.Fatalf("no result in %s", told)
 	}
 }

@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Whoever calls a tool that fails is told its message, and where its whole result is.
+func TestPrintsWhereTheResultIs(t *testing.T) {
+	const where = "result of the tool: 14 bytes; --json prints it, as error.details.tool_result"
+	small := envelope.NewError("P-PRECOND-TOOL_ERROR", "line 1\nline 2").WithToolResult(jsontext.Value(`{"content":[]}`))
+	apart := envelope.NewError("P-PRECOND-TOOL_ERROR", "line 1\nline 2")
+	apart.Details.ToolResultRef = &envelope.PayloadRef{Bytes: 14}
+	none := envelope.NewError("P-PRECOND-TOOL_ERROR", "line 1\nline 2")
+	for _, e := range []*envelope.Error{small, apart, none} {
+		var out strings.Builder
+		PrintError(&out, e)
+		if !strings.HasPrefix(out.String(), "P-PRECOND-TOOL_ERROR: line 1 line 2\n") ||
+			strings.Contains(out.String(), where) != (e != none) {
+			t.Error(out.String())
+		}
+	}
+}
