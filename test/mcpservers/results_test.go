@@ -226,7 +226,8 @@ func TestFailedResultIsKept(t *testing.T) {
 	for name, apart := range map[string]bool{"fails_absent": false, "fails_large": true} {
 		ref := ""
 		call := toolbus.Call{
-			Tool: "mcp::said::" + name, Key: "the same key of " + name, KeyScope: envelope.ScopeGlobal, Input: jsontext.Value(`{}`),
+			Tool: "mcp::said::" + name, Key: "the same key of " + name, KeyScope: envelope.ScopeGlobal,
+			Input: jsontext.Value(`{}`),
 			Accepted: func(a toolbus.Accepted) { ref = a.Ref },
 		}
 		told := map[string]*envelope.Response{"caller": b.asks(call)}

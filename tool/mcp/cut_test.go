@@ -16,7 +16,8 @@ import (
 func TestCut(t *testing.T) {
 	text := "äöü 😀 \"quoted\" \n" + strings.Repeat("line\n", 20)
 	whole := `{"content":[{"type":"text","text":"first"},{"type":"image","data":"aGk=","mimeType":"image/png"},` +
-		`{"type":"text","text":` + string(ijson.Quote(text)) + `,"annotations":{"priority":1}},{"type":"text","text":"last"}],` +
+		`{"type":"text","text":` + string(ijson.Quote(text)) + `,"annotations":{"priority":1}},` +
+		`{"type":"text","text":"last"}],` +
 		`"structuredContent":{"n":1},"isError":true,"_meta":{"x":1},"other":[1,2,3]}`
 	const least = len(`{"content":[],"isError":true}`)
 	longest := 0
@@ -45,7 +46,8 @@ func TestCut(t *testing.T) {
 	if longest < len(whole)-len(`{"type":"text","text":"last"}`)-1 {
 		t.Errorf("too much was cut: %d of %d bytes are left", longest, len(whole))
 	}
-	got, says := cut(ijson.Members(jsontext.Value(`{"content":[],"structuredContent":{"a":"`+strings.Repeat("x", 100)+`"}}`)), 50)
+	structured := `{"content":[],"structuredContent":{"a":"` + strings.Repeat("x", 100) + `"}}`
+	got, says := cut(ijson.Members(jsontext.Value(structured)), 50)
 	if string(got) != `{"content":[]}` || !strings.Contains(says, "structuredContent was left out") {
 		t.Errorf("%s, %s", got, says)
 	}
