@@ -6,9 +6,11 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -103,14 +105,26 @@ func translate(err error) error {
 	return &tool.ProtocolError{Reason: err.Error()}
 }
 
-// refusal is an error of JSON-RPC. One of these codes says that the request was not even begun.
+// refusal returns the error for an error of JSON-RPC. One of these codes says that the request was not even begun. A
+// model reads message and data as the server wrote them: they become the blocks of a result with isError.
 func refusal(said *jsonrpc.Error) error {
 	e := &tool.Error{Code: errServer, Message: fmt.Sprintf("%s (JSON-RPC error %d)", said.Message, said.Code)}
+	blocks := []jsontext.Value{textBlock(said.Message)}
+	if len(said.Data) > 0 && string(said.Data) != "null" {
+		blocks = append(blocks, textBlock(string(said.Data)))
+	}
+	e.Result, _ = failed(upstream.Answer{Result: ijson.Object(
+		member("content", ijson.Array(blocks...)), member("isError", jsontext.Value("true")),
+	)})
 	switch said.Code {
 	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError:
 		e.Code, e.Effect = errRefused, envelope.EffectNone
 	}
 	return e
+}
+
+func textBlock(text string) jsontext.Value {
+	return ijson.Object(member("type", ijson.Quote("text")), member("text", ijson.Quote(text)))
 }
 
 // refusedBy is an HTTP status. Some say that the request was not even begun.

@@ -1,0 +1,33 @@
+package mcp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// A model reads an error of JSON-RPC as the server wrote it, line breaks and data included.
+func TestRefusal(t *testing.T) {
+	for _, c := range []struct {
+		said jsonrpc.Error
+		code string
+		want string
+	}{
+		{
+			jsonrpc.Error{Code: -32000, Message: "Too many requests:\n try later"}, errServer,
+			`{"content":[{"type":"text","text":"Too many requests:\n try later"}],"isError":true}`,
+		},
+		{
+			jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no", Data: []byte(`{"at":"/a"}`)}, errRefused,
+			`{"content":[{"type":"text","text":"no"},{"type":"text","text":"{\"at\":\"/a\"}"}],"isError":true}`,
+		},
+	} {
+		e, ok := errors.AsType[*tool.Error](refusal(&c.said))
+		if !ok || e.Code != c.code || string(e.Result) != c.want {
+			t.Errorf("%+v became %+v", c.said, e)
+		}
+	}
+}
