@@ -76,10 +76,18 @@ type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
+// Definitions knows which tools their servers define otherwise than they were approved.
+type Definitions interface {
+	// Changed reports whether all executors of the pool that have compared a tool's definition with the one that was
+	// approved, by its digest, found another one. It asks nobody, and is false where no executor has compared it.
+	Changed(pool, server, tool, definition string) bool
+}
+
 // DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options are what a Dispatcher is made of; all but Evidence, Observer, Logger and the bounds are required.
+// Options are what a Dispatcher is made of; all but Evidence, Definitions, Observer, Logger and the bounds are
+// required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -91,9 +99,11 @@ type Options struct {
 	Pools    Pools
 	Tokens   *identity.Checker // nil: whoever the subject says is believed to be that
 	Evidence Evidence          // nil: nothing is known, and nothing ended early for want of executors
-	Now      func() time.Time  // bus time
-	Instance string            // unique per start of a process; every nonce begins with it
-	NewNonce func() string
+	// Definitions says which tools are refused until they are approved; nil refuses none.
+	Definitions Definitions
+	Now         func() time.Time // bus time
+	Instance    string           // unique per start of a process; every nonce begins with it
+	NewNonce    func() string
 	// Fsync says that the deployment survives a power cut; without it, side-effectful tools
 	// are refused unless their manifest accepts a second run after one.
 	Fsync    bool

@@ -46,7 +46,8 @@ type world struct {
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
-	perActor, perTenant int // calls that may be open; 0: as by default
+	changed             string // the definition that is not the server's any more
+	perActor, perTenant int    // calls that may be open; 0: as by default
 
 	mu       sync.Mutex
 	accepted map[string][]*envelope.Accepted // by inbox
@@ -104,7 +105,7 @@ func (w *world) serve(instance string) context.Context {
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
-		Control: w, Pools: w, Now: time.Now,
+		Control: w, Pools: w, Definitions: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {

@@ -39,6 +39,7 @@ func stages() []stage {
 		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
 		{"enabled", "its owner may have withdrawn a tool", false, (*Dispatcher).enabled},
 		{"scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
+		{"approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
 		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},
 		{"input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
 		{"schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
@@ -133,6 +134,22 @@ func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {
 		return envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", c.m.ToolID, c.m.Status))
 	}
 	return nil
+}
+
+func (d *Dispatcher) approved(_ context.Context, c *candidate) *envelope.Error {
+	if d.Withholds(c.m) {
+		return envelope.ToolChanged(c.m.ToolID)
+	}
+	return nil
+}
+
+// Withholds reports whether calls of m are refused because its server has changed it since it was approved.
+func (d *Dispatcher) Withholds(m *tool.Manifest) bool {
+	if d.Definitions == nil {
+		return false
+	}
+	server, definition := m.Approved()
+	return definition != "" && d.Definitions.Changed(m.Pool, server, m.ToolID, definition)
 }
 
 func (d *Dispatcher) function(_ context.Context, c *candidate) *envelope.Error {

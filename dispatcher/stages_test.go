@@ -27,6 +27,7 @@ func TestOrderOfStages(t *testing.T) {
 		{"identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
 		{"registered", nil, func(w *world, _ *question.Incoming) { w.manifest.ToolID = "other" }},
 		{"enabled", nil, func(w *world, _ *question.Incoming) { w.manifest.Status = tool.StatusDisabled }},
+		{"approved", nil, func(w *world, _ *question.Incoming) { w.manifest.Endpoint, w.changed = defined{"d1"}, "d1" }},
 		{"function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
 		{"input", nil, func(_ *world, in *question.Incoming) { in.InputRef = "nonsense" }},
 		{"schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},

@@ -91,6 +91,12 @@ func table() []Row {
 			"ask the tool's owner, or use another tool", "the tool is planned or disabled",
 			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
+			// A model reads this, so it says what a model can do. The command of the operator stands where operators look.
+			CodeToolChanged, TerminalError, false, 0, EffectNone, "The tool has changed at its server and waits for approval",
+			"tell the operator of this bus that the tool waits for approval; do not call it again",
+			"the server of the tool defines it otherwise than it was approved",
+			403, 0, GatewayDenied, CategoryPolicy, SeverityCritical,
+		}, {
 			CodeNotFound, TerminalError, false, 0, EffectNone, "There is no such call",
 			"use the reference that the accepted message named; outcomes are kept for the tool's retention",
 			"the reference is wrong, belongs to somebody else, or has expired",

@@ -45,6 +45,7 @@ const (
 	CodeDurability       Code = "P-PRECOND-DURABILITY"
 	CodeAttempts         Code = "P-PRECOND-ATTEMPTS"
 	CodeToolDisabled     Code = "P-PRECOND-TOOL_DISABLED"
+	CodeToolChanged      Code = "P-PRECOND-TOOL_CHANGED"
 	CodeNotFound         Code = "P-PRECOND-NOT_FOUND"
 	CodeTimeout          Code = "R-TIMEOUT-001"
 	CodeTimeoutUnknown   Code = "R-TIMEOUT-002"

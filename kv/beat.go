@@ -18,6 +18,8 @@ type Beat struct {
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
 	Behind   Pulls  `json:"behind,omitzero"`
+
+	Definitions Definitions `json:"definitions,omitzero"`
 }
 
 // Pulls says whether an executor pulls what goes behind, see [subjects.Queue].

@@ -23,6 +23,8 @@ import (
 type Pools struct {
 	// PullsBehind is asked at every beat whether whoever beats pulls what goes behind; nil does not.
 	PullsBehind func() Pulls
+	// Definitions is asked at every beat what the beating executor has found out about tools; nil says nothing.
+	Definitions func() Definitions
 
 	js     jetstream.JetStream
 	stream jetstream.Stream                                             // nil of those who may not read it
@@ -82,6 +84,9 @@ func (p *Pools) Beat(ctx context.Context, pool, instance string) error {
 	b := Beat{Form: form.Beat.Written(), Pool: pool, Instance: instance}
 	if p.PullsBehind != nil {
 		b.Behind = p.PullsBehind()
+	}
+	if p.Definitions != nil {
+		b.Definitions = p.Definitions().Bounded()
 	}
 	body, err := json.Marshal(b)
 	if err != nil {

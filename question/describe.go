@@ -39,6 +39,7 @@ type Tool struct {
 	Description      string `json:"description,omitzero"`
 	Owner            string `json:"owner,omitzero"`
 	Status           string `json:"status"`
+	Changed          bool   `json:"changed,omitzero"` // at its server, since it was approved: it is not called
 	Determinism      string `json:"determinism"`
 	Transport        string `json:"transport,omitzero"`
 	Pool             string `json:"pool,omitzero"`
@@ -67,6 +68,16 @@ type Listed struct {
 type Server struct {
 	Name         string `json:"name"` // in servers.json
 	Instructions string `json:"instructions,omitzero"`
+}
+
+// Changed returns the ids of those tools that wait for approval.
+func Changed(tools []Tool) (ids []string) {
+	for _, t := range tools {
+		if t.Changed {
+			ids = append(ids, t.ToolID)
+		}
+	}
+	return ids
 }
 
 // Limits of one call of a tool, by the names that its manifest has for them. A manifest that was loaded has all.

@@ -56,10 +56,25 @@ func listTools(out io.Writer, tools []question.Tool) error {
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, t.Status, t.Determinism, fns, plain.Text(t.Title))
+		status := t.Status
+		if t.Changed {
+			status = waiting
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, plain.Text(t.Title))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if ids := question.Changed(tools); len(ids) > 0 {
+		_, err := fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
+			strings.Join(ids, " "))
+		return err
+	}
+	return nil
 }
+
+// waiting is the status that people see of a tool that its server has changed.
+const waiting = "changed: waits for approval"
 
 func showTool(out io.Writer, t question.Tool) error {
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain.Text(t.Title),
@@ -67,6 +82,9 @@ func showTool(out io.Writer, t question.Tool) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	if t.Name != "" {
 		fmt.Fprintf(w, "name in MCP\t%s\n", t.Name)
+	}
+	if t.Changed {
+		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", waiting, t.ToolID)
 	}
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",

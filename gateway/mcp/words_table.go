@@ -62,7 +62,9 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeDurability:       {"The tool cannot run safely on this system", tellUser},
 	envelope.CodeAttempts:         {"The call was tried too often", "go by the earlier errors before you make a new call"},
 	envelope.CodeToolDisabled:     {"The tool may not be called now", "use another tool, or tell the user"},
-	envelope.CodeNotFound:         {"There is no such call", "call the tool again if its result is needed"},
+	envelope.CodeToolChanged: {"The tool has changed at its server and waits for approval",
+		"tell the operator of this bus that this tool waits for approval, and do not call it again"},
+	envelope.CodeNotFound: {"There is no such call", "call the tool again if its result is needed"},
 
 	envelope.CodeTimeout:        {"The call did not end in time", "ask for less at once, or try again later"},
 	envelope.CodeTimeoutUnknown: {"The call did not end in time", checkFirst},

@@ -181,6 +181,12 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
 	evidence.Look(ctx) // before the first call is admitted
+	findings := &kv.Findings{}
+	deaf, err := listenToBeats(c, findings)
+	if err != nil {
+		return err
+	}
+	defer deaf()
 	shares := newShares(c)
 	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &desk.Desk{
@@ -189,7 +195,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,
-		Evidence: evidence, Control: c.control, PoolAbsence: absence(c, o),
+		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOfAll(c.JS),
 		Health:   vitals, Records: journal,
@@ -371,6 +377,15 @@ type evidence struct {
 
 func newEvidence(c *Conn, pools *kv.Pools, r *tool.Registry) evidence {
 	return evidence{kv.NewAttendance(pools, c.Clock.Now, poolsOf(r)...), bus.NewDeliveries(c.JS)}
+}
+
+// listenToBeats lets findings hear the heartbeats of all executors, until deaf is called.
+func listenToBeats(c *Conn, findings *kv.Findings) (deaf func(), err error) {
+	sub, err := c.NC.Subscribe(subjects.PoolsAll, findings.Hear)
+	if err != nil {
+		return nil, fmt.Errorf("listen to heartbeats: %w", err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
 // poolsOf returns the pools that tools name, each once.

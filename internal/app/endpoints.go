@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // endpoints are what the service of a dispatcher answers.
@@ -28,6 +29,7 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ question.Sender,
 			q question.Describe) (question.Description, *envelope.Error) {
 			tools, more := o.Registry.Describe(q)
+			withheld(d, o.Registry, tools)
 			answer := question.Description{
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
 			}
@@ -69,6 +71,15 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 		}
 	}
 	return all
+}
+
+// withheld marks the tools that wait for approval.
+func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []question.Tool) {
+	for i, t := range tools {
+		if m, _ := r.Get(t.ToolID, ""); m != nil {
+			tools[i].Changed = d.Withholds(m)
+		}
+	}
 }
 
 // deployed compares a deployment that has keys with its profile.

@@ -70,6 +70,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	}
 	workers.Log = c.Logger
 	pools.PullsBehind = workers.PullsBehind
+	pools.Definitions = func() kv.Definitions { return definitions(o) }
 	defer c.Held.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
@@ -132,6 +133,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	defer stop()
 	var tasks sync.WaitGroup
 	tasks.Go(func() { beat(hand, c, o, e, pools, anew, workers.Changed()) })
+	tasks.Go(func() { recheck(hand, c.Lease/3, o) })
 	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
 	tasks.Go(func() {
 		select {

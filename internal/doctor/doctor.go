@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -123,6 +124,17 @@ const askTime = 5 * time.Second
 const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
 	"it operator"
 
+// waiting is the finding that tools wait for approval.
+func waiting(ids []string) Check {
+	named := strings.Join(ids[:min(len(ids), maxDifferences)], " ")
+	if len(ids) > maxDifferences {
+		named += " …"
+	}
+	return question.Doubtful("approvals",
+		"changed at their servers, and not called until they are approved: "+named,
+		"see the changes with `toolbus tools approve`, and take them over with `toolbus tools approve "+named+"`")
+}
+
 // diagnoseDispatchers looks at what dispatchers say.
 func diagnoseDispatchers(ctx context.Context, c *toolbus.Client, inbox *bus.Inbox) (d question.Description, _ []Check) {
 	d, err := c.Describe(ctx)
@@ -144,6 +156,9 @@ func diagnoseDispatchers(ctx context.Context, c *toolbus.Client, inbox *bus.Inbo
 	}
 	checks := []Check{question.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
 		diagnoseTools(ctx, inbox)}
+	if ids := question.Changed(tools); len(ids) > 0 {
+		checks = append(checks, waiting(ids))
+	}
 	if d.SilentMS > 0 { // it could not write to its disk, and answers reads alone until it is started again
 		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)
 		checks = append(checks, question.Failed("call log",

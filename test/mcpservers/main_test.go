@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "said" {
 		syscall.Exit(say())
 	}
+	if len(os.Args) > 1 && os.Args[1] == "fickle" {
+		syscall.Exit(fickle())
+	}
 	os.Exit(m.Run())
 }
 

@@ -57,8 +57,8 @@ func TestQuarantine(t *testing.T) {
 	sold := filepath.Join(t.TempDir(), "sold")
 	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
 	i.edit("mcp_3a_3ashop_3a_3asell", "definition: sha256:", "definition: sha256:"+strings.Repeat("0", 64)+" # ")
-	refused := i.bus().fails("mcp::shop::sell", `{"goods":"bread"}`, envelope.CodeUnavailable, envelope.EffectNone)
-	if !strings.Contains(refused.Fix, "toolbus tools approve mcp::shop::sell") {
+	refused := i.bus().fails("mcp::shop::sell", `{"goods":"bread"}`, envelope.CodeToolChanged, envelope.EffectNone)
+	if !strings.Contains(refused.Fix, "operator") || strings.Contains(refused.Fix, "toolbus") {
 		t.Errorf("fix: %s", refused.Fix)
 	}
 	if _, err := os.Stat(sold); !os.IsNotExist(err) {

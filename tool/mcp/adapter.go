@@ -86,10 +86,9 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	case !filepath.IsAbs(m.Dir):
 		return nil, e, fmt.Errorf("%s has no folder of tools, in which %s would be", m.ToolID, ServersFile)
 	}
-	dir := filepath.Dir(m.Dir)
+	dir, key := filepath.Dir(m.Dir), keyOf(m, e)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := filepath.Join(dir, e.Server)
 	if p := a.pools[key]; p != nil {
 		return p, e, nil
 	}

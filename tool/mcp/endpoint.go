@@ -31,6 +31,9 @@ type Endpoint struct {
 	Errors      []ErrorRule `json:"errors"`
 }
 
+// Approved implements [tool.Defined].
+func (e Endpoint) Approved() (server, definition string) { return e.Server, e.Definition }
+
 // Output says what of a result is the output of a call.
 type Output string
 

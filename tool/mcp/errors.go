@@ -66,9 +66,7 @@ func generic() map[string]tool.ErrorSpec {
 // classify maps an error of a run to the taxonomy.
 func classify(m *tool.Manifest, err error) *envelope.Error {
 	if changed, ok := errors.AsType[*changedError](err); ok {
-		return envelope.NewError(envelope.CodeUnavailable, changed.Error()).
-			WithFix("look at what has changed, and take it over, with `toolbus tools approve " + m.ToolID + "`").
-			WithEffect(envelope.EffectNone)
+		return envelope.ToolChanged(m.ToolID).WithCause(changed.Error()).WithEffect(envelope.EffectNone)
 	}
 	if said, ok := errors.AsType[*tool.Error](err); ok && m.Errors[said.Code].Name == "" {
 		if spec, known := generic()[said.Code]; known {

@@ -27,6 +27,7 @@ import (
 // site is a server behind a URL, which counts the calls that its tool has run.
 type site struct {
 	*httptest.Server
+	define    func(description string) // of its tool
 	ran       atomic.Int64
 	cancelled chan struct{}
 	spoil     atomic.Pointer[func(w http.ResponseWriter, r *http.Request, call bool) bool] // answers in its place
@@ -36,7 +37,10 @@ func newSite(t *testing.T, stateless bool) *site {
 	t.Helper()
 	s := &site{cancelled: make(chan struct{}, 1)}
 	server := newServer()
-	server.AddTool(&sdk.Tool{Name: "work", InputSchema: anything}, s.work)
+	s.define = func(description string) {
+		server.AddTool(&sdk.Tool{Name: "work", Description: description, InputSchema: anything}, s.work)
+	}
+	s.define("")
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
 		Stateless: stateless, PropagateRequestCancellation: true,
 	})

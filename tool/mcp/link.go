@@ -31,8 +31,10 @@ type link struct {
 	asked chan struct{} // is closed when the server has shown that it is there, or is ended; nil while nobody asks
 
 	checking chan struct{} // holds one token while somebody looks at the next two
-	checked  time.Time
-	digests  map[string]string // of the definitions, by tool
+	checked  time.Time     // zero: the definitions must be listed before the next call
+	tried    time.Time     // to list them
+	// digests are those of the definitions, by tool; nil before the server has listed them.
+	digests atomic.Pointer[map[string]string]
 }
 
 // changedError means that a tool is not what was approved, and was not called.
@@ -61,7 +63,16 @@ func (l *link) verify(ctx context.Context, e Endpoint) error {
 			return err
 		}
 	}
-	switch now, there := l.digests[e.Tool]; {
+	if changed := l.change(e); changed != nil {
+		return changed
+	}
+	return nil
+}
+
+// change returns how the server defines a tool otherwise than it was approved, as it has listed its tools last; nil if
+// it does not.
+func (l *link) change(e Endpoint) *changedError {
+	switch now, there := (*l.digests.Load())[e.Tool]; {
 	case !there:
 		return &changedError{e.Server, e.Tool, "is not there any more"}
 	case now != e.Definition:
@@ -72,7 +83,7 @@ func (l *link) verify(ctx context.Context, e Endpoint) error {
 
 // list notes what the server defines. A definition that cannot be read equals none that was approved.
 func (l *link) list(ctx context.Context) error {
-	l.checked = time.Time{}
+	l.checked, l.tried = time.Time{}, time.Now()
 	tools, err := l.conn.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list its tools: %w", err)
@@ -86,7 +97,8 @@ func (l *link) list(ctx context.Context) error {
 		}
 		digests[t.Name] = Digest(definition)
 	}
-	l.checked, l.digests = time.Now(), digests
+	l.digests.Store(&digests)
+	l.checked = time.Now()
 	return nil
 }
 

@@ -34,6 +34,8 @@ type pool struct {
 	streak  int      // connections in a row that were no good
 	again   time.Time
 	failed  error // of the last attempt to connect
+	// withheld are the tools, by id, of which the log says that they wait for approval.
+	withheld map[string]bool
 }
 
 // opening is an attempt to connect.

@@ -68,6 +68,9 @@ func (p *pool) ask(
 		if ctx.Err() != nil {
 			p.probe(ctx, l)
 		}
+		if changed, ok := errors.AsType[*changedError](err); ok {
+			p.withhold(m.ToolID, changed)
+		}
 		return statement{}, l.unheard(unsent(ctx, err))
 	}
 	if due, ok := ctx.Deadline(); ok { // what is left after the server was started

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// TestListOfChangedTools holds that people see which tools wait for approval, with the command, and only then.
+func TestListOfChangedTools(t *testing.T) {
+	tools := []question.Tool{
+		{ToolID: "a.x", Status: "active"}, {ToolID: "a.y", Status: "active", Changed: true}, {ToolID: "b.z", Changed: true},
+	}
+	var out strings.Builder
+	if err := listTools(&out, tools); err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	if strings.Count(got, waiting) != 2 || !strings.HasSuffix(got, "\n  toolbus tools approve a.y b.z\n") {
+		t.Errorf("listed:\n%s", got)
+	}
+	out.Reset()
+	if err := listTools(&out, tools[:1]); err != nil || strings.Contains(out.String(), "approve") {
+		t.Errorf("listed:\n%s, %v", out.String(), err)
+	}
+	out.Reset()
+	if err := showTool(&out, tools[1]); err != nil || !strings.Contains(out.String(), "toolbus tools approve a.y") {
+		t.Errorf("shown:\n%s, %v", out.String(), err)
+	}
+}

@@ -1,0 +1,11 @@
+package envelope
+
+import "fmt"
+
+// ToolChanged returns the refusal of a tool whose server defines it otherwise than it was approved. It names no
+// command, since a model reads it.
+func ToolChanged(toolID string) *Error {
+	const fix = "tell the operator of this bus that the tool %.128s waits for approval; do not call it again"
+	message := fmt.Sprintf("the tool %.128q has changed at its server and waits for approval", toolID)
+	return NewError(CodeToolChanged, message).WithFix(fmt.Sprintf(fix, toolID))
+}

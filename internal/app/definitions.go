@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/tool"
+)
+
+// definitions returns what an executor says of those tools of its pool that servers define.
+func definitions(o ExecutorOptions) (d kv.Definitions) {
+	for _, m := range o.Registry.List() {
+		server, definition := m.Approved()
+		comparer, ok := o.Adapters[m.Transport].(tool.Comparer)
+		if !ok || definition == "" || m.Pool != o.Pool {
+			continue
+		}
+		verdict := comparer.Compared(m)
+		if verdict != tool.NotCompared && !slices.Contains(d.Compared, server) {
+			d.Compared = append(d.Compared, server)
+		}
+		if verdict == tool.Changed {
+			d.Changed = append(d.Changed, kv.ChangedTool{Tool: m.ToolID, Definition: definition})
+		}
+	}
+	return d
+}
+
+// recheck lets adapters compare the definitions of tools again in a rhythm, until ctx ends. A tool that has changed is
+// not called any more, so nothing else would find out that its server has taken the change back.
+func recheck(ctx context.Context, every time.Duration, o ExecutorOptions) {
+	for wait.For(ctx, every) {
+		for _, a := range o.Adapters {
+			if c, ok := a.(tool.Comparer); ok {
+				c.Recheck(ctx, o.Registry.List())
+			}
+		}
+	}
+}

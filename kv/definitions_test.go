@@ -1,0 +1,114 @@
+package kv_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// beat is a heartbeat that lives for five seconds.
+func beat(executor string, d kv.Definitions) *nats.Msg {
+	body, err := json.Marshal(kv.Beat{Form: 2, Pool: "p", Instance: executor, Definitions: d})
+	if err != nil {
+		panic(err)
+	}
+	return &nats.Msg{Subject: subjects.PoolSubject("p", executor), Data: body,
+		Header: nats.Header{jetstream.MsgTTLHeader: {"5"}}}
+}
+
+// TestFindings holds that a tool counts as changed where all executors of its pool say so that have compared it, as
+// long as they live.
+func TestFindings(t *testing.T) {
+	d1 := []kv.ChangedTool{{Tool: "s.x", Definition: "d1"}}
+	changed := kv.Definitions{Compared: []string{"s"}, Changed: d1}
+	none, fine, other := kv.Definitions{}, kv.Definitions{Compared: []string{"s"}}, kv.Definitions{Compared: []string{"t"}}
+	later := kv.Definitions{Compared: []string{"s"}, Changed: []kv.ChangedTool{{Tool: "s.x", Definition: "d2"}}}
+	elsewhere, plain := beat("a", changed), beat("a", changed)
+	elsewhere.Subject, plain.Data = subjects.PoolSubject("q", "a"), []byte("a")
+	full := kv.Definitions{Compared: []string{"t"}, MoreCompared: 1}
+	for name, c := range map[string]struct {
+		beats []*nats.Msg
+		pass  time.Duration
+		want  bool
+	}{
+		"nobody":                                  {},
+		"all that there are":                      {beats: []*nats.Msg{beat("a", changed), beat("b", changed)}, want: true},
+		"one, and the other has not compared it":  {beats: []*nats.Msg{beat("a", changed), beat("b", other)}, want: true},
+		"one, and the other says nothing":         {beats: []*nats.Msg{beat("a", changed), beat("b", none)}, want: true},
+		"one, and the other found it as approved": {beats: []*nats.Msg{beat("a", changed), beat("b", fine)}},
+		"one, and the other has no room to say":   {beats: []*nats.Msg{beat("a", changed), beat("b", full)}},
+		"one that has taken it back":              {beats: []*nats.Msg{beat("a", changed), beat("a", fine)}},
+		"one that has started anew":               {beats: []*nats.Msg{beat("a", changed), beat("a", none)}},
+		"one, and the other has died":             {beats: []*nats.Msg{beat("a", changed)}, pass: 6 * time.Second},
+		"one that lives": {beats: []*nats.Msg{beat("a", changed)}, pass: 4 * time.Second,
+			want: true},
+		"another approved definition": {beats: []*nats.Msg{beat("a", later)}},
+		"an executor of another pool": {beats: []*nats.Msg{elsewhere}},
+		"no heartbeat":                {beats: []*nats.Msg{{Subject: "tb.x", Data: beat("a", changed).Data}}},
+		"an executor of Toolbus 0.1":  {beats: []*nats.Msg{plain}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var f kv.Findings
+				for _, msg := range c.beats {
+					f.Hear(msg)
+				}
+				<-time.After(c.pass)
+				if got := f.Changed("p", "s", "s.x", "d1"); got != c.want {
+					t.Errorf("changed: %t", got)
+				}
+			})
+		})
+	}
+}
+
+// TestDefinitionsInBeats sends what an executor has found as it does, and holds that it is bounded.
+func TestDefinitionsInBeats(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, 3*time.Second)
+	said := kv.Definitions{}
+	for n := range 2 * kv.MaxDefinitions {
+		said.Compared = append(said.Compared, fmt.Sprint("server", n))
+		said.Changed = append(said.Changed, kv.ChangedTool{Tool: fmt.Sprint("tool", n), Definition: "d"})
+	}
+	pools.Definitions = func() kv.Definitions { return said }
+	var f kv.Findings
+	heard := make(chan int, 1)
+	sub, err := js.Conn().Subscribe(subjects.PoolsAll, func(msg *nats.Msg) {
+		f.Hear(msg)
+		heard <- len(msg.Data)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-heard; n > 8<<10 {
+		t.Errorf("a heartbeat has %d bytes", n)
+	}
+	_, beat, err := pools.LastAlive(t.Context(), "default")
+	if d := beat.Definitions; err != nil || len(d.Changed) != kv.MaxDefinitions || d.MoreChanged != kv.MaxDefinitions ||
+		len(d.Compared) != kv.MaxDefinitions || d.MoreCompared != kv.MaxDefinitions {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for tool, want := range map[string]bool{"tool0": true, "tool127": false} {
+		if got := f.Changed("default", "server0", tool, "d"); got != want {
+			t.Errorf("%s changed: %t", tool, got)
+		}
+	}
+}
