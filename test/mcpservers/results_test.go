@@ -227,7 +227,7 @@ func TestFailedResultIsKept(t *testing.T) {
 		ref := ""
 		call := toolbus.Call{
 			Tool: "mcp::said::" + name, Key: "the same key of " + name, KeyScope: envelope.ScopeGlobal,
-			Input: jsontext.Value(`{}`),
+			Input:    jsontext.Value(`{}`),
 			Accepted: func(a toolbus.Accepted) { ref = a.Ref },
 		}
 		told := map[string]*envelope.Response{"caller": b.asks(call)}
