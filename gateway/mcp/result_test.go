@@ -185,3 +185,15 @@ func TestReplyMeta(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// What a manifest says to do about an error that it declares is told, also behind the result of a server.
+func TestDeclaredAdvice(t *testing.T) {
+	for _, result := range []jsontext.Value{nil, jsontext.Value(`{"content":[],"isError":true}`)} {
+		e := envelope.NewError("P-PRECOND-LOCKED", "locked").WithToolCode("locked").WithFix("unlock it first").
+			WithEffect(envelope.EffectNone).WithToolResult(result)
+		r := envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{})
+		if text := inWords(r, toolbus.SideEffectful); !strings.Contains(text, "What to do: unlock it first.") {
+			t.Errorf("with the result %s: %s", result, text)
+		}
+	}
+}

@@ -17,8 +17,11 @@ import (
 func inWords(r *envelope.Response, class toolbus.Class) string {
 	e := r.Error
 	says, do := reported(e)
-	if e.Details.ToolResult == nil {
+	switch {
+	case e.Details.ToolResult == nil:
 		says, do = explained(e)
+	case declares(e):
+		do = e.Fix
 	}
 	var lines []string
 	if says != "" {
@@ -90,17 +93,22 @@ var (
 func explained(e *envelope.Error) (says, do string) {
 	known, row := words(e.Code), envelope.Lookup(e.Code)
 	says, do = known.says, known.do
-	own := e.Details.ToolCode != "" && !foreign(e.Code)
-	if e.Message != row.Message && (own || e.Details.ToolCode != "" || forModels(e.Message)) {
+	if e.Message != row.Message && (e.Details.ToolCode != "" || forModels(e.Message)) {
 		says = e.Message
 	}
-	if own && e.Fix != row.Fix {
+	if declares(e) {
 		do = e.Fix
 	}
 	if e.Cause != "" && forModels(e.Cause) {
 		says = strings.TrimRight(says, ". ") + ": " + e.Cause
 	}
 	return says, do
+}
+
+// declares reports whether the manifest of the tool says what to do about the error.
+func declares(e *envelope.Error) bool {
+	return e.Details.ToolCode != "" && !foreign(e.Code) && e.Fix != envelope.Lookup(e.Code).Fix &&
+		!strings.HasPrefix(e.Fix, "declare the error ")
 }
 
 // forModels reports whether a text names nothing that a model does not know.

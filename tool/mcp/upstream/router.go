@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -179,12 +180,13 @@ func (r *router) legible(text []byte) (msg jsonrpc.Message, mended []byte, err e
 	return msg, mended, nil
 }
 
-// below returns the repairs of the value that pointer names, with pointers that start there.
+// below returns the repairs of the value that pointer names, with pointers that start there. They share no memory with
+// the text, of which its reader uses the memory again.
 func below(of ijson.Repairs, pointer string) ijson.Repairs {
 	part := ijson.Repairs{More: of.More}
 	for _, repair := range of.List {
 		if rest, is := strings.CutPrefix(repair.Pointer, pointer); is && (rest == "" || rest[0] == '/') {
-			repair.Pointer = rest
+			repair.Pointer, repair.Was = rest, bytes.Clone(repair.Was)
 			part.List = append(part.List, repair)
 		}
 	}
