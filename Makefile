@@ -7,7 +7,7 @@ MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test check check-long bench chaos mcp-conformance mcp-servers fuzz build \
+.PHONY: help run test check check-long bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
 	format vet lint tidy model race chaos-short fuzz-short
 
 help: ## say what each command does
@@ -46,6 +46,9 @@ bench: build ## measure beside the leanest pipeline and the floor of the protoco
 
 chaos: build ## five minutes of faults against a bus of its own, a new seed each time
 	bin/toolbus chaos --seed "$$(date +%s)" --duration 5m
+
+mcp-agents: ## clients and agents that others have written, asked directly and through a bus; needs npm and Python, which install them
+	GO="$(GO)" test/agents/run.sh -v
 
 mcp-conformance: ## the official conformance suite of MCP against the door; needs npm, which installs it
 	test/conformance/run.sh

@@ -1,0 +1,4 @@
+// Package agents tests the bus with clients and servers of MCP that were written elsewhere: the official SDKs, the
+// Inspector, two agent frameworks, the reference servers, and a server of 300 tools. Each client works once against the
+// server itself and once through the bus, and the package compares what the client receives.
+package agents
