@@ -144,3 +144,22 @@ func FuzzFinder(f *testing.F) {
 		}
 	})
 }
+
+// TestEventsAreMended holds that an event reaches the SDK as JSON that it reads, also where its data has several lines,
+// and that other events reach it as they are.
+func TestEventsAreMended(t *testing.T) {
+	for text, want := range map[string]string{
+		"event: message\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"n\":NaN}}\r\n\r\n": "" +
+			"event: message\nid: 7\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":null}}\n\n",
+		"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n": "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n",
+		": keep alive\n\n":            ": keep alive\n\n",
+		"data: no message\n\ndata: {": "data: no message\n\ndata: {",
+	} {
+		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+			got, err := io.ReadAll(newEvents(io.NopCloser(from), &flight{}, newRouter(nil)))
+			if err != nil || string(got) != want {
+				t.Errorf("%q became %q, %v", text, got, err)
+			}
+		}
+	}
+}
