@@ -16,6 +16,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
+	"github.com/seed-018f16cc/toolbus/tool"
+	mcpadapter "github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
@@ -149,6 +151,32 @@ func plainly(t *testing.T, text string) (all []map[string]any) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// What JSON libraries do not read alike, in the definition of one tool, takes no tool of the server away.
+func TestListedMended(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{
+		`"description":"\ud800 x"`, `"description":"a","description":"b"`, "\"description\":\"\xff\"", `"x":{"n":1e999}`,
+		`"x":NaN`, `"inputSchema":{"type":"object","description":"\udfff"}`,
+	} {
+		file := filepath.Join(t.TempDir(), "shelf.json")
+		shelf := `[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{"type":"object"},` + odd + `}]`
+		if err := os.WriteFile(file, []byte(shelf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		out, err := runs(t, mcpcli.Import, "--tools", dir, "--name", "x", self, "raw", file)
+		if err != nil || !strings.HasSuffix(out, "\n0 left out\n") {
+			t.Errorf("%q: %v\n%s", odd, err, out)
+		}
+		if _, err := tool.Load(dir, mcpadapter.Describe()); err != nil {
+			t.Errorf("%q: %v", odd, err)
+		}
+	}
 }
 
 // An import says what it leaves out, and fails.

@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
+	stdjson "encoding/json"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -39,7 +41,7 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 			Tools []jsontext.Value `json:"tools"`
 			Next  string           `json:"nextCursor"`
 		}
-		if err := json.Unmarshal(raw, &page); err != nil {
+		if err := json.Unmarshal(alike(raw), &page); err != nil {
 			return nil, &MalformedError{Reason: err.Error()}
 		}
 		left -= int64(len(raw))
@@ -58,6 +60,26 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 		}
 	}
 	return nil, fmt.Errorf("it lists more than %d tools, %d pages or %d bytes", MaxTools, maxPages, maxList)
+}
+
+// alike returns a page as all libraries of JSON read it: with U+FFFD for a lone surrogate and for bytes that are not
+// UTF-8, and the last of several members of one name. Numbers stay as they are written. One tool with any of these takes
+// no other tool away.
+func alike(page jsontext.Value) jsontext.Value {
+	if page.IsValid() {
+		return page
+	}
+	var v any
+	d := stdjson.NewDecoder(bytes.NewReader(page))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return page
+	}
+	text, err := stdjson.Marshal(v)
+	if err != nil {
+		return page
+	}
+	return text
 }
 
 func (c *Conn) page(ctx context.Context, cursor string, limit int64) (jsontext.Value, error) {
