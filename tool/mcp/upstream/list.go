@@ -63,8 +63,8 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 }
 
 // alike returns a page as all libraries of JSON read it: with U+FFFD for a lone surrogate and for bytes that are not
-// UTF-8, and the last of several members of one name. Numbers stay as they are written. A definition that libraries read
-// in different ways leaves the other tools of its server in the list.
+// UTF-8, and the last of several members of one name. Numbers stay as they are written. One definition that libraries
+// read in different ways takes no other tool away.
 func alike(page jsontext.Value) jsontext.Value {
 	if page.IsValid() {
 		return page
