@@ -28,9 +28,9 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 	switch {
 	case res.isError && r.Error.Details.ToolResult.Kind() == '{':
 		res.server, r = sent(r.Error.Details.ToolResult, r)
-		res.last = joined(inWords(r, d.class), warningsOf(r))
+		res.last = joined(d.inWords(r), warningsOf(r))
 	case res.isError:
-		res.content = []jsontext.Value{block(inWords(r, d.class))}
+		res.content = []jsontext.Value{block(d.inWords(r))}
 	case d.results && r.Output.Kind() == '{':
 		res.server, r = sent(r.Output, r)
 		res.last = warningsOf(r)

@@ -266,7 +266,7 @@ func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, name
 	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0
 	if r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown) {
-		t.Status, t.StatusMessage = cancelled, inWords(r, of.class)
+		t.Status, t.StatusMessage = cancelled, of.inWords(r)
 		return t
 	}
 	res, err := of.result(r, names, protocol)

@@ -44,6 +44,11 @@ func inWords(r *envelope.Response, class toolbus.Class) string {
 	return strings.Join(lines, "\n")
 }
 
+// inWords is inWords of a call of the function, whose tool a model knows by its name in MCP.
+func (d *Definition) inWords(r *envelope.Response) string {
+	return strings.ReplaceAll(inWords(r, d.class), d.Tool, d.Name)
+}
+
 // ended returns a text as a sentence.
 func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
 

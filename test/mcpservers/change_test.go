@@ -139,7 +139,8 @@ func (b *bus) tells() {
 		}
 		res.Meta = nil // it is for programs
 		said := strings.ToLower(text(b.T, res))
-		if !res.IsError || !strings.Contains(said, "tell the operator") || strings.Contains(said, "toolbus") {
+		if !res.IsError || !strings.Contains(said, "tell the operator") || !strings.Contains(said, listed.Name) ||
+			strings.Contains(said, "toolbus") || strings.Contains(said, "mcp::") {
 			b.Errorf("a model is told: %s", said)
 		}
 		return
