@@ -90,10 +90,19 @@ type reader struct {
 	of *http.ResponseController
 }
 
+// primeEvent is the name that the library gives to the first event of a stream, which has an id and no data. The
+// protocol gives it none, and other libraries warn about a name that they do not know.
+var primeEvent = []byte("event: prime\n")
+
 // Write implements http.ResponseWriter.
 func (r *reader) Write(p []byte) (int, error) {
 	_ = r.of.SetWriteDeadline(time.Now().Add(writeTime)) // where it cannot be set there is none
-	return r.ResponseWriter.Write(p)
+	rest, prime := bytes.CutPrefix(p, primeEvent)
+	n, err := r.ResponseWriter.Write(rest)
+	if prime {
+		n += len(primeEvent)
+	}
+	return n, err
 }
 
 // Flush implements http.Flusher.
