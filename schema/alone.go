@@ -122,13 +122,24 @@ func (d documents) collect(top any) {
 
 // resolve returns the pointer to what a reference names.
 func (d documents) resolve(base, ref string) (pointer string, found bool) {
-	address, fragment, _ := strings.Cut(joined(base, ref), "#")
+	document, fragment, _ := strings.Cut(ref, "#")
+	address, _, _ := strings.Cut(joined(base, document), "#")
 	if fragment != "" && fragment[0] != '/' {
 		pointer, found = d.anchors[address+"#"+fragment]
-		return pointer, found
+		return inFragment(pointer), found
 	}
 	at, found := d.at[address]
-	return at + fragment, found
+	return inFragment(at) + fragment, found
+}
+
+// inFragment returns a JSON pointer as it is written behind the # of a reference, and outOfFragment the reverse.
+func inFragment(pointer string) string { return (&url.URL{Fragment: pointer}).EscapedFragment() }
+
+func outOfFragment(fragment string) string {
+	if pointer, err := url.PathUnescape(fragment); err == nil {
+		return pointer
+	}
+	return fragment
 }
 
 // plainName has the characters that each reader of schemas takes in the name of a definition.
@@ -169,12 +180,12 @@ func Sub(raw []byte, pointer string) ([]byte, error) {
 		if !strings.HasPrefix(ref, "#") || slices.ContainsFunc(slices.Collect(maps.Keys(members)), says) {
 			break
 		}
-		pointer = ref[1:]
+		pointer = outOfFragment(ref[1:])
 	}
 	beyond := false
 	Repoint(at, func(to string) string {
-		if rest, within := strings.CutPrefix(to, pointer); within && (rest == "" || rest[0] == '/') {
-			return "#" + rest
+		if rest, within := strings.CutPrefix(outOfFragment(to), pointer); within && (rest == "" || rest[0] == '/') {
+			return "#" + inFragment(rest)
 		}
 		beyond = true
 		return "#/$defs/" + wholeName + to
@@ -225,7 +236,6 @@ func valueAt(v any, pointer string) any {
 		if pointer == "" {
 			return v
 		}
-		token, _ = url.PathUnescape(token)
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 		switch in := v.(type) {
 		case map[string]any:

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -145,4 +146,37 @@ func TestModernize(t *testing.T) {
 		}
 		v.hold(t, text)
 	}
+}
+
+// FuzzAlone: what stands alone refers only to itself, and does so again.
+func FuzzAlone(f *testing.F) {
+	for _, seed := range []string{
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$id":"b","items":[{"$ref":"#"}]}}}`, `{"$id":"a/b","items":{"$ref":"#x"},"$defs":{}}`,
+		`{"$defs":{"a":{"$anchor":"x"}},"not":{"$dynamicRef":"#x"}}`, `{"$ref":"%zz"}`, `{"properties":{"$ref":{"$ref":"#/~1"}}}`,
+		`{"$defs":{"toolbus:///a/b":{"$id":"toolbus:///a/b","$ref":"c"},"toolbus:///a/c":{"$id":"toolbus:///a/c"}},"$ref":"a/b"}`,
+	} {
+		f.Add([]byte(seed), "/$defs/a")
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, pointer string) {
+		alone, err := Alone(raw)
+		if err != nil {
+			return
+		}
+		if v, err := Decode(alone); err == nil {
+			Walk(v, func(at string, members map[string]any) {
+				if ref, ok := members["$ref"].(string); ok && ref != "" && ref[0] != '#' && bytes.Contains(raw, []byte(`ef"`)) {
+					t.Errorf("%s refers to %q at %q", alone, ref, at)
+				}
+			})
+			Modernize(v)
+		}
+		if again, err := Alone(alone); err != nil || !bytes.Equal(again, alone) {
+			t.Errorf("%s became %s, %v", alone, again, err)
+		}
+		if sub, err := Sub(alone, pointer); err == nil {
+			if _, err := Alone(sub); err != nil {
+				t.Errorf("%s at %q is %s: %v", alone, pointer, sub, err)
+			}
+		}
+	})
 }

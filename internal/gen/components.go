@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -32,7 +33,7 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 			if deeper {
 				rest = "/" + rest
 			}
-			return component(name+"."+subjects.Token(unescaped.Replace(def))) + rest
+			return component(name+"."+subjects.Token(nameOf(def))) + rest
 		}
 		return component(name) + to
 	})
@@ -56,7 +57,12 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 
 func encoded(v any) (jsontext.Value, error) { return schema.Encode(v) }
 
-// unescaped turns a token of a JSON pointer into the name that it stands for.
-var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
+// nameOf returns the name that a token of a JSON pointer stands for, as it is written in a reference.
+func nameOf(token string) string {
+	if plain, err := url.PathUnescape(token); err == nil {
+		token = plain
+	}
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+}
 
 func component(name string) string { return "#/components/schemas/" + name }
