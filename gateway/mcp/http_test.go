@@ -201,6 +201,8 @@ func TestResent(t *testing.T) {
 	send("a call", first, legacy("7", "a"), ours, 1)
 	send("again, in the same session", first, legacy("7", "a"), ours, 0)
 	send("again, through another door", second, legacy("7", "a"), ours, 0)
+	send("again, with its number spelled in another way", first, legacy("7.0", "a"), ours, 0)
+	send("again, as a power of ten", second, legacy("70e-1", "a"), ours, 0)
 	send("the model's second call", first, legacy("8", "a"), ours, 1)
 	send("an id of another type", first, legacy(`"7"`, "a"), ours, 1)
 	send("an id used again for something else", first, legacy("7", "b"), ours, 1)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -53,14 +54,18 @@ func (d *Door) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // Connect implements sdk.Transport.
 func (c *conn) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
-// typed is the id of a request, as JSON, with its type in front; "" for what is none.
+// typed is the id of a request, as JSON, with its type in front; "" for what is none. A number that is spelled in two
+// ways, such as 1 and 1.0, is one id.
 func typed(id []byte) string {
 	var text string
+	var n float64
 	switch {
 	case len(id) == 0 || string(id) == "null":
 		return ""
 	case json.Unmarshal(id, &text) == nil:
 		return string(idString) + text
+	case json.Unmarshal(id, &n) == nil && kept(id):
+		return string(idNumber) + strconv.FormatInt(int64(n), 10)
 	}
 	return string(idNumber) + string(id)
 }
