@@ -261,7 +261,8 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	answer.ID = of.id
 	text, err := jsonrpc.EncodeMessage(&answer)
 	if err != nil {
-		text = bytes.TrimSpace(refusal([]byte(typedID(of.id)), jsonrpc.CodeInternalError, err.Error()))
+		id, _ := json.Marshal(of.id.Raw()) // a text or a number
+		text = bytes.TrimSpace(refusal(id, jsonrpc.CodeInternalError, err.Error()))
 	}
 	if of.of != nil {
 		text = c.gather(of.of, text)
