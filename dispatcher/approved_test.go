@@ -17,8 +17,8 @@ func (defined) Name() string                       { return "srv" }
 func (d defined) Approved() (_, definition string) { return "srv", d.definition }
 
 // Changed implements [dispatcher.Definitions]: the definition d1 is not the server's any more.
-func (w *world) Changed(pool, server, tool, definition string) bool {
-	return pool == "default" && server == "srv" && tool == "echo" && definition == w.changed
+func (w *world) Changed(pool, server, tool, definition string) (all, some bool) {
+	return pool == "default" && server == "srv" && tool == "echo" && definition == w.changed, false
 }
 
 // TestChangedTool holds that a call of a tool that its server has changed is refused, on record and with words for a

@@ -79,8 +79,9 @@ type Pools interface {
 // Definitions knows which tools their servers define otherwise than they were approved.
 type Definitions interface {
 	// Changed reports whether all executors of the pool that have compared a tool's definition with the one that was
-	// approved, by its digest, found another one. It asks nobody, and is false where no executor has compared it.
-	Changed(pool, server, tool, definition string) bool
+	// approved, by its digest, found another one, and whether some of them did and others did not. It asks nobody, and
+	// neither holds where no executor has compared it.
+	Changed(pool, server, tool, definition string) (all, some bool)
 }
 
 // DefaultPoolAbsence rides out a rolling restart of the executors of a pool.

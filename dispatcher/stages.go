@@ -137,19 +137,20 @@ func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (d *Dispatcher) approved(_ context.Context, c *candidate) *envelope.Error {
-	if d.Withholds(c.m) {
+	if all, _ := d.Changed(c.m); all {
 		return envelope.ToolChanged(c.m.ToolID)
 	}
 	return nil
 }
 
-// Withholds reports whether calls of m are refused because its server has changed it since it was approved.
-func (d *Dispatcher) Withholds(m *tool.Manifest) bool {
-	if d.Definitions == nil {
-		return false
-	}
+// Changed reports whether the server of m has changed it since it was approved: for all executors that have compared
+// it, so that its calls are refused, or for some of them alone, which refuse them themselves.
+func (d *Dispatcher) Changed(m *tool.Manifest) (all, some bool) {
 	server, definition := m.Approved()
-	return definition != "" && d.Definitions.Changed(m.Pool, server, m.ToolID, definition)
+	if d.Definitions == nil || definition == "" {
+		return false, false
+	}
+	return d.Definitions.Changed(m.Pool, server, m.ToolID, definition)
 }
 
 func (d *Dispatcher) function(_ context.Context, c *candidate) *envelope.Error {

@@ -120,21 +120,19 @@ func (f *Findings) expire(pool string, now time.Time) {
 }
 
 // Changed reports whether a server has changed a tool for all executors of the pool that have compared the definition
-// with this digest, and for one at least. An executor that has not compared it does not count.
-func (f *Findings) Changed(pool, server, tool, definition string) bool {
+// with this digest, and for one at least; and whether it has for some of them alone. An executor that has not compared
+// it does not count.
+func (f *Findings) Changed(pool, server, tool, definition string) (all, some bool) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found := false
+	changed, approved := false, false
 	for _, said := range f.pools[pool] {
 		if now.After(said.until) {
 			continue
 		}
-		changed, approved := said.verdict(server, ChangedTool{tool, definition})
-		if approved {
-			return false
-		}
-		found = found || changed
+		c, a := said.verdict(server, ChangedTool{tool, definition})
+		changed, approved = changed || c, approved || a
 	}
-	return found
+	return changed && !approved, changed && approved
 }

@@ -40,13 +40,14 @@ func TestFindings(t *testing.T) {
 		beats []*nats.Msg
 		pass  time.Duration
 		want  bool
+		some  bool
 	}{
 		"nobody":                                  {},
 		"all that there are":                      {beats: []*nats.Msg{beat("a", changed), beat("b", changed)}, want: true},
 		"one, and the other has not compared it":  {beats: []*nats.Msg{beat("a", changed), beat("b", other)}, want: true},
 		"one, and the other says nothing":         {beats: []*nats.Msg{beat("a", changed), beat("b", none)}, want: true},
-		"one, and the other found it as approved": {beats: []*nats.Msg{beat("a", changed), beat("b", fine)}},
-		"one, and the other has no room to say":   {beats: []*nats.Msg{beat("a", changed), beat("b", full)}},
+		"one, and the other found it as approved": {beats: []*nats.Msg{beat("a", changed), beat("b", fine)}, some: true},
+		"one, and the other has no room to say":   {beats: []*nats.Msg{beat("a", changed), beat("b", full)}, some: true},
 		"one that has taken it back":              {beats: []*nats.Msg{beat("a", changed), beat("a", fine)}},
 		"one that has started anew":               {beats: []*nats.Msg{beat("a", changed), beat("a", none)}},
 		"one, and the other has died":             {beats: []*nats.Msg{beat("a", changed)}, pass: 6 * time.Second},
@@ -64,8 +65,8 @@ func TestFindings(t *testing.T) {
 					f.Hear(msg)
 				}
 				<-time.After(c.pass)
-				if got := f.Changed("p", "s", "s.x", "d1"); got != c.want {
-					t.Errorf("changed: %t", got)
+				if all, some := f.Changed("p", "s", "s.x", "d1"); all != c.want || some != c.some {
+					t.Errorf("changed for all: %t, for some: %t", all, some)
 				}
 			})
 		})
@@ -107,7 +108,7 @@ func TestDefinitionsInBeats(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for tool, want := range map[string]bool{"tool0": true, "tool127": false} {
-		if got := f.Changed("default", "server0", tool, "d"); got != want {
+		if got, _ := f.Changed("default", "server0", tool, "d"); got != want {
 			t.Errorf("%s changed: %t", tool, got)
 		}
 	}

@@ -40,6 +40,7 @@ type Tool struct {
 	Owner            string `json:"owner,omitzero"`
 	Status           string `json:"status"`
 	Changed          bool   `json:"changed,omitzero"` // at its server, since it was approved: it is not called
+	Differs          bool   `json:"differs,omitzero"` // it is changed for some executors alone: these do not call it
 	Determinism      string `json:"determinism"`
 	Transport        string `json:"transport,omitzero"`
 	Pool             string `json:"pool,omitzero"`
@@ -74,6 +75,16 @@ type Server struct {
 func Changed(tools []Tool) (ids []string) {
 	for _, t := range tools {
 		if t.Changed {
+			ids = append(ids, t.ToolID)
+		}
+	}
+	return ids
+}
+
+// Differing returns the ids of those tools that only some executors find changed.
+func Differing(tools []Tool) (ids []string) {
+	for _, t := range tools {
+		if t.Differs {
 			ids = append(ids, t.ToolID)
 		}
 	}

@@ -57,15 +57,18 @@ func listTools(out io.Writer, tools []question.Tool) error {
 	for _, t := range tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
 		status := t.Status
-		if t.Changed {
+		switch {
+		case t.Changed:
 			status = waiting
+		case t.Differs:
+			status = differing
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, plain.Text(t.Title))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if ids := question.Changed(tools); len(ids) > 0 {
+	if ids := slices.Concat(question.Changed(tools), question.Differing(tools)); len(ids) > 0 {
 		_, err := fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
 			strings.Join(ids, " "))
 		return err
@@ -73,8 +76,11 @@ func listTools(out io.Writer, tools []question.Tool) error {
 	return nil
 }
 
-// waiting is the status that people see of a tool that its server has changed.
-const waiting = "changed: waits for approval"
+// The status that people see of a tool that its server has changed.
+const (
+	waiting   = "changed: waits for approval"
+	differing = "changed for some executors"
+)
 
 func showTool(out io.Writer, t question.Tool) error {
 	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain.Text(t.Title),
@@ -85,6 +91,9 @@ func showTool(out io.Writer, t question.Tool) error {
 	}
 	if t.Changed {
 		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", waiting, t.ToolID)
+	}
+	if t.Differs {
+		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", differing, t.ToolID)
 	}
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",

@@ -11,13 +11,15 @@ import (
 func TestListOfChangedTools(t *testing.T) {
 	tools := []question.Tool{
 		{ToolID: "a.x", Status: "active"}, {ToolID: "a.y", Status: "active", Changed: true}, {ToolID: "b.z", Changed: true},
+		{ToolID: "c.x", Differs: true},
 	}
 	var out strings.Builder
 	if err := listTools(&out, tools); err != nil {
 		t.Fatal(err)
 	}
 	got := out.String()
-	if strings.Count(got, waiting) != 2 || !strings.HasSuffix(got, "\n  toolbus tools approve a.y b.z\n") {
+	if strings.Count(got, waiting) != 2 || !strings.HasSuffix(got, "\n  toolbus tools approve a.y b.z c.x\n") ||
+		strings.Count(got, differing) != 1 {
 		t.Errorf("listed:\n%s", got)
 	}
 	out.Reset()

@@ -73,11 +73,11 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 	return all
 }
 
-// withheld marks the tools that wait for approval.
+// withheld marks the tools that wait for approval, everywhere or for some executors.
 func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []question.Tool) {
 	for i, t := range tools {
 		if m, _ := r.Get(t.ToolID, ""); m != nil {
-			tools[i].Changed = d.Withholds(m)
+			tools[i].Changed, tools[i].Differs = d.Changed(m)
 		}
 	}
 }

@@ -33,8 +33,13 @@ func TestDiagnoseDispatchers(t *testing.T) {
 	}
 	f.Serve(bus.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000}, nil
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000,
+				Tools: []question.Tool{{ToolID: "a.x", Differs: true}}}, nil
 		}})
+	if c := find("approvals"); c.Status != doctor.CheckWarning || !strings.Contains(c.Says, "some executors") ||
+		!strings.HasSuffix(c.Fix, "`toolbus tools approve a.x`") {
+		t.Errorf("changed for some executors: %+v", c)
+	}
 	if c := find("call log"); c.Status != doctor.CheckFailed || !strings.Contains(c.Says, "9s") || c.Fix == "" {
 		t.Errorf("no write is taken: %+v", c)
 	}

@@ -124,14 +124,13 @@ const askTime = 5 * time.Second
 const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
 	"it operator"
 
-// waiting is the finding that tools wait for approval.
-func waiting(ids []string) Check {
+// waiting is the finding that tools wait for approval, and why.
+func waiting(why string, ids []string) Check {
 	named := strings.Join(ids[:min(len(ids), maxDifferences)], " ")
 	if len(ids) > maxDifferences {
 		named += " …"
 	}
-	return question.Doubtful("approvals",
-		"changed at their servers, and not called until they are approved: "+named,
+	return question.Doubtful("approvals", why+named,
 		"see the changes with `toolbus tools approve`, and take them over with `toolbus tools approve "+named+"`")
 }
 
@@ -157,7 +156,11 @@ func diagnoseDispatchers(ctx context.Context, c *toolbus.Client, inbox *bus.Inbo
 	checks := []Check{question.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
 		diagnoseTools(ctx, inbox)}
 	if ids := question.Changed(tools); len(ids) > 0 {
-		checks = append(checks, waiting(ids))
+		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
+	}
+	if ids := question.Differing(tools); len(ids) > 0 {
+		checks = append(checks, waiting("changed for some executors, which do not call them; their servers are not of one "+
+			"version everywhere: ", ids))
 	}
 	if d.SilentMS > 0 { // it could not write to its disk, and answers reads alone until it is started again
 		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)
