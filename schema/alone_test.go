@@ -151,9 +151,13 @@ func TestModernize(t *testing.T) {
 // FuzzAlone: what stands alone refers only to itself, and does so again.
 func FuzzAlone(f *testing.F) {
 	for _, seed := range []string{
-		`{"$ref":"#/$defs/a","$defs":{"a":{"$id":"b","items":[{"$ref":"#"}]}}}`, `{"$id":"a/b","items":{"$ref":"#x"},"$defs":{}}`,
-		`{"$defs":{"a":{"$anchor":"x"}},"not":{"$dynamicRef":"#x"}}`, `{"$ref":"%zz"}`, `{"properties":{"$ref":{"$ref":"#/~1"}}}`,
-		`{"$defs":{"toolbus:///a/b":{"$id":"toolbus:///a/b","$ref":"c"},"toolbus:///a/c":{"$id":"toolbus:///a/c"}},"$ref":"a/b"}`,
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$id":"b","items":[{"$ref":"#"}]}}}`,
+		`{"$id":"a/b","items":{"$ref":"#x"},"$defs":{}}`,
+		`{"$defs":{"a":{"$anchor":"x"}},"not":{"$dynamicRef":"#x"}}`,
+		`{"$ref":"%zz"}`,
+		`{"properties":{"$ref":{"$ref":"#/~1"}}}`,
+		`{"$defs":{"toolbus:///a/b":{"$id":"toolbus:///a/b","$ref":"c"},` +
+			`"toolbus:///a/c":{"$id":"toolbus:///a/c"}},"$ref":"a/b"}`,
 	} {
 		f.Add([]byte(seed), "/$defs/a")
 	}
