@@ -26,8 +26,8 @@ func ValidName(name string) bool { return shortName.MatchString(name) }
 // Names returns the name in MCP of each function of the tools, each a different one and none that is taken. It is the
 // tool's own name or else its id with _ for each character that a name cannot have, and the function's name behind it
 // if the tool has several. A name that is too long, or another function's, has a digest at its end. The names that
-// manifests give come first, then all others by tool id: so a tool without a name never changes the name of one that
-// has it.
+// manifests give come first, then ids that are names as they are, then all others by tool id: so a tool without a name
+// never changes the name of one that has it, nor takes the id of another one.
 func Names(tools []Tool, taken ...string) map[FunctionID]string {
 	names, used := map[FunctionID]string{}, map[string]bool{}
 	for _, name := range taken {
@@ -52,12 +52,15 @@ func Names(tools []Tool, taken ...string) map[FunctionID]string {
 	return names
 }
 
-// order puts tools with a name of their own before all others.
+// order puts tools with a name of their own before all others, and last those whose name is not their id.
 func order(t Tool) int {
-	if ValidName(t.Name) {
+	switch {
+	case ValidName(t.Name):
 		return 0
+	case len(t.Functions) == 1 && ValidName(t.ToolID):
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // plainName is the name of a function before its length and other names count.

@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 	}, "search")
 	for id, want := range map[string]string{
 		"web.fetch": "web_fetch", "local::fs.write": "local__fs_write", "mcp::git::getuser": "git_getUser", "z": "c_d",
-		"a.b": "a_b", "bad": "bad",
+		"a_b": "a_b", "bad": "bad",
 	} {
 		if got := names[question.FunctionID{Tool: id, Fn: "run"}]; got != want {
 			t.Errorf("%s is named %q, want %q", id, got, want)
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 	// Names of others, names that are taken, and long ones get a digest.
 	for id, begins := range map[string]string{
-		"a_b": "a_b_", "c.d": "c_d_", long + ".yz": long[:39] + "_", "search": "search_",
+		"a.b": "a_b_", "c.d": "c_d_", long + ".yz": long[:39] + "_", "search": "search_",
 	} {
 		got := names[question.FunctionID{Tool: id, Fn: "run"}]
 		if !strings.HasPrefix(got, begins) || len(got) != len(begins)+8 {
@@ -56,10 +56,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A tool that comes later never takes a name that a manifest gives.
+// A tool that comes later never takes a name that a manifest gives, nor one that is another tool's id.
 func TestNamesStay(t *testing.T) {
-	before := []question.Tool{tool("mcp::a::b", "a_b"), tool("x.y", "")}
-	names := question.Names(append(before, tool("a.b", ""), tool("a", "", "b", "c"), tool("x_y", "")))
+	before := []question.Tool{tool("mcp::a::b", "a_b"), tool("x_y", ""), tool("p_q", "")}
+	names := question.Names(append(
+		before, tool("a.b", ""), tool("a", "", "b", "c"), tool("x.y", ""), tool("p", "", "q", "r"),
+	))
 	for id, name := range question.Names(before) {
 		if names[id] != name {
 			t.Errorf("%v was %s and is %s", id, name, names[id])
