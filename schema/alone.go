@@ -14,10 +14,11 @@ import (
 )
 
 // Alone returns a schema, as [Schema.Whole] returns it, as readers need it that know no addresses: each reference is
-// a JSON pointer into the same document, and only its top may have an $id. It is an error if the schema refers to
-// another document. A schema without references is returned as it is.
+// a JSON pointer into the same document, only its top may have an $id, and it has one dialect: that of its top, or
+// 2020-12 if a part names another one. It is an error if the schema refers to another document. A schema without
+// references is returned as it is.
 func Alone(raw []byte) ([]byte, error) {
-	if !bytes.Contains(raw, []byte(`ef"`)) { // $ref and $dynamicRef
+	if !bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
 		return raw, nil
 	}
 	whole, err := Decode(raw)
@@ -33,7 +34,7 @@ func Alone(raw []byte) ([]byte, error) {
 	d.collect(top)
 	var outside error
 	d.each(top, func(base, _ string, members map[string]any) {
-		for _, keyword := range []string{"$ref", "$dynamicRef"} {
+		for _, keyword := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
 			ref, ok := members[keyword].(string)
 			if !ok {
 				continue
@@ -51,11 +52,16 @@ func Alone(raw []byte) ([]byte, error) {
 	if outside != nil {
 		return nil, outside
 	}
+	mixed := false
 	Walk(top, func(at string, members map[string]any) {
 		if at != "" || renamed {
 			delete(members, "$id")
 		}
+		mixed = mixed || members["$schema"] != nil && members["$schema"] != top["$schema"]
 	})
+	if mixed {
+		Modernize(top)
+	}
 	return Encode(top)
 }
 
@@ -216,13 +222,16 @@ const maxHops = 32
 // wholeName is the definition that holds the document which a schema was part of.
 const wholeName = "document"
 
-// Placed returns a schema that stands alone as it has to be at a JSON pointer of another one.
+// Placed returns a schema that stands alone as it has to be at a JSON pointer of another one, which is of 2020-12.
 func Placed(raw []byte, pointer string) ([]byte, error) {
 	v, err := Decode(raw)
 	if err != nil {
 		return nil, err
 	}
 	if members, ok := v.(map[string]any); ok {
+		if dialect, named := members["$schema"].(string); named && !strings.Contains(dialect, "2020-12") {
+			Modernize(v)
+		}
 		delete(members, "$schema")
 		delete(members, "$id")
 	}

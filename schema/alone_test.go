@@ -78,6 +78,43 @@ func TestAlone(t *testing.T) {
 	verdicts{`[[[]]]`: true, `[[1]]`: false}.hold(t, of(`{"type":"array","items":{"$ref":"#"}}`))
 }
 
+// A schema of documents in several dialects has one when it stands alone, or lies in another schema.
+func TestAloneOfOneDialect(t *testing.T) {
+	files := map[string]string{
+		"schema/seven.json": `{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"$ref":"#/definitions/n"}],
+			"additionalItems":false,"definitions":{"n":{"type":"integer"}}}`,
+		"schema/nineteen.json": `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveAnchor":true,
+			"type":"array","items":{"$recursiveRef":"#"}}`,
+		"schema/four.json": `{"$schema":"http://json-schema.org/draft-04/schema#","minimum":1,"exclusiveMinimum":true}`,
+	}
+	load := func(ref string) ([]byte, error) { return []byte(files[ref]), nil }
+	of := func(raw string) []byte {
+		s, err := Compile("schema/response.json", []byte(raw), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := Alone(s.Whole())
+		if err != nil {
+			t.Fatalf("%s: %v", s.Whole(), err)
+		}
+		return text
+	}
+	verdicts{
+		`{"a":[1]}`: true, `{"a":["x"]}`: false, `{"a":[1,2]}`: false, `{"b":[[]]}`: true, `{"b":[1]}`: false,
+	}.hold(t, of(`{"properties":{"a":{"$ref":"seven.json"},"b":{"$ref":"nineteen.json"}}}`))
+	for file, v := range map[string]verdicts{
+		"schema/seven.json":    {`{"output":[1]}`: true, `{"output":["x"]}`: false, `{"output":[1,2]}`: false},
+		"schema/nineteen.json": {`{"output":[[]]}`: true, `{"output":[1]}`: false},
+		"schema/four.json":     {`{"output":2}`: true, `{"output":1}`: false},
+	} {
+		placed, err := Placed(of(files[file]), "/properties/output")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.hold(t, []byte(`{"type":"object","properties":{"output":`+string(placed)+`}}`))
+	}
+}
+
 // A part of a schema stands alone, wherever its references lead.
 func TestSub(t *testing.T) {
 	whole := []byte(`{"type":"object","properties":{

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Modernize rewrites a decoded schema that stands alone in the words of 2020-12, whichever of draft-04, -06 and -07 it
-// or a part of it is written in. It says the same but for keywords beside a $ref, which older drafts ignore. Readers of
+// Modernize rewrites a decoded schema that stands alone in the words of 2020-12, whichever of draft-04, -06, -07 and
+// 2019-09 it or a part of it is written in. It says the same but for keywords beside a $ref, which older drafts ignore. Readers of
 // OpenAPI documents know no other draft.
 func Modernize(v any) {
 	Repoint(v, func(pointer string) string { return "#" + modernPointer(pointer) })
 	Walk(v, func(_ string, members map[string]any) {
 		delete(members, "$schema")
+		delete(members, "$recursiveAnchor") // nothing that stands alone refers to it
 		tuple(members)
 		bound(members, "minimum", "exclusiveMinimum")
 		bound(members, "maximum", "exclusiveMaximum")
