@@ -35,6 +35,7 @@ type Definition struct {
 	loose       bool // the input is not an object; arguments have it as their only member
 	results     bool // outputs are whole results of MCP
 	wrapped     bool // outputs may be no objects: older protocols have them as the member output of one
+	unfit       bool // the server's output schema is not of an object at its top
 	members     entry
 }
 
@@ -165,12 +166,28 @@ func (d *Definition) named(name string) *Definition {
 	is.Name = name
 	is.Shown = is.members.shown(name)
 	is.older = is.Shown
-	if is.wrapped {
-		older := maps.Clone(is.members)
+	older := maps.Clone(is.members)
+	switch {
+	case is.wrapped:
 		older[memberOutput] = wrappedOutput(is.members[memberOutput])
+		is.older = older.shown(name)
+	case is.unfit:
+		if older[memberOutput] = resolved(is.members[memberOutput]); older[memberOutput] == nil {
+			delete(older, memberOutput)
+		}
 		is.older = older.shown(name)
 	}
 	return &is
+}
+
+// resolved returns an output schema that refers to one of an object as that; nil for any other one, for which clients
+// of protocols before 2026-07-28 refuse the whole list.
+func resolved(of any) any {
+	text, _ := of.(jsontext.Value)
+	if sub, err := schema.Sub(text, ""); err == nil && topOf(sub).is("object") {
+		return jsontext.Value(sub)
+	}
+	return nil
 }
 
 // shown returns the JSON of an entry, its name first.
