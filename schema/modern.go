@@ -8,8 +8,8 @@ import (
 )
 
 // Modernize rewrites a decoded schema that stands alone in the words of 2020-12, whichever of draft-04, -06, -07 and
-// 2019-09 it or a part of it is written in. It says the same but for keywords beside a $ref, which older drafts ignore. Readers of
-// OpenAPI documents know no other draft.
+// 2019-09 it or a part of it is written in. It says the same but for keywords beside a $ref, which older drafts
+// ignore. Readers of OpenAPI documents know no other draft.
 func Modernize(v any) {
 	Repoint(v, func(pointer string) string { return "#" + modernPointer(pointer) })
 	Walk(v, func(_ string, members map[string]any) {

@@ -22,6 +22,12 @@ var (
 	}
 )
 
+// Holds reports whether the value of a keyword is a schema, or has schemas in it.
+func Holds(keyword string) bool {
+	return slices.Contains(schemaMaps, keyword) || slices.Contains(schemaLists, keyword) ||
+		slices.Contains(schemaOnes, keyword)
+}
+
 // Decode returns the JSON text of a schema as Go values. Numbers are json.Number, so that encoding them again changes
 // none of them.
 func Decode(raw []byte) (v any, err error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
@@ -180,6 +181,9 @@ func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []
 		return nil, nil, err
 	}
 	maps.Copy(members, schemas)
+	if s.tool.OutputSchema == nil {
+		delete(members, "outputSchema") // null, which clients refuse
+	}
 	server := s.server
 	if cut := ijson.Clip(server.Instructions, maxInstructions); cut != server.Instructions {
 		server.Instructions = cut
@@ -300,18 +304,20 @@ func responseSchema(t upstream.Tool) ([]byte, error) {
 	return pretty(raw), err
 }
 
-// bare returns a schema without the address that it may claim: here it has that of its file.
-func bare(schema jsontext.Value) ([]byte, error) {
-	var members map[string]jsontext.Value
-	if schema.Kind() != '{' {
-		return pretty(schema), nil
-	}
-	if err := json.Unmarshal(schema, &members); err != nil {
+// bare returns a schema without the address that it may claim: here it has that of its file. One of draft-04 is in the
+// words of 2020-12: draft-04 does not know the address of a part of another document.
+func bare(of jsontext.Value) ([]byte, error) {
+	v, err := schema.Decode(of)
+	if err != nil {
 		return nil, err
 	}
-	delete(members, "$id")
-	raw, err := json.Marshal(members, json.Deterministic(true))
-	return pretty(raw), err
+	if members, ok := v.(map[string]any); ok {
+		delete(members, "$id")
+		if dialect, _ := members["$schema"].(string); strings.Contains(dialect, "draft-04") {
+			schema.Modernize(v)
+		}
+	}
+	return pretty(compact(v)), nil
 }
 
 // pretty is v as people read it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -31,6 +32,20 @@ var dialects = []string{"", "http://json-schema.org/draft-07/schema#", "http://j
 // known are the dialects that a $schema may name.
 var known = regexp.MustCompile(`^https?://json-schema\.org/(draft/(2020-12|2019-09)|draft-0[467])/schema#?$`)
 
+// spelled returns the name of a dialect as its specification has it, with http or https: few readers know the other.
+func spelled(dialect string) string {
+	scheme, rest, _ := strings.Cut(dialect, "://")
+	switch {
+	case !known.MatchString(dialect):
+		return dialect
+	case strings.Contains(rest, "/draft/"):
+		scheme = "https"
+	default:
+		scheme = "http"
+	}
+	return scheme + "://" + rest
+}
+
 // share prepares a schema of a server, called what. The error says why it can be neither shown nor checked.
 func share(what string, raw jsontext.Value) (s shared, err error) {
 	if s.shown, err = standing(raw); err != nil {
@@ -44,7 +59,12 @@ func share(what string, raw jsontext.Value) (s shared, err error) {
 	if _, isBool := v.(bool); !isObject && !isBool {
 		return s, fmt.Errorf("its %s is not a JSON Schema", what)
 	}
-	if named, _ := top["$schema"].(string); top["$schema"] != nil && !known.MatchString(named) {
+	named, _ := top["$schema"].(string)
+	if official := spelled(named); official != named {
+		top["$schema"] = official
+		s.shown = compact(top)
+	}
+	if top["$schema"] != nil && !known.MatchString(named) {
 		delete(top, "$schema")
 		s.notes = append(s.notes,
 			fmt.Sprintf("%s: its $schema %.60q is not shown, it names no dialect of JSON Schema", what, named))
@@ -123,7 +143,6 @@ var (
 		"maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
 	}
 	values = []string{"const", "enum"}
-	asides = []string{"default", "example", "examples"} // which say nothing about what is valid
 )
 
 // relax takes out of a schema what the bus cannot check, and notes it. It reports whether the server has written a
@@ -137,12 +156,12 @@ func (s *shared) relax(what string, v any) (broken bool) {
 			broken = broken || bad
 			note(keyword, "the pattern uses what RE2 does not have")
 		})
-		for _, keyword := range slices.Concat(bounds, values, asides) {
-			if value, there := members[keyword]; !there || representable(value) {
+		for _, keyword := range slices.Sorted(maps.Keys(members)) {
+			if schema.Holds(keyword) || representable(members[keyword]) {
 				continue
 			}
-			delete(members, keyword)
-			if !slices.Contains(asides, keyword) {
+			delete(members, keyword) // of others, nothing is checked
+			if slices.Contains(bounds, keyword) || slices.Contains(values, keyword) {
 				note(keyword, "its number is beyond 2^53")
 			}
 		}

@@ -25,7 +25,10 @@ var odd = `[
 	{"name": "int64", "inputSchema": {"type": "object", "properties": {
 		"n": {"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807,
 			"default": 9007199254740993},
-		"of": {"enum": [1, 9007199254740993]}}}},
+		"of": {"enum": [1, 9007199254740993]}, "any": {"x-limit": 9007199254740993}}}},
+	{"name": "four", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object", "properties": {
+		"n": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"minimum": 1, "exclusiveMinimum": true}}}},
+	{"name": "scheme", "inputSchema": {"$schema": "https://json-schema.org/draft-07/schema#", "type": "object"}},
 	{"name": "tuple", "inputSchema": {"type": "object", "properties": {
 		"pair": {"type": "array", "items": [{"type": "string"}, {"type": "number"}], "additionalItems": false}}}},
 	{"name": "dialect", "inputSchema": {"$schema": "https://example.com/dialect", "type": "object", "required": ["a"]}},
@@ -58,14 +61,14 @@ func TestImportOdd(t *testing.T) {
 			"input schema/properties/open/pattern is not checked: the pattern uses what RE2 does not have",
 		},
 		"int64": {
-			"input schema/properties/n/minimum is not checked: its number is beyond 2^53",
 			"input schema/properties/n/maximum is not checked: its number is beyond 2^53",
+			"input schema/properties/n/minimum is not checked: its number is beyond 2^53",
 			"input schema/properties/of/enum is not checked: its number is beyond 2^53",
 		},
 		"dialect": {
 			`input schema: its $schema "https://example.com/dialect" is not shown, it names no dialect of JSON Schema`,
 		},
-		"tuple": nil, "address": nil, "Größe: ~/x y": nil, long: nil,
+		"four": nil, "scheme": nil, "tuple": nil, "address": nil, "Größe: ~/x y": nil, long: nil,
 	}
 	if diff := cmp.Diff(want, notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
@@ -82,6 +85,12 @@ func TestImportOdd(t *testing.T) {
 			if bad := request.Validate([]byte(text)); (bad == nil) != valid {
 				t.Errorf("%s of %s: %v", text, name, bad)
 			}
+		}
+	}
+	response := s.loaded(got["four"].ID).Functions["run"].Response
+	for text, valid := range map[string]bool{`{"n":2}`: true, `{"n":1}`: false} {
+		if bad := response.Validate([]byte(`{"content":[],"structuredContent":` + text + `}`)); (bad == nil) != valid {
+			t.Errorf("%s of four: %v", text, bad)
 		}
 	}
 	var defined []*sdk.Tool
@@ -106,9 +115,12 @@ func TestImportOdd(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch name {
-		case "pattern", "tuple", "dialect", "address", "int64": // see below; the library writes large numbers otherwise
-			delete(listed, "inputSchema")
-			delete(is, "inputSchema")
+		case "pattern", "tuple", "dialect", "address", "int64", "four", "scheme":
+			// See below; the library writes large numbers otherwise.
+			for _, schema := range []string{"inputSchema", "outputSchema"} {
+				delete(listed, schema)
+				delete(is, schema)
+			}
 		}
 		if diff := cmp.Diff(values(t, is), values(t, listed)); diff != "" {
 			t.Errorf("%s is shown otherwise (-want +got):\n%s", name, diff)
@@ -116,6 +128,8 @@ func TestImportOdd(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"pattern": `"pattern":"^(?!x).*$"`, "tuple": `"$schema":"http://json-schema.org/draft-07/schema#"`,
+		"four": `"$schema":"http://json-schema.org/draft-04/schema#"`,
+		"scheme": `"$schema":"http://json-schema.org/draft-07`,
 		"address": `"$ref":"#/$defs/b"`, "int64": `"maximum":9223372036854776000`,
 	} {
 		if is := string(s.loaded(got[name].ID).Listed.Tool); !strings.Contains(strings.ReplaceAll(is, " ", ""), text) {

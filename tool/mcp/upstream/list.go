@@ -50,6 +50,11 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 			if err := json.Unmarshal(one, &t); err != nil {
 				return nil, &MalformedError{Reason: err.Error()}
 			}
+			for _, of := range []*jsontext.Value{&t.InputSchema, &t.OutputSchema, &t.Annotations} {
+				if of.Kind() == 'n' { // so servers write what is not there
+					*of = nil
+				}
+			}
 			all = append(all, t)
 		}
 		if page.Next == "" {
