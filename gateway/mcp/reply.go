@@ -40,6 +40,7 @@ func member(name string, value jsontext.Value) ijson.Member {
 func (r *reply) MarshalJSON() ([]byte, error) {
 	content, meta := r.content, jsontext.Value(nil)
 	var others []ijson.Member // of the result, besides content and _meta
+	var dropped jsontext.Value
 	for _, m := range ijson.Members(r.server) {
 		switch {
 		case m.Is("content") && m.Value.Kind() == '[':
@@ -48,10 +49,13 @@ func (r *reply) MarshalJSON() ([]byte, error) {
 			meta = m.Value
 		case m.Is("resultType"), m.Is("isError") && r.isError:
 		case m.Is("structuredContent") && !r.modern && m.Value.Kind() != '{' && m.Value.Kind() != 'n':
-			// Clients of those protocols refuse what is no object.
+			dropped = m.Value // clients of those protocols refuse what is no object
 		default:
 			others = append(others, m)
 		}
+	}
+	if dropped != nil && len(content) == 0 { // or else the client would have nothing of the result
+		content = []jsontext.Value{block(textOf(dropped))}
 	}
 	if r.last != "" {
 		content = append(slices.Clip(content), block(r.last))

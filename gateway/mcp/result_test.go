@@ -125,6 +125,13 @@ func TestWordsForReports(t *testing.T) {
 			}
 		}
 	}
+	// The code of a call that failed twice says nothing of its kind; its cause does.
+	e := envelope.NewError("S-TOOL-002", "").WithCause("S-TOOL-SERVER_ERROR: ENOENT").WithToolCode("server_error").
+		WithEffect(envelope.EffectNone).WithToolResult(jsontext.Value(`{"content":[],"isError":true}`))
+	text := inWords(envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
+	if !strings.Contains(text, "does not exist") {
+		t.Errorf("a repeated call: %q", text)
+	}
 }
 
 // What an executor says of its own commands, or of keys, is not for models.
@@ -183,6 +190,18 @@ func TestReplyMeta(t *testing.T) {
 		`"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,"io.toolbus/call_id":"c"}}`
 	if got, err := json.Marshal(r); err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// A client that refuses structured content which is no object has it as text if the server sent nothing else.
+func TestReplyDropped(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"content":[],"structuredContent":[1,2]}`:                           `{"content":[{"type":"text","text":"[1,2]"}]}`,
+		`{"content":[{"type":"text","text":"a"}],"structuredContent":[1,2]}`: `{"content":[{"type":"text","text":"a"}]}`,
+	} {
+		if got, err := (&reply{server: jsontext.Value(in)}).MarshalJSON(); err != nil || string(got) != want {
+			t.Errorf("%s became %s, %v", in, got, err)
+		}
 	}
 }
 

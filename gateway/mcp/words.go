@@ -75,7 +75,7 @@ func effectOf(r *envelope.Response, class toolbus.Class) (says string, mayRepeat
 // reported returns the words for an error that a tool of an MCP server reported itself. The blocks of the server stand
 // before them.
 func reported(e *envelope.Error) (says, do string) {
-	switch text := e.Message; {
+	switch text := e.Message + "\n" + e.Cause; { // the cause says it of a call that was repeated
 	case e.Code.Class() == envelope.ClassCapacity || limited.MatchString(text):
 		return "The tool reported that it was called too often",
 			"wait before you call it again, longer each time, and make fewer calls"

@@ -111,14 +111,36 @@ func refusal(said *jsonrpc.Error) error {
 	if len(said.Data) > 0 && string(said.Data) != "null" {
 		blocks = append(blocks, textBlock(string(said.Data)))
 	}
-	e.Result, _ = failed(upstream.Answer{Result: ijson.Object(
+	var warnings []string
+	e.Result, warnings = failed(upstream.Answer{Result: ijson.Object(
 		member("content", ijson.Array(blocks...)), member("isError", jsontext.Value("true")),
 	)})
 	switch said.Code {
 	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError:
 		e.Code, e.Effect = errRefused, envelope.EffectNone
 	}
+	if len(warnings) > 0 {
+		return &cutError{e, warnings}
+	}
 	return e
+}
+
+// cutError is an error that a server reported, with warnings about what is missing of it.
+type cutError struct {
+	error
+	warnings []string
+}
+
+// Unwrap implements what errors.As looks for.
+func (e *cutError) Unwrap() error { return e.error }
+
+// about returns what a caller is told beside an error.
+func about(err error) statement {
+	cut, ok := errors.AsType[*cutError](err)
+	if !ok {
+		return statement{}
+	}
+	return statement{result: tool.Result{Warnings: cut.warnings}}
 }
 
 func textBlock(text string) jsontext.Value {

@@ -2,10 +2,12 @@ package mcp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -29,5 +31,10 @@ func TestRefusal(t *testing.T) {
 		if !ok || e.Code != c.code || string(e.Result) != c.want {
 			t.Errorf("%+v became %+v", c.said, e)
 		}
+	}
+	large := refusal(&jsonrpc.Error{Code: -32000, Message: strings.Repeat("m", envelope.MaxToolResult)})
+	e, ok := errors.AsType[*tool.Error](large)
+	if !ok || len(e.Result) != envelope.MaxToolResult || len(about(large).result.Warnings) != 1 {
+		t.Errorf("a large one became %d bytes, with %+v", len(e.Result), about(large))
 	}
 }

@@ -82,7 +82,8 @@ func (p *pool) ask(
 		if ctx.Err() != nil {
 			p.probe(ctx, l)
 		}
-		return statement{}, l.unheard(r.failure(ctx, err))
+		err = r.failure(ctx, err)
+		return about(err), l.unheard(err)
 	}
 	l.served.Store(true)
 	return judge(m, e, op, answer, r.passed())
