@@ -34,16 +34,14 @@ var known = regexp.MustCompile(`^https?://json-schema\.org/(draft/(2020-12|2019-
 
 // spelled returns the name of a dialect as its specification has it, with http or https: few readers know the other.
 func spelled(dialect string) string {
-	scheme, rest, _ := strings.Cut(dialect, "://")
+	_, rest, _ := strings.Cut(dialect, "://")
 	switch {
 	case !known.MatchString(dialect):
 		return dialect
 	case strings.Contains(rest, "/draft/"):
-		scheme = "https"
-	default:
-		scheme = "http"
+		return "https://" + rest
 	}
-	return scheme + "://" + rest
+	return "http://" + rest
 }
 
 // share prepares a schema of a server, called what. The error says why it can be neither shown nor checked.

@@ -128,8 +128,8 @@ func TestImportOdd(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"pattern": `"pattern":"^(?!x).*$"`, "tuple": `"$schema":"http://json-schema.org/draft-07/schema#"`,
-		"four": `"$schema":"http://json-schema.org/draft-04/schema#"`,
-		"scheme": `"$schema":"http://json-schema.org/draft-07`,
+		"four":    `"$schema":"http://json-schema.org/draft-04/schema#"`,
+		"scheme":  `"$schema":"http://json-schema.org/draft-07`,
 		"address": `"$ref":"#/$defs/b"`, "int64": `"maximum":9223372036854776000`,
 	} {
 		if is := string(s.loaded(got[name].ID).Listed.Tool); !strings.Contains(strings.ReplaceAll(is, " ", ""), text) {
