@@ -29,7 +29,7 @@ build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the
 run: build ## build everything and show it at work: bin/toolbus demo (about seven seconds)
 	bin/toolbus demo
 
-test: check ## run what CI runs, all of it
+test: check ## run what CI runs, but for mcp-agents, mcp-conformance and mcp-servers
 
 check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
 
