@@ -68,6 +68,23 @@ func spell(v any) any {
 	return v
 }
 
+// digestsOf returns the digests of tools by name. A definition that cannot be read, and a tool that is listed again
+// with another definition, equal none that was approved: "".
+func digestsOf(tools []upstream.Tool) map[string]string {
+	digests := make(map[string]string, len(tools))
+	for _, t := range tools {
+		digest := ""
+		if definition, err := Definition(t); err == nil {
+			digest = Digest(definition)
+		}
+		if before, twice := digests[t.Name]; twice && before != digest {
+			digest = ""
+		}
+		digests[t.Name] = digest
+	}
+	return digests
+}
+
 // Digest returns the SHA-256 of a definition, as manifests have it.
 func Digest(definition jsontext.Value) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(definition))

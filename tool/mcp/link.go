@@ -81,22 +81,14 @@ func (l *link) change(e Endpoint) *changedError {
 	return nil
 }
 
-// list notes what the server defines. A definition that cannot be read equals none that was approved.
+// list notes what the server defines.
 func (l *link) list(ctx context.Context) error {
 	l.checked, l.tried = time.Time{}, time.Now()
 	tools, err := l.conn.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list its tools: %w", err)
 	}
-	digests := make(map[string]string, len(tools))
-	for _, t := range tools {
-		definition, err := Definition(t)
-		if _, twice := digests[t.Name]; twice || err != nil {
-			digests[t.Name] = ""
-			continue
-		}
-		digests[t.Name] = Digest(definition)
-	}
+	digests := digestsOf(tools)
 	l.digests.Store(&digests)
 	l.checked = time.Now()
 	return nil

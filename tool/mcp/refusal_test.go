@@ -9,7 +9,17 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
+
+// A tool that its server lists twice can be called if it is the same tool.
+func TestListedTwice(t *testing.T) {
+	a, b := upstream.Tool{Name: "a"}, upstream.Tool{Name: "b"}
+	digests := digestsOf([]upstream.Tool{a, b, a, {Name: "b", Description: "other"}, b})
+	if definition, err := Definition(a); err != nil || digests["a"] != Digest(definition) || digests["b"] != "" {
+		t.Errorf("%v, %v", digests, err)
+	}
+}
 
 // A model reads an error of JSON-RPC as the server wrote it, line breaks and data included.
 func TestRefusal(t *testing.T) {
