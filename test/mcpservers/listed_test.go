@@ -200,6 +200,8 @@ func TestImportLeavesOut(t *testing.T) {
 	}
 	for shelf, want := range map[string]string{
 		`[{"name":"a","inputSchema":{"type":"object"}}]`: "\n0 left out\n",
+		`[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","title":5,"inputSchema":{"type":"object"}}]`: "" +
+			"\n1 left out\n",
 		`[{"name":"a","inputSchema":{"type":"object","pattern":"(?=x)"}},{"name":"b","inputSchema":{"type":"int"}}]`: "" +
 			"\n1 left out\n",
 	} {

@@ -17,6 +17,9 @@ import (
 // canonical JSON. What is not there is null. A number that JSON readers do not agree on is its text. The error says why
 // it has no such form.
 func Definition(t upstream.Tool) (jsontext.Value, error) {
+	if t.Bad != nil {
+		return nil, fmt.Errorf("its definition cannot be read: %w", t.Bad)
+	}
 	raw, err := json.Marshal(struct {
 		Name         string         `json:"name"`
 		Description  string         `json:"description"`

@@ -21,6 +21,7 @@ const (
 // Tool is a tool as its server defines it.
 type Tool struct {
 	Raw          jsontext.Value `json:"-"` // all members of the server's list
+	Bad          error          `json:"-"` // why the other members besides the name cannot be read
 	Name         string         `json:"name"`
 	Title        string         `json:"title,omitzero"`
 	Description  string         `json:"description,omitzero"`
@@ -46,14 +47,9 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 		}
 		left -= int64(len(raw))
 		for _, one := range page.Tools {
-			t := Tool{Raw: one}
-			if err := json.Unmarshal(one, &t); err != nil {
+			t, err := toolOf(one)
+			if err != nil {
 				return nil, &MalformedError{Reason: err.Error()}
-			}
-			for _, of := range []*jsontext.Value{&t.InputSchema, &t.OutputSchema, &t.Annotations} {
-				if of.Kind() == 'n' { // so servers write what is not there
-					*of = nil
-				}
 			}
 			all = append(all, t)
 		}
@@ -65,6 +61,26 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 		}
 	}
 	return nil, fmt.Errorf("it lists more than %d tools, %d pages or %d bytes", MaxTools, maxPages, maxList)
+}
+
+// toolOf reads a tool of a list. A member of a wrong type, such as a title that is a number, takes no other tool away.
+func toolOf(raw jsontext.Value) (t Tool, err error) {
+	t.Raw = raw
+	if bad := json.Unmarshal(raw, &t); bad != nil {
+		t = Tool{Raw: raw, Bad: bad}
+		var named struct {
+			Name string `json:"name"`
+		}
+		err = json.Unmarshal(raw, &named)
+		t.Name = named.Name
+		return t, err
+	}
+	for _, of := range []*jsontext.Value{&t.InputSchema, &t.OutputSchema, &t.Annotations} {
+		if of.Kind() == 'n' { // so servers write what is not there
+			*of = nil
+		}
+	}
+	return t, nil
 }
 
 // alike returns a page as all libraries of JSON read it: with U+FFFD for a lone surrogate and for bytes that are not
