@@ -178,17 +178,26 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 // wait returns the outcome, and serves the functions of the call meanwhile; nil when there is none soon after the
 // deadline, or the caller goes away.
 func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
-	for accepted := false; ; {
+	told := false
+	accepted := func(a *envelope.Accepted) {
+		if !told && e.call.Accepted != nil {
+			e.call.Accepted(*a)
+		}
+		if told = true; stream != nil {
+			stream.accepted(a)
+		}
+	}
+	for {
 		select {
 		case m := <-x.To:
+			select {
+			case a := <-x.Acceptances: // it came before the outcome
+				accepted(a)
+			default:
+			}
 			return m.Response
 		case a := <-x.Acceptances:
-			if !accepted && e.call.Accepted != nil {
-				e.call.Accepted(*a)
-			}
-			if accepted = true; stream != nil {
-				stream.accepted(a)
-			}
+			accepted(a)
 		case <-x.Missed:
 			if stream != nil {
 				stream.reconnected()
