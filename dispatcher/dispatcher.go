@@ -87,8 +87,8 @@ type Definitions interface {
 // DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options are what a Dispatcher is made of; all but Evidence, Definitions, Observer, Logger and the bounds are
-// required.
+// Options configure a Dispatcher. Evidence, Definitions, Observer, Logger and the bounds are optional; the other
+// fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log

@@ -54,7 +54,8 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	return data, nil
 }
 
-// resultTime is how long the large result of a tool that failed waits for room in the store. The error stands without.
+// resultTime is the time that the large result of a failed tool waits for room in the payload store. After it the
+// error is stored without the result.
 const resultTime = 5 * time.Second
 
 // keepResult puts a large result of a tool that failed into the payload store. It returns the SHA-256 of a result that

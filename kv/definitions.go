@@ -11,7 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Definitions is what an executor says in its heartbeat of tools that servers define. Builds before it say nothing.
+// Definitions is the part of a heartbeat about imported tools: the servers that the executor has compared, and the
+// changed tools. Older builds send none.
 type Definitions struct {
 	// Compared are the servers whose definitions the executor has compared with those that were approved.
 	Compared []string `json:"compared,omitzero"`
@@ -65,19 +66,19 @@ type Findings struct {
 	pools map[string]map[string]finding // by pool and executor
 }
 
-// finding is what one executor has said, until its heartbeat expires.
+// finding holds the Definitions of one executor until its heartbeat expires.
 type finding struct {
 	Definitions
 	until time.Time
 }
 
-// Bounds of what is kept of heartbeats: those who may write them may write anything.
+// Bounds of the kept findings: a process with permission to write heartbeats may write anything.
 const (
 	maxFindings  = 10_000
 	maxBeatBytes = 64 << 10
 )
 
-// Hear takes a heartbeat as it is published. It ignores a message that is no heartbeat.
+// Hear takes a published heartbeat. It ignores any other message.
 func (f *Findings) Hear(msg *nats.Msg) {
 	pool, executor, err := subjects.ParsePool(msg.Subject)
 	if err != nil || len(msg.Data) > maxBeatBytes {

@@ -54,11 +54,11 @@ type Tool struct {
 	RetentionS int64               `json:"retention_s,omitzero"` // how long outcomes are kept
 	Functions  map[string]Function `json:"functions"`
 	Errors     []ToolError         `json:"errors,omitzero"`
-	// Listed is given only when asked for the tool, of one that was imported from an MCP server.
+	// Listed is set for a tool that was imported from an MCP server, in the answer about that tool alone.
 	Listed *Listed `json:"listed,omitzero"`
 }
 
-// Listed is a tool as its MCP server lists it, and with it what clients of that server are told about the server.
+// Listed is the entry of a tool in the list of its MCP server, with the name and the instructions of the server.
 type Listed struct {
 	Server Server `json:"server"`
 	// Tool is the member of the server's list. It is JSON, and may have integers beyond 2^53.

@@ -239,7 +239,7 @@ func Placed(raw []byte, pointer string) ([]byte, error) {
 	return Encode(v)
 }
 
-// valueAt returns the value at a JSON pointer, nil if there is none.
+// valueAt returns the value at a JSON pointer, or nil.
 func valueAt(v any, pointer string) any {
 	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
 		if pointer == "" {

@@ -109,7 +109,7 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 	return NewRegistry(manifests...), nil
 }
 
-// doubleNames reports tools that are given the name of another one.
+// doubleNames reports manifests that give two tools the same name.
 func doubleNames(manifests []*Manifest) (problems Problems) {
 	given := map[string]string{} // ids, by name
 	for _, m := range manifests {

@@ -32,7 +32,7 @@ type view struct {
 	sorted []*Definition // by name
 	named  map[string]*Definition
 	ids    map[string]*Definition // by what doors of builds before names called them, too
-	sum    [sha256.Size]byte      // of what is shown
+	sum    [sha256.Size]byte      // of the entries and the instructions
 }
 
 // fetches is how many descriptions are asked for at once.
@@ -90,7 +90,7 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 	return all, nil
 }
 
-// keep makes a view of the functions that were found of each tool, and forgets builds that there are no more.
+// keep returns a view of the functions of the tools, and removes builds that no tool has any more.
 func (c *catalogue) keep(tools []question.Tool, found [][]*Definition) *view {
 	names := question.Names(tools, SearchTool) // also of those that are not shown: they may be later
 	for i, t := range tools {
@@ -135,7 +135,7 @@ func newView(all []*Definition) *view {
 	return v
 }
 
-// called returns the tool of a name, nil if there is none.
+// called returns the function with a name in MCP or an id, or nil.
 func (v *view) called(name string) *Definition {
 	if v == nil {
 		return nil

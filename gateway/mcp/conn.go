@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// leaveTime is the time that calls get to end after the client has gone or the door was told to stop.
+// leaveTime bounds how long running calls may take to end after the client disconnects or the gateway is stopped.
 const leaveTime = 10 * time.Second
 
 // conn is the connection of a client over standard input and output. It tells the library of the end of the input only

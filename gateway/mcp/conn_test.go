@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// TestUnencodable holds that an answer that is no JSON becomes an error with the id of its request.
+// TestUnencodable: if an answer cannot be encoded, the client gets an error with the id of its request.
 func TestUnencodable(t *testing.T) {
 	for name, raw := range map[string]any{`"a"`: "a", "7": float64(7)} {
 		id, err := jsonrpc.MakeID(raw)

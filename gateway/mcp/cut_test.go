@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 )
 
-// cuts is how many positions of an answer a client loses its connection at.
+// cuts is the number of positions of an answer at which the test closes the connection.
 const cuts = 200
 
 // agent is a client whose requests may come again.

@@ -42,8 +42,8 @@ type Definition struct {
 // entry is an entry of a list of tools, by member.
 type entry map[string]any
 
-// Define returns all functions of tools that callers may know, by name. The tools are ones that were asked for
-// each by itself, so that they have their schemas.
+// Define returns the functions of tools, sorted by name. Each tool must come from a Describe request for that tool
+// alone: only such answers have schemas.
 func Define(tools []question.Tool) (all []*Definition) {
 	names := question.Names(tools, SearchTool)
 	for _, t := range tools {
@@ -118,7 +118,7 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 	}
 	d.results = true
 	structured, err := schema.Sub(response, "/properties/structuredContent")
-	if err != nil { // there is none
+	if err != nil { // the server has no output schema
 		return nil
 	}
 	return structured
@@ -220,7 +220,7 @@ func topOf(schema []byte) (t top) {
 
 func (t top) is(name string) bool { return t.Type == name }
 
-// The members that hold what is not an object, where MCP has objects alone.
+// Members that hold a value that is not an object, where MCP demands an object.
 const (
 	input         = "input"  // of arguments
 	memberWrapped = "output" // of structured content, before 2026-07-28

@@ -269,7 +269,7 @@ func (d *Door) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	}
 }
 
-// greetTime is how long a client waits for its greeting while the bus does not say which tools there are.
+// greetTime bounds how long the answer to initialize waits for the list of tools.
 const greetTime = 2 * time.Second
 
 // errClosed ends the waiting for a call when the door closes: the call goes on.

@@ -14,9 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// TurnAway answers each request of a client that writes a message in each line with why there is no door for it: few
-// agents show what a server writes elsewhere. It returns when the input ends, or when ctx does; then its goroutine may
-// still read in.
+// TurnAway answers each request of a client over standard input with the error why: few agents show the standard error
+// of a server. It returns when the input or ctx ends. After ctx ends its goroutine may still read in.
 func TurnAway(ctx context.Context, in io.Reader, out io.Writer, why string) {
 	from := readLines(in, DefaultBody, ctx.Done())
 	for {

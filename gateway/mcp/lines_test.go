@@ -260,7 +260,7 @@ func FuzzIDs(f *testing.F) {
 	})
 }
 
-// parsed is what the finder should find in a text that is JSON.
+// parsed returns the ids that the finder must return for a text that is JSON.
 func parsed(text []byte) (ids []jsontext.Value, ok bool) {
 	if !jsontext.Value(text).IsValid() || len(text) > idBytes {
 		return nil, false

@@ -32,7 +32,7 @@ func (d *Definition) likeListed(t question.Tool) {
 			ReadOnlyHint bool
 		}
 	}
-	_ = json.Unmarshal(t.Listed.Tool, &says) // what is no text is shown as it is
+	_ = json.Unmarshal(t.Listed.Tool, &says) // a member of another type is shown as the server wrote it
 	delete(d.members, memberName)
 	if title := cmp.Or(says.Title, says.Annotations.Title, says.Name); t.Title != title {
 		d.members[memberTitle] = t.Title

@@ -61,7 +61,7 @@ func (f *fault) list() []byte {
 	return append(all, ']')
 }
 
-// faultOf returns what is wrong with a text; nil for a message of JSON-RPC and for a batch of such.
+// faultOf returns the error of a text that is neither a JSON-RPC message nor a batch, and nil for any other text.
 func faultOf(text []byte) *fault {
 	text = bytes.TrimSpace(text)
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text)) // which it does not copy
@@ -133,7 +133,7 @@ func refutedOne(text []byte) (why string) {
 	return ""
 }
 
-// members are those of a message, as they are in it; nil if they are missing.
+// members holds the members of a message as raw JSON; nil for a missing one.
 type members struct {
 	version, id, method, params jsontext.Value
 	outcome                     bool // there is a result or an error

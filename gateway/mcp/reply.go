@@ -21,8 +21,8 @@ type reply struct {
 
 	server     jsontext.Value   // the result of an MCP server, an object; nil for a result of the bus
 	content    []jsontext.Value // the blocks of a result of the bus; blocks before those of a server
-	last       string           // the text of a last block; "" for none
-	structured jsontext.Value   // of a result of the bus; nil for none
+	last       string           // the text of a last block that the bus adds; "" adds no block
+	structured jsontext.Value   // of a result of the bus; may be nil
 	isError    bool
 	modern     bool // the protocol has types of results
 }
@@ -49,7 +49,7 @@ func (r *reply) MarshalJSON() ([]byte, error) {
 			meta = m.Value
 		case m.Is("resultType"), m.Is("isError") && r.isError:
 		case m.Is("structuredContent") && !r.modern && m.Value.Kind() != '{' && m.Value.Kind() != 'n':
-			dropped = m.Value // clients of those protocols refuse what is no object
+			dropped = m.Value // clients of these protocols accept objects only
 		default:
 			others = append(others, m)
 		}
@@ -134,7 +134,7 @@ func exactly(result jsontext.Value) (as jsontext.Value, ok bool) {
 	return as, left == 0
 }
 
-// place is a value that is replaced, or what is below one.
+// place is a node of a tree of JSON pointers: a value to replace, or the parent of such values.
 type place struct {
 	text  jsontext.Value // nil for a value that stays
 	below map[string]*place

@@ -56,7 +56,7 @@ func allCodes() (all []envelope.Code) {
 	return all
 }
 
-// A model knows neither keys nor commands, and learns of each code what it can do. What is said of the effect is true.
+// For each code, the text for a model has an advice, names neither keys nor commands, and states the effect truly.
 func TestWordsForModels(t *testing.T) {
 	for _, code := range allCodes() {
 		if _, ok := byCode[code]; !ok && byClass[code.Class()].says == "" {
@@ -193,7 +193,7 @@ func TestReplyMeta(t *testing.T) {
 	}
 }
 
-// A client that refuses structured content which is no object has it as text if the server sent nothing else.
+// If structured content is not an object and is all that a server sent, clients of older protocols get it as text.
 func TestReplyDropped(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"content":[],"structuredContent":[1,2]}`:                           `{"content":[{"type":"text","text":"[1,2]"}]}`,
@@ -205,7 +205,7 @@ func TestReplyDropped(t *testing.T) {
 	}
 }
 
-// What a manifest says to do about an error that it declares is told, also behind the result of a server.
+// A model reads the fix of an error that the manifest declares, also if the server sent a result.
 func TestDeclaredAdvice(t *testing.T) {
 	for _, result := range []jsontext.Value{nil, jsontext.Value(`{"content":[],"isError":true}`)} {
 		e := envelope.NewError("P-PRECOND-LOCKED", "locked").WithToolCode("locked").WithFix("unlock it first").

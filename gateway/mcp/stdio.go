@@ -54,8 +54,8 @@ func (d *Door) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // Connect implements sdk.Transport.
 func (c *conn) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
-// typed is the id of a request, as JSON, with its type in front; "" for what is none. A number that is spelled in two
-// ways, such as 1 and 1.0, is one id.
+// typed returns the JSON-RPC id prefixed with its type, or "" if the message has no id. Two spellings of one number,
+// such as 1 and 1.0, are the same id.
 func typed(id []byte) string {
 	var text string
 	var n float64

@@ -154,8 +154,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// A door that is told to stop answers what it has. The calls go on; those of a client that has ended its input are
-// cancelled.
+// A gateway that is stopped answers each open request. The calls go on, unless the client has closed its input: then
+// the gateway cancels them.
 func TestStopped(t *testing.T) {
 	for name, ends := range map[string]bool{"while the client asks": false, "behind its input": true} {
 		t.Run(name, func(t *testing.T) {

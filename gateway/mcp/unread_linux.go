@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unread waits until no process can read what is written to w, and reports that; or until ctx ends. It knows that of
-// the file of a pipe, a socket or a terminal.
+// unread returns true when no process can read from the other end of w, and false when ctx ends first. It can tell
+// for a pipe, a socket and a terminal.
 func unread(ctx context.Context, w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
-// inWords says to a model what went wrong, whether anything was done, and what it can do about it. A model knows its
-// tools and its user: the words name neither keys, nor commands, nor parts of the bus. class is that of the tool; "" if
-// no tool was asked.
+// inWords returns the text for a model about a failure: the problem, the effect, and the next step. A model knows its
+// tools and its user, so the text names neither keys nor commands nor processes of the bus. class is the effect class
+// of the tool; "" if the call reached no tool.
 func inWords(r *envelope.Response, class toolbus.Class) string {
 	e := r.Error
 	says, do := reported(e)
@@ -133,13 +133,13 @@ func joined(texts ...string) string {
 	return strings.Join(all, "\n")
 }
 
-// maxWarned is the number of warnings that a model is told, each in at most maxWarning bytes.
+// A text for a model has at most maxWarned warnings, each of at most maxWarning bytes.
 const (
 	maxWarned  = 10
 	maxWarning = 400
 )
 
-// warningsOf returns the warnings of an outcome as a model reads them; "" if there are none.
+// warningsOf returns the warnings of an outcome as text for a model, or "".
 func warningsOf(r *envelope.Response) string {
 	var lines []string
 	for i, w := range r.Warnings {

@@ -2,7 +2,7 @@ package mcp
 
 import "github.com/seed-018f16cc/toolbus/envelope"
 
-// advice is what a model is told of a code: what went wrong, and what the model can do.
+// advice is the text for a model about an error code: the problem and the next step.
 type advice struct{ says, do string }
 
 // Advice that several codes share.
@@ -14,7 +14,7 @@ const (
 	fewer      = "make fewer calls at once, and try again after a pause"
 )
 
-// words returns what a model is told of a code.
+// words returns the advice for a code.
 func words(code envelope.Code) advice {
 	if a, ok := byCode[code]; ok {
 		return a

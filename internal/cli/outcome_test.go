@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Whoever calls a tool that fails is told its message, and where its whole result is.
+// The command prints the message of a failed tool, and where the whole result is.
 func TestPrintsWhereTheResultIs(t *testing.T) {
 	const where = "result of the tool: 14 bytes; --json prints it, as error.details.tool_result"
 	small := envelope.NewError("P-PRECOND-TOOL_ERROR", "line 1\nline 2").WithToolResult(jsontext.Value(`{"content":[]}`))

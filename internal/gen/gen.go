@@ -67,7 +67,7 @@ type function struct {
 	name string // that the function has in MCP
 }
 
-// functions are those of all tools, by id and name.
+// functions iterates over the functions of all tools, sorted by tool id and function name.
 func functions(r *tool.Registry) func(yield func(function) bool) {
 	names := question.Names(described(r), mcp.SearchTool)
 	return func(yield func(function) bool) {
@@ -85,7 +85,7 @@ func functions(r *tool.Registry) func(yield func(function) bool) {
 	}
 }
 
-// described is what callers are told of the tools.
+// described returns the descriptions that dispatchers send to callers.
 func described(r *tool.Registry) (all []question.Tool) {
 	for _, id := range r.IDs() {
 		of, _ := r.Describe(question.Describe{Tool: id})

@@ -80,8 +80,8 @@ func TestMendIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzMend: what comes out is I-JSON of the depth that was asked for, what was that before is returned as it is, and
-// all that is JSON can be mended.
+// FuzzMend: the result is I-JSON of at most the given depth. Such a text comes back unchanged, and each JSON text has
+// a result.
 func FuzzMend(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,2.5,"x\u00e9",null,true]}`, `{"a":1,"a":2}`, `"\ud800"`, `[1e400,1e17,` +

@@ -59,7 +59,7 @@ func (i *importing) all(cmd *cobra.Command) error {
 	return err
 }
 
-// warn prints what is to be known of a server, without its secrets.
+// warn prints a warning about a server without its secrets.
 func (i *importing) warn(s mcpconfig.Server, file, text string) {
 	text = redacted(oneLine(text), s.Server, i.options.Dir, i.options.Environ)
 	fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", plain.Text(s.Called), file, plain.Text(text))

@@ -28,7 +28,7 @@ type plan struct {
 	inUse int // servers that are kept and that the client uses
 }
 
-// fate is what becomes of a server.
+// fate says whether install replaces or keeps a server.
 type fate struct {
 	Name   string `json:"name"`             // in the configuration
 	Server string `json:"server,omitzero"`  // in the folder of tools

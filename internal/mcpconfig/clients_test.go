@@ -97,7 +97,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// told is a server as a test compares it: its error and why it is off are parts of what is said.
+// told is a server as tests compare it, with the texts of its error and its reason for being off.
 type told struct {
 	Server  upstream.Server
 	Timeout time.Duration

@@ -79,7 +79,7 @@ func remove(text []byte, o object, name string) []byte {
 	return dropped(text, gone, m)
 }
 
-// dropped returns a text without what is gone, and without a line that only the member stood on.
+// dropped returns a text without the removed members, and without lines that held nothing else.
 func dropped(text []byte, gone []bool, m span) []byte {
 	begin := m.from
 	for begin > 0 && text[begin-1] != '\n' && (isSpace(text[begin-1]) || gone[begin-1]) {

@@ -60,7 +60,7 @@ func (r reader) server(called string, raw jsontext.Value) Server {
 	return s
 }
 
-// entry is the members of a server that were not read yet, and what is wrong with those that were.
+// entry holds the members of a server that are still unread, and the errors of the others.
 type entry struct {
 	members map[string]jsontext.Value
 	bad     []error

@@ -87,7 +87,7 @@ func Install(l Location, taken []string, command string, args []string) error {
 	return nil
 }
 
-// Undone is what became of a configuration when an installation was undone.
+// Undone says how an uninstallation changed a configuration.
 type Undone struct {
 	Changed bool     // the file was changed since the installation, and keeps that
 	Again   []string // servers that were replaced and are in the file once more: they stay as they are
@@ -195,7 +195,7 @@ func replace(file string, text []byte, mode fs.FileMode) error {
 	return err
 }
 
-// removeAll removes files; one that is missing is no error.
+// removeAll removes files. It ignores missing ones.
 func removeAll(files ...string) error {
 	var bad []error
 	for _, file := range files {

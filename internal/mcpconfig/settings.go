@@ -41,7 +41,7 @@ func (r *reader) allowed(plain []byte) {
 	}
 }
 
-// notWord is what opencode replaces in the names of servers and tools.
+// notWord matches the characters that opencode replaces in names of servers and tools.
 var notWord = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 // shown reads the objects tools and permission of opencode, which switch tools off by patterns of <server>_<tool>.

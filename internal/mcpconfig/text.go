@@ -38,7 +38,7 @@ func (o object) member(name string) (span, bool) {
 	return o.members[i], true
 }
 
-// top returns the object that a text is. Plain is what [blanked] returns for it.
+// top returns the object at the top of a text. Plain is the result of [blanked] for the text.
 func top(plain []byte) (object, error) {
 	o, end, err := objectAt(plain, 0)
 	if err != nil {

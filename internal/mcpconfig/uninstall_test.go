@@ -92,7 +92,7 @@ func TestUninstallChanged(t *testing.T) {
 	}
 }
 
-// TestUninstallForce restores a file that is no configuration any more.
+// TestUninstallForce restores a file that is not a configuration any more.
 func TestUninstallForce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mcp.json")
 	const former = `{"mcpServers": {"a": {}}}`

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
-// TestHide moves what may be a credential out of what executors are shown.
+// TestHide moves values that may be credentials from servers.json to files of their own.
 func TestHide(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ".secrets"), 0o755); err != nil {

@@ -19,7 +19,7 @@ type server struct {
 	Env     map[string]string `json:"env"`
 }
 
-// world is what a script needs to know, as JSON.
+// world has the addresses, folders and programs that a script needs; it reads them as JSON.
 type world struct {
 	Toolbus string `json:"toolbus"` // the program
 	Bus     string `json:"bus"`     // URL of the NATS server

@@ -109,7 +109,7 @@ func (b *bus) shows(waits bool) {
 	}
 }
 
-// tells holds that a model is told whom to inform, and no command.
+// tells checks that the text for a model asks to inform the operator, and has no command.
 func (b *bus) tells() {
 	b.Helper()
 	door := mcp.New(b.T.Context(), b.Client, mcp.Options{})

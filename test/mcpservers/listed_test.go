@@ -135,7 +135,7 @@ type tap struct{ text strings.Builder }
 // Write implements io.Writer.
 func (w *tap) Write(p []byte) (int, error) { return w.text.Write(p) }
 
-// tools are those of the last list that was read.
+// tools returns the entries of the last list that the client read.
 func (w *tap) tools(t *testing.T) []map[string]any {
 	t.Helper()
 	lines := strings.Split(w.text.String(), "\n")

@@ -208,8 +208,8 @@ func compact(t *testing.T, v jsontext.Value) string {
 	return string(v)
 }
 
-// TestFailedResultIsKept holds that all who are told of a failed call get the whole result of its tool: its caller, one
-// who asks again, one who asks for the outcome, and another actor with the same key.
+// TestFailedResultIsKept: the whole result of a failed tool reaches the caller, a repeated call, a request for the
+// outcome, and another actor with the same key.
 func TestFailedResultIsKept(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 )
 
-// said is what a server says of a call, and what a client gets of it through the bus.
+// said has the answer of a server to a call, and the result that a client gets through the bus.
 type said struct {
 	result string
 	want   string   // of a client; "" is result

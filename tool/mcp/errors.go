@@ -125,7 +125,7 @@ func refusal(said *jsonrpc.Error) error {
 	return e
 }
 
-// cutError is an error that a server reported, with warnings about what is missing of it.
+// cutError is an error that a server reported, with warnings about the parts that were cut.
 type cutError struct {
 	error
 	warnings []string
@@ -134,7 +134,7 @@ type cutError struct {
 // Unwrap implements what errors.As looks for.
 func (e *cutError) Unwrap() error { return e.error }
 
-// about returns what a caller is told beside an error.
+// about returns the warnings for the caller that belong to an error.
 func about(err error) statement {
 	cut, ok := errors.AsType[*cutError](err)
 	if !ok {

@@ -33,7 +33,7 @@ type link struct {
 	checking chan struct{} // holds one token while somebody looks at the next two
 	checked  time.Time     // zero: the definitions must be listed before the next call
 	tried    time.Time     // to list them
-	// digests are those of the definitions, by tool; nil before the server has listed them.
+	// digests holds the digest of each definition by tool name; nil before the first list of the server.
 	digests atomic.Pointer[map[string]string]
 }
 

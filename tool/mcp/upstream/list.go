@@ -76,7 +76,7 @@ func toolOf(raw jsontext.Value) (t Tool, err error) {
 		return t, err
 	}
 	for _, of := range []*jsontext.Value{&t.InputSchema, &t.OutputSchema, &t.Annotations} {
-		if of.Kind() == 'n' { // so servers write what is not there
+		if of.Kind() == 'n' { // servers write null for a missing member
 			*of = nil
 		}
 	}
