@@ -1,0 +1,54 @@
+package attack
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// raw connects as a party, by hand.
+func (d *deployment) raw(actor string) *rawConn {
+	d.Helper()
+	return rawDial(d.T, rawOptions{url: d.url, token: d.crowd[actor].token, name: "raw " + actor})
+}
+
+// sniffer hears everything in the account of dispatchers.
+func (d *deployment) sniffer() *rawConn {
+	d.Helper()
+	c := rawDial(d.T, rawOptions{url: d.url, key: d.keys.Dispatcher, name: "sniffer"})
+	d.ok(c.subscribe(">"))
+	d.ok(c.flush())
+	return c
+}
+
+// A raw connection sends any header, sees each value of a name, and is told of what the server refuses.
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	sniffer, bob := d.sniffer(), d.raw(bob)
+	d.ok(bob.subscribe("tb.ans.acme.agent_3a_2f_2fbob.x"))
+	own := "tb.payload.acme.agent_3a_2f_2fbob.aa.0.default"
+	d.ok(bob.publish(own, "tb.ans.acme.agent_3a_2f_2fbob.x", rawHeader("Nats-Stream: ", "X: a", "X:b"), "body"))
+	stored, err := sniffer.await(func(m rawMsg) bool { return m.subject == own })
+	d.ok(err)
+	if string(stored.body) != "body" || !slices.Equal(stored.values("X"), []string{"a", "b"}) ||
+		!slices.Equal(stored.values("Nats-Stream"), []string{""}) {
+		t.Errorf("stored as %q, %q", stored.header, stored.body)
+	}
+	ack, err := bob.await(func(m rawMsg) bool { return m.to == m.subject })
+	if d.ok(err); !strings.Contains(string(ack.body), `"PAYLOADS"`) {
+		t.Errorf("the store says %q", ack.body)
+	}
+	if n := len(sniffer.received(func(m rawMsg) bool { return m.subject == own })); n != 1 {
+		t.Errorf("%d messages were stored", n)
+	}
+	d.ok(bob.publish("$JS.API.STREAM.DELETE.AUDIT", "", "", ""))
+	d.ok(bob.flush())
+	if said := strings.Join(bob.errors(), ""); !strings.Contains(said, "Permissions Violation for Publish") {
+		t.Errorf("the server says %q", said)
+	}
+	if _, err := rawConnect(rawOptions{url: d.url, token: "none"}); err == nil {
+		t.Error("a connection was made without a token")
+	}
+	d.finish()
+}
