@@ -165,6 +165,14 @@ func TestSmallMessages(t *testing.T) {
 		} else if err == nil || !strings.Contains(err.Error(), "max_payload") {
 			t.Errorf("%d bytes: %v", most, err)
 		}
+		nc, err = bus.DialCaller(srv.URL, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.CheckPayload(nc); (err == nil) != enough {
+			t.Errorf("a caller, %d bytes: %v", most, err)
+		}
+		nc.Close()
 	}
 }
 

@@ -39,6 +39,20 @@ const DialTime = 5 * time.Second
 // too old or take too small messages. Reconnection is unlimited, also while a server turns the
 // connection away, as one with a wrong configuration does: whoever waits for an answer has a deadline of its own.
 func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
+	nc, err := DialCaller(servers, name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckPayload(nc); err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
+	}
+	return nc, nil
+}
+
+// DialCaller connects as [Dial] does, but accepts a server that limits the messages of this connection. A server with
+// accounts reports the limit of an account some time after it has accepted the connection.
+func DialCaller(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
@@ -56,12 +70,16 @@ func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v,
 			Redacted(servers), minServer)
 	}
-	if most, least := nc.MaxPayload(), needs(nc); most < least {
-		nc.Close()
-		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in "+
-			"its configuration", errServer, Redacted(servers), most, least)
-	}
 	return nc, nil
+}
+
+// CheckPayload returns an error if the server accepts only smaller messages than Toolbus sends over nc.
+func CheckPayload(nc *nats.Conn) error {
+	if most, least := nc.MaxPayload(), needs(nc); most < least {
+		return fmt.Errorf("%w: it takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its "+
+			"configuration", errServer, most, least)
+	}
+	return nil
 }
 
 // A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
