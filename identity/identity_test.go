@@ -238,11 +238,15 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s: %s", name, child.Role)
 		}
 	}
+	root := p.Root()
 	for range maxChain {
 		var err error
 		if p, err = p.Narrow(Less{}, t0); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if root == p.Family || p.Root() != root {
+		t.Errorf("the roots are %q and %q", root, p.Root())
 	}
 	if _, err := p.Narrow(Less{}, t0); err == nil {
 		t.Error("narrowed without end")

@@ -116,6 +116,15 @@ func (p Principal) User() string {
 	return string(p.Role) + "." + subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "." + p.Family
 }
 
+// Root returns the family of the token that p was narrowed from first, or the family of p. All tokens that were made from
+// one issued token have the same root.
+func (p Principal) Root() string {
+	if len(p.Chain) > 0 {
+		return p.Chain[0]
+	}
+	return p.Family
+}
+
 // Speaker reports whether a connection of that user may bring requests of p: its own, or as a door of its tenant.
 func (p Principal) Speaker(user string) bool {
 	return user == p.User() || strings.HasPrefix(user, string(Door)+"."+subjects.Token(p.Tenant)+".")
