@@ -165,14 +165,21 @@ func TestSmallMessages(t *testing.T) {
 		} else if err == nil || !strings.Contains(err.Error(), "max_payload") {
 			t.Errorf("%d bytes: %v", most, err)
 		}
-		nc, err = bus.DialCaller(srv.URL, "x")
-		if err != nil {
-			t.Fatal(err)
+	}
+}
+
+// DialCaller accepts a server that takes a request, which is the limit of the account of callers.
+func TestSmallMessagesOfCallers(t *testing.T) {
+	const most = envelope.MaxEnvelope + envelope.MaxHeaders
+	for least, enough := range map[int32]bool{most - 1: false, most: true} {
+		srv := natstest.Start(t, func(o *server.Options) { o.MaxPayload = least })
+		nc, err := bus.DialCaller(srv.URL, "x")
+		if (err == nil) != enough {
+			t.Errorf("%d bytes: %v", least, err)
 		}
-		if err := bus.CheckPayload(nc); (err == nil) != enough {
-			t.Errorf("a caller, %d bytes: %v", most, err)
+		if err == nil {
+			nc.Close()
 		}
-		nc.Close()
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 const minPayload = 768 << 10
 
 const ( // neither is larger
-	_ = uint(minPayload - envelope.MaxEnvelope - envelope.MaxHeaders)
+	_ = uint(minPayload - maxRequest)
 	_ = uint(minPayload - (MaxChunkBytes+2)/3*4 - envelope.MaxHeaders)
 )
 
@@ -39,20 +39,15 @@ const DialTime = 5 * time.Second
 // too old or take too small messages. Reconnection is unlimited, also while a server turns the
 // connection away, as one with a wrong configuration does: whoever waits for an answer has a deadline of its own.
 func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
-	nc, err := DialCaller(servers, name, opts...)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckPayload(nc); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
-	}
-	return nc, nil
+	return dial(servers, name, needs, opts)
 }
 
-// DialCaller connects as [Dial] does, but accepts a server that limits the messages of this connection. A server with
-// accounts reports the limit of an account some time after it has accepted the connection.
+// DialCaller connects as [Dial] does, for a connection that sends nothing larger than a caller's request.
 func DialCaller(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
+	return dial(servers, name, func(*nats.Conn) int64 { return maxRequest }, opts)
+}
+
+func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
@@ -70,16 +65,12 @@ func DialCaller(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: nats-server %s at %s is too old, Toolbus needs %s or newer", errServer, v,
 			Redacted(servers), minServer)
 	}
-	return nc, nil
-}
-
-// CheckPayload returns an error if the server accepts only smaller messages than Toolbus sends over nc.
-func CheckPayload(nc *nats.Conn) error {
 	if most, least := nc.MaxPayload(), needs(nc); most < least {
-		return fmt.Errorf("%w: it takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in its "+
-			"configuration", errServer, most, least)
+		nc.Close()
+		return nil, fmt.Errorf("%w: %s takes messages of %d bytes, Toolbus needs %d: set max_payload: 1MB, its default, in "+
+			"its configuration", errServer, Redacted(servers), most, least)
 	}
-	return nil
+	return nc, nil
 }
 
 // A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
@@ -100,11 +91,14 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 	return nc, err
 }
 
-// needs is the least that the server must take of a connection in one message. Those with a token may be callers, of
-// whom it takes no more than the largest request: it says so soon after it has let them in.
+// maxRequest is the largest message of a caller in bytes, headers included.
+const maxRequest = envelope.MaxEnvelope + envelope.MaxHeaders
+
+// needs returns the size of the largest message that nc may send. A connection with a token may be a caller's. The
+// server reports the limit of its account some time after it has accepted the connection.
 func needs(nc *nats.Conn) int64 {
 	if nc.Opts.TokenHandler != nil || nc.Opts.Token != "" {
-		return envelope.MaxEnvelope + envelope.MaxHeaders
+		return maxRequest
 	}
 	return minPayload
 }

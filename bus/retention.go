@@ -28,17 +28,17 @@ const (
 	Refuse WhenFull = "refuse" // calls are refused with R-CAP-AUDIT until the oldest is too old, or there is more room
 )
 
-// MinRetention is the shortest age of the record, and MinRecord the least room for it, in bytes.
+// minRetention is the shortest age of the record, and MinRecord the least room for it, in bytes.
 const (
-	MinRetention = time.Minute
+	minRetention = time.Minute
 	MinRecord    = 1 << 20
 )
 
 // Check refuses what no record can be kept with.
 func (r Retention) Check() error {
 	for what, age := range map[string]time.Duration{"AUDIT": r.AuditAge, "DENIED": r.DeniedAge} {
-		if age != 0 && age < MinRetention {
-			return fmt.Errorf("an age of %s for %s is too short: it is %s or more", age, what, MinRetention)
+		if age != 0 && age < minRetention {
+			return fmt.Errorf("an age of %s for %s is too short: it is %s or more", age, what, minRetention)
 		}
 	}
 	for what, n := range map[string]int64{"AUDIT": r.AuditBytes, "DENIED": r.DeniedBytes} {

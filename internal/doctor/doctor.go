@@ -65,15 +65,11 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, question.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
 	inbox.Token = o.Token
-	seen := aboutSelf(ctx, nc)
-	if err := bus.CheckPayload(nc); err != nil && !seen.guest() {
-		return append(checks, question.Failed("server", err.Error(), bus.ConnectFix(err)))
-	}
 	p, err := whose(o.Token)
 	if err != nil {
 		return append(checks, question.Failed("rights", err.Error(), "name the file with your token by --credentials"))
 	}
-	checks = append(checks, rights(ctx, nc, seen, p))
+	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)
 	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
 	if err := bus.CheckLevel(ctx, js); bus.Barred(err) {

@@ -68,9 +68,9 @@ func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, e
 
 // inTB looks whether the key of dispatchers leads to where everything durable is, and may do everything there.
 func inTB(ctx context.Context, nc *nats.Conn) Check {
-	info := aboutSelf(ctx, nc)
+	info, ok := aboutSelf(ctx, nc)
 	switch {
-	case info == nil:
+	case !ok:
 		return question.Failed("rights of dispatchers", "missing: publish "+subjectSelf,
 			"give their user no permissions in the servers' configuration: it may do everything in its account")
 	case info.Account != accounts.TB:

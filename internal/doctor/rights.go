@@ -21,21 +21,22 @@ import (
 
 // rights looks at what the server lets this connection do. A deployment without tokens is a warning, what a token's
 // connection lacks or has beyond its role a failure.
-func rights(ctx context.Context, nc *nats.Conn, info *self, p *identity.Principal) Check {
+func rights(ctx context.Context, nc *nats.Conn, p *identity.Principal) Check {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	info, asked := aboutSelf(ctx, nc)
 	switch {
-	case info.guest() && p == nil:
+	case asked && info.guest() && p == nil:
 		return question.Failed("rights", "this connection is in the account "+info.Account+", and has shown no token",
 			"take its user out of the servers' configuration, and out of auth_users: tokens alone lead to this account")
-	case p == nil || info != nil && !info.guest():
+	case p == nil || asked && !info.guest():
 		return question.Doubtful("rights", "tokens are not asked for: whoever reaches the server may do everything that "+
 			"its user may, in any name", "make keys by `toolbus keys init`, and start servers and dispatchers with them: "+
 			"docs/security.md")
 	}
 	want := accounts.Permissions(*p, accounts.Facts{})
 	missing, extra := tried(ctx, nc, want.Pub.Allow, want.Sub.Allow)
-	if info != nil { // which no role may
+	if asked { // which no role may
 		extra = append(extra, "publish $SYS.REQ.USER.INFO")
 	}
 	return compared(p.Role, missing, extra)
@@ -67,32 +68,28 @@ type self struct {
 	} `json:"permissions"`
 }
 
-// guest reports whether only tokens should lead to the account; false if the server did not answer.
-func (s *self) guest() bool {
-	return s != nil && slices.Contains([]string{accounts.Agents, accounts.Exec, accounts.Auditors}, s.Account)
+// guest reports whether the account is one to which tokens alone should lead.
+func (s self) guest() bool {
+	return slices.Contains([]string{accounts.Agents, accounts.Exec, accounts.Auditors}, s.Account)
 }
 
 const subjectSelf = "$SYS.REQ.USER.INFO"
 
-// aboutSelf asks the server for the account and permissions of this connection. It returns nil if the connection may not
-// ask. After an answer nc knows the limits of its account, too.
-func aboutSelf(ctx context.Context, nc *nats.Conn) *self {
+// aboutSelf asks the server who it takes this connection for; ok is false where the connection may not ask.
+func aboutSelf(ctx context.Context, nc *nats.Conn) (s self, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if !bus.MayPublish(ctx, nc, subjectSelf) {
-		return nil
+		return s, false
 	}
 	msg, err := nc.RequestWithContext(ctx, subjectSelf, nil)
 	if err != nil {
-		return nil
+		return s, false
 	}
 	answer := struct {
 		Data *self `json:"data"`
-	}{}
-	if json.Unmarshal(msg.Data, &answer) != nil {
-		return nil
-	}
-	return answer.Data
+	}{&s}
+	return s, json.Unmarshal(msg.Data, &answer) == nil
 }
 
 // tried compares rights with what the server lets through. What is published is empty and asks for no answer, so that
