@@ -56,6 +56,7 @@ type Client struct {
 	ClientOptions
 	nc      *nats.Conn
 	calls   accounts.Calls
+	binding binding
 	barred  func() error // why the connection is let in no more
 	inbox   *bus.Inbox
 	catalog catalog
@@ -153,8 +154,11 @@ type Call struct {
 	// CallID names this asking; default: a fresh one. Asking again with the same id gives the same
 	// outcome, so a call that names one is made once, whatever Retry says: to try again is to ask
 	// under another id, and that is then up to the caller.
-	CallID  string
-	Context envelope.Context // trace, run, role, lane, scope, …; what is empty is filled in
+	CallID string
+	// Context has the trace, session, role, run and lane of the call, and more. Empty members are filled in: ActorID,
+	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
+	// that is bound to a run or a lane ([Client.Bound]). RoleID is recorded as it is; tokens name no role of an agent.
+	Context envelope.Context
 	// Accepted, if not nil, is told when the call has become durable. Call returns after this
 	// function does, and Chunk: one that blocks keeps the answer from being in time.
 	Accepted func(envelope.Accepted)

@@ -167,5 +167,7 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 	if ctx.Scopes == nil {
 		ctx.Scopes = c.Scopes
 	}
+	run, lane := c.Bound()
+	ctx.RunID, ctx.LaneID = cmp.Or(ctx.RunID, run), cmp.Or(ctx.LaneID, lane)
 	return req
 }

@@ -111,9 +111,11 @@ func (g *global) archive(ctx context.Context) (from archive.Archive, done func()
 
 type callFlags struct {
 	input, version, key, scope, session, priority, callID string
+	run, lane, role                                       string
 	timeout                                               time.Duration
 	stream, dryRun                                        bool
 	attempts                                              int
+	given                                                 func(flag string) bool // is the flag on the command line
 }
 
 // What the flags of these names take.
@@ -148,11 +150,15 @@ What asks about the call later takes its reference, which is printed to standard
 		ValidArgsFunction: g.completeTools(2),
 	}
 	fl := cmd.Flags()
+	f.given = fl.Changed
 	fl.StringVarP(&f.input, "input", "i", "{}", "input: JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.version, "version", "*", "semver range of the tool")
 	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
 	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
+	fl.StringVar(&f.run, "run", "", "`ID` of the run that the call is part of (context.run_id); default: the token's")
+	fl.StringVar(&f.lane, "lane", "", "`ID` of the lane of that run (context.lane_id); default: the token's")
+	fl.StringVar(&f.role, "role-id", "", "`ID` of the role that the agent plays (context.role_id), for the record")
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the "+
 		"same outcome, so it is asked once, whatever --attempts says")
@@ -379,9 +385,19 @@ func (f *callFlags) check() error {
 	return nil
 }
 
+// named refuses empty ids, as an unset variable of a shell leaves them: the call would be outside of the run.
+func (f *callFlags) named() error {
+	for flag, id := range map[string]string{"run": f.run, "lane": f.lane, "role-id": f.role} {
+		if id == "" && f.given(flag) {
+			return usagef("--%s is empty: name an id, or leave the flag out", flag)
+		}
+	}
+	return nil
+}
+
 // call builds the call from arguments and flags.
 func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus.Call, error) {
-	if err := f.check(); err != nil {
+	if err := cmp.Or(f.check(), f.named()); err != nil {
 		return toolbus.Call{}, err
 	}
 	input, err := cli.Input(ctx, g.env.stdin, f.input)
@@ -391,7 +407,8 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	call := toolbus.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
-		Retry: &envelope.RetryPolicy{MaxAttempts: f.attempts}, Context: envelope.Context{SessionID: f.session},
+		Retry:   &envelope.RetryPolicy{MaxAttempts: f.attempts},
+		Context: envelope.Context{SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role},
 	}
 	if len(args) > 1 {
 		call.Fn = args[1]

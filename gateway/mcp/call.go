@@ -154,10 +154,9 @@ func (d *Door) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*
 		Tool: of.Tool, Fn: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
 		Context: envelope.Context{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
 	}
-	if by.guest != nil { // a token may be for one alone
-		to := &a.call.Context
-		to.RunID, to.LaneID = cmp.Or(to.RunID, by.guest.says.Run), cmp.Or(to.LaneID, by.guest.says.Lane)
-	}
+	run, lane := by.client.Bound()
+	to := &a.call.Context
+	to.RunID, to.LaneID = cmp.Or(to.RunID, run), cmp.Or(to.LaneID, lane)
 	if a.call.Key == "" {
 		a.call.Key = by.asking.key(of, given)
 	}
