@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,13 @@ type Options struct {
 	MaxBody     int64 // bytes of a request; default 4 MiB
 	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
 	MaxSessions int   // of clients that have such; default 1,000
+	// MaxConnections is the number of connections over HTTP at once, idle ones included; default 8,192. See [Door.Bound].
+	MaxConnections int
+	// URL is the URL of the gateway as clients know it, behind a proxy for example, which the protected resource metadata
+	// and answers with the status 401 name; nil is the path of [Door.Handler] at the host that the request names.
+	URL *url.URL
+	// AuthorizationServers are the issuers of tokens of the bus that the protected resource metadata names; default none.
+	AuthorizationServers []string
 	// SearchAbove is the number of tools above which there is one more, [SearchTool]; default 50, and none where it is
 	// negative.
 	SearchAbove int
@@ -46,6 +54,7 @@ const (
 	DefaultBody        = 4 << 20
 	DefaultRequests    = 4096
 	DefaultSessions    = 1000
+	DefaultConnections = 8192
 	DefaultSearchAbove = 50
 	DefaultTaskAfter   = 5 * time.Second
 	defaultEvery       = 5 * time.Second
@@ -56,6 +65,7 @@ func (o Options) filled() Options {
 	o.Version, o.Logger = cmp.Or(o.Version, "devel"), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.PageSize, o.MaxBody = cmp.Or(o.PageSize, DefaultPage), cmp.Or(o.MaxBody, DefaultBody)
 	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, DefaultRequests), cmp.Or(o.MaxSessions, DefaultSessions)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultConnections)
 	o.SearchAbove, o.TaskAfter = cmp.Or(o.SearchAbove, DefaultSearchAbove), cmp.Or(o.TaskAfter, DefaultTaskAfter)
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	return o

@@ -128,7 +128,7 @@ func (d *Door) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at, err := d.guestOf(r)
 		if err != nil {
-			turnAway(w, err)
+			d.turnAway(w, r, err)
 			return
 		}
 		defer d.guests.leave(at)
@@ -161,15 +161,13 @@ func (d *Door) guestOf(r *http.Request) (*guest, error) {
 	return d.guests.admit(r.Context(), strings.TrimSpace(token))
 }
 
-// turnAway says why nobody is let in.
-func turnAway(w http.ResponseWriter, err error) {
+// turnAway answers a request whose token was not accepted.
+func (d *Door) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	why := &barred{http.StatusInternalServerError, err.Error()}
 	_ = errors.As(err, &why)
 	switch why.status {
 	case http.StatusUnauthorized:
-		challenge := fmt.Sprintf("Bearer realm=%q, error=%q, error_description=%q", "toolbus", "invalid_token",
-			strings.ReplaceAll(why.why, `"`, "'"))
-		w.Header().Set("WWW-Authenticate", challenge)
+		w.Header().Set("WWW-Authenticate", d.challenge(r, why.why))
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}

@@ -22,8 +22,8 @@ const Path = "/mcp"
 
 // listener is the flags of a door for clients over HTTP.
 type listener struct {
-	address, ready string
-	door           mcp.Options
+	address, ready, url string
+	door                mcp.Options
 }
 
 // Gateway returns the command that serves clients over HTTP.
@@ -66,6 +66,12 @@ that does.`,
 		"requests at once, streams included, and calls on their way",
 	)
 	f.IntVar(&l.door.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
+	f.IntVar(&l.door.MaxConnections, "max-connections", mcp.DefaultConnections,
+		"connections at once, idle ones included; one address has half of them at most")
+	f.StringVar(&l.url, "public-url", "",
+		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
+	f.StringArrayVar(&l.door.AuthorizationServers, "authorization-server", nil,
+		"`URL` of an OAuth authorization server that issues tokens of this bus, for the metadata; more than once for more")
 	return cmd
 }
 
@@ -90,8 +96,27 @@ func check(o *mcp.Options, bounds ...int64) error {
 	return nil
 }
 
+// check refuses flags that no door over HTTP can have.
+func (l *listener) check() (err error) {
+	o := &l.door
+	if err := check(o, o.MaxBody, int64(o.MaxRequests), int64(o.MaxSessions), int64(o.MaxConnections)); err != nil {
+		return err
+	}
+	if l.url != "" {
+		if o.URL, err = mcp.CheckURL(l.url); err != nil {
+			return cli.Usagef("--public-url: %v", err)
+		}
+	}
+	for _, server := range o.AuthorizationServers {
+		if _, err := mcp.CheckURL(server); err != nil {
+			return cli.Usagef("--authorization-server: %v", err)
+		}
+	}
+	return nil
+}
+
 func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) error {
-	if err := check(&l.door, l.door.MaxBody, int64(l.door.MaxRequests), int64(l.door.MaxSessions)); err != nil {
+	if err := l.check(); err != nil {
 		return err
 	}
 	conn, client, err := connect(ctx, identity.Door)
@@ -107,6 +132,8 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 				"`toolbus credentials issue --role door --actor door://NAME`", says.Role)
 		}
 		l.door.Guest = conn.Client
+	} else if len(l.door.AuthorizationServers) > 0 {
+		return cli.Usagef("--authorization-server: this bus asks for no tokens, so the door protects nothing")
 	}
 	at, err := net.Listen("tcp", l.address)
 	if err != nil {
@@ -157,11 +184,14 @@ const (
 func serve(ctx context.Context, at net.Listener, door *mcp.Door) error {
 	routes := http.NewServeMux()
 	routes.Handle(Path, door.Handler())
+	for _, pattern := range []string{mcp.MetadataPath, mcp.MetadataPath + "/"} {
+		routes.Handle(pattern, door.Metadata(Path))
+	}
 	s := &http.Server{
 		Handler: routes, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(at) }()
+	go func() { served <- s.Serve(door.Bound(at)) }()
 	select {
 	case err := <-served:
 		return err

@@ -25,7 +25,7 @@ var folders = map[string]string{
 	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
 	"archive": "archive", "accounts": "accounts", "authority": "authority", "bearer": "bearer", "identity": "identity",
 	"process": "tool/process",
-	"mcp":     "tool/mcp", "upstream": "tool/mcp/upstream", "gateway": "gateway/mcp",
+	"mcp":     "tool/mcp", "upstream": "tool/mcp/upstream", "gateway": "gateway/mcp", "mcpcli": "internal/mcpcli",
 	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
 }
 

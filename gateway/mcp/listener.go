@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// maxRefusing is the number of connections at once that are told why they are closed. Others are closed at once.
+	maxRefusing = 64
+	// refuseTime is the time that such a client has to read the answer.
+	refuseTime = time.Second
+)
+
+// crowdedAnswer is sent over a connection beyond the bound, before it has sent anything.
+const crowdedAnswer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n" +
+	"too many connections at once: try again later\n"
+
+// listener bounds the open connections of the listener that it wraps, those that never send a header included. Clients
+// share the bound by address as callers share a [room], so one address holds half of it at most.
+type listener struct {
+	net.Listener
+
+	mu       sync.Mutex
+	open     room
+	closed   bool
+	refusing sync.WaitGroup
+	turned   chan struct{} // one element for each connection that is told why it is closed
+}
+
+// Bound returns a listener of at most [Options].MaxConnections open connections. One more is answered with 503 and
+// closed. Close waits for these answers, a second at most.
+func (d *Door) Bound(at net.Listener) net.Listener {
+	return &listener{Listener: at, open: room{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := source(c.RemoteAddr())
+		l.mu.Lock()
+		admitted := l.open.take(from)
+		if !admitted {
+			l.refuse(c)
+		}
+		l.mu.Unlock()
+		if admitted {
+			return &counted{Conn: c, ended: sync.OnceFunc(func() { l.ended(from) })}, nil
+		}
+	}
+}
+
+func (l *listener) ended(from string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open.give(from)
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.refusing.Wait()
+	return err
+}
+
+// refuse answers and closes a connection. It is called with the lock held, and does not wait.
+func (l *listener) refuse(c net.Conn) {
+	select {
+	case l.turned <- struct{}{}:
+	default:
+		_ = c.Close() // the client has gone, or finds out
+		return
+	}
+	if l.closed {
+		<-l.turned
+		_ = c.Close()
+		return
+	}
+	l.refusing.Go(func() {
+		defer func() { <-l.turned }()
+		sayCrowded(c)
+	})
+}
+
+// sayCrowded sends the answer. It reads what the client sends until the client closes: the system would discard an
+// answer that is not read yet if the connection was closed with input unread.
+func sayCrowded(c net.Conn) {
+	defer func() { _ = c.Close() }() // nothing can be done about it
+	_ = c.SetDeadline(time.Now().Add(refuseTime))
+	if _, err := io.WriteString(c, crowdedAnswer); err != nil {
+		return
+	}
+	if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+// source returns what connections from an address are counted under: an IPv4 address, or the /64 of an IPv6 address,
+// which one host may have all of.
+func source(a net.Addr) string {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return ""
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		return netip.PrefixFrom(ip, 64).Masked().String()
+	}
+	return ip.String()
+}
+
+// counted is a connection that counts until it is closed.
+type counted struct {
+	net.Conn
+	ended func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.ended()
+	return c.Conn.Close()
+}

@@ -1,0 +1,80 @@
+package mcp
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// MetadataPath is the path of the protected resource metadata of RFC 9728 for the host. That for an endpoint of the
+// host has the path of the endpoint behind it.
+const MetadataPath = "/.well-known/oauth-protected-resource"
+
+// Metadata returns the handler of the protected resource metadata (RFC 9728) for [MetadataPath] and the paths below.
+// endpoint is the path of [Door.Handler]. The handler asks for no token. It answers 404 for other endpoints, and if the
+// bus asks for no tokens: then nothing is protected.
+func (d *Door) Metadata(endpoint string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := d.endpoint(r, endpoint)
+		switch of := strings.TrimPrefix(r.URL.Path, MetadataPath); {
+		case d.guests.client == nil, of != "" && of != endpoint && of != at.Path:
+			http.NotFound(w, r)
+			return
+		case of == "": // the host as a whole
+			at.Path = ""
+		}
+		w.Header().Set("Cache-Control", "no-cache") // without a URL of its own the answer depends on the Host header
+		auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
+			Resource: at.String(), AuthorizationServers: d.o.AuthorizationServers,
+			BearerMethodsSupported: []string{"header"}, ResourceName: "Toolbus",
+		}).ServeHTTP(w, r)
+	})
+}
+
+// endpoint returns the URL that clients know the gateway by: [Options].URL, or the path at the host that r names.
+func (d *Door) endpoint(r *http.Request, path string) *url.URL {
+	if d.o.URL != nil {
+		at := *d.o.URL
+		return &at
+	}
+	at := &url.URL{Scheme: "http", Host: r.Host, Path: path}
+	if r.TLS != nil {
+		at.Scheme = "https"
+	}
+	return at
+}
+
+// challenge returns the header WWW-Authenticate of an answer with the status 401. RFC 6750 §3 gives no error to a
+// request that shows no token.
+func (d *Door) challenge(r *http.Request, why string) string {
+	at := d.endpoint(r, r.URL.Path)
+	at.Path = MetadataPath + at.Path
+	said := fmt.Sprintf("Bearer realm=%q, resource_metadata=%q", "toolbus", at)
+	if why != noToken {
+		said += fmt.Sprintf(", error=%q, error_description=%q", "invalid_token", strings.ReplaceAll(why, `"`, "'"))
+	}
+	return said
+}
+
+// CheckURL refuses a URL that is not one of an endpoint or an authorization server: absolute, of https or of http on
+// this machine, with a host and without user, query and fragment.
+func CheckURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case u.Scheme != "https" && (u.Scheme != "http" || !local):
+		return nil, fmt.Errorf("%q is not a URL of https, or of http on this machine", text)
+	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, fmt.Errorf("%q is not a URL of a host and a path, without user, query and fragment", text)
+	}
+	return u, nil
+}
