@@ -87,6 +87,10 @@ type DispatcherOptions struct {
 	OpenPerActor, OpenPerTenant, AheadPerActor int
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
 	StrictAudit bool
+	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers answer
+	// them: it answers at the reply subject of each question, which may be any subject of the executors' account. Set it
+	// while such executors, or connections that such dispatchers have let in, are there.
+	OlderBuilds bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
 	Ready func(instance string)
 }
@@ -107,7 +111,8 @@ func (c *Conn) Dispatcher(tools *Tools, o DispatcherOptions) (*Dispatcher, error
 	}
 	options := app.DispatcherOptions{
 		Registry: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
-		AheadPerActor: o.AheadPerActor, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, Version: Release,
+		AheadPerActor: o.AheadPerActor, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
+		Version: Release,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }

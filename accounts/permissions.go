@@ -109,7 +109,8 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 		}
 	}
 	return allow(publish,
-		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.KillWildcard, subjects.SeekWildcard))
+		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.DeskAnswers(p.Pool, f.Instance)+"*",
+			subjects.KillWildcard, subjects.SeekWildcard))
 }
 
 // Entitled reports whether what a token says lets a connection publish on a subject. Where the server has not let one

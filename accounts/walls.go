@@ -46,7 +46,8 @@ func services() (all []service) {
 	all = append(all,
 		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
-		service{Subject: "tb.exe.>", To: Exec, Threshold: untilAnswered, Share: true},
+		service{Subject: "tb.exe.*.*.*", To: Exec, Threshold: untilAnswered, Share: true},
+		service{Subject: subjects.HeardWildcard, To: Exec, Threshold: untilAnswered, Share: true},
 		service{Subject: subjects.ServiceWildcard(subjects.OpTokenRenew), To: Exec, Threshold: untilAnswered, Share: true},
 	)
 	for p := range subjects.Part(subjects.MaxPartitions) {
@@ -73,17 +74,19 @@ func many(to, subject string) service {
 
 func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
 
-// streams is what is heard across accounts: requests by dispatchers, answers and chunks by agents, what executors are
-// told by executors. What executors send reaches agents from their own account, since what an account was sent it does
-// not pass on. A request is no service: the server would say of each which user has sent it, and remember where its
-// answer goes, at a tenth of what a call costs. Nothing in TB but dispatchers hears requests, and those answer below
-// [subjects.Answers] alone, so that a hostile reply subject leads nowhere.
+// streams is what is heard across accounts: requests by dispatchers, answers and chunks by agents, and what dispatchers
+// tell executors. What executors send reaches agents from their own account, since what an account was sent it does not
+// pass on. A request is no service: the server would say of each which user has sent it, and remember where its answer
+// goes, at a tenth of what a call costs. Nothing in TB but dispatchers hears requests, and those answer below
+// [subjects.Answers] alone, so that a hostile reply subject leads nowhere. The questions of executors are a service;
+// dispatchers answer them below [subjects.DeskAnswers].
 func streams() []stream {
 	return []stream{
 		{subjects.CallWildcard, Agents, TB},
 		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", TB, Exec}, {"tb.ans.>", Exec, Agents},
 		{subjects.ChunksAll, TB, Agents}, {subjects.ChunksAll, Exec, Agents},
 		{subjects.KillWildcard, TB, Exec}, {subjects.SeekWildcard, TB, Exec},
+		{subjects.DeskAnswersAll, TB, Exec},
 	}
 }
 

@@ -114,27 +114,27 @@ func (c *Control) request(ctx context.Context, pool, subject string, q about) (*
 	}
 }
 
-// Runs is an executor, as far as it is controlled: Kill ends the run of an attempt and reports whether it was running
+// runs is an executor, as far as it is controlled: Kill ends the run of an attempt and reports whether it was running
 // here, Seek says since when it is.
-type Runs interface {
+type runs interface {
 	Kill(id string, attempt int, due time.Time) (running bool)
 	Seek(id string, attempt int) (since time.Time, ok bool)
 }
 
 // Obey lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They are heard
 // from the next flush of the connection on.
-func (c *Control) Obey(pool, instance string, runs Runs) (stop func(), err error) {
+func (c *Control) Obey(pool, instance string, r runs) (stop func(), err error) {
 	answer := func(word string, data []byte) {
 		if word != "" {
 			_ = c.NC.Publish(subjects.Heard(pool, instance, word), data) // asked again otherwise, if need be
 		}
 	}
-	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(runs, msg, answer) })
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(r, msg, answer) })
 	if err != nil {
 		return nil, fmt.Errorf("listen for kills: %w", err)
 	}
 	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) {
-		sought(kv.Instance(pool, instance), runs, msg, answer)
+		sought(kv.Instance(pool, instance), r, msg, answer)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen for those who ask what runs: %w", err)
@@ -142,7 +142,7 @@ func (c *Control) Obey(pool, instance string, runs Runs) (stop func(), err error
 	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
-func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
+func (c *Control) killed(r runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k about
 	if answered(msg) {
 		return
@@ -155,7 +155,7 @@ func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data
 		c.notices.Tell(c.Log, "a cancel is left to other executors", err)
 		return
 	}
-	if runs.Kill(k.ID, k.Attempt, k.Due.Time()) {
+	if r.Kill(k.ID, k.Attempt, k.Due.Time()) {
 		answer(k.Word, []byte(killedRunning))
 	}
 }
@@ -165,13 +165,13 @@ func (c *Control) killed(runs Runs, msg *nats.Msg, answer func(word string, data
 func answered(msg *nats.Msg) bool { return len(msg.Header) > 0 }
 
 // sought answers when an attempt is asked for that runs here.
-func sought(instance string, runs Runs, msg *nats.Msg, answer func(word string, data []byte)) {
+func sought(instance string, r runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
 	if err != nil || answered(msg) || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
-	since, ok := runs.Seek(s.ID, s.Attempt)
+	since, ok := r.Seek(s.ID, s.Attempt)
 	if !ok {
 		return
 	}

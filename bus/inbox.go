@@ -19,16 +19,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Inbox hears the answers to one actor. They come below the prefix of that actor: responders answer nowhere else. Its
-// methods are safe for concurrent use.
+// Inbox hears the answers to one actor, or to one executor. They come below the prefix of that actor or executor:
+// responders answer nowhere else. Its methods are safe for concurrent use.
 type Inbox struct {
 	Tenant, Actor string
 	NC            *nats.Conn
 	// Token returns the token that a message carries, now; nil and "" are none.
 	Token func() string
 
-	prefix string
-	sub    *nats.Subscription
+	prefix string // of reply subjects
+	skip   int    // bytes of a reply subject before the word that responders need
+	subs   []*nats.Subscription
 
 	mu      sync.Mutex
 	waiting map[string]func(*nats.Msg) // by last token
@@ -37,21 +38,40 @@ type Inbox struct {
 
 // NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done.
 func NewInbox(nc *nats.Conn, tenant, actor string) (*Inbox, error) {
-	in := &Inbox{
-		Tenant: tenant, Actor: actor, NC: nc,
-		prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]func(*nats.Msg){},
-		words: words(),
+	own := subjects.Answers(tenant, actor)
+	in := &Inbox{Tenant: tenant, Actor: actor, NC: nc, prefix: own + rand.Text() + ".", skip: len(own)}
+	return in, in.listen(in.prefix)
+}
+
+// NewDeskInbox returns an inbox of an executor over nc, which stays the caller's. Close it when done. Dispatchers of
+// f16d274, and those that run with --older-builds, answer at the reply subject; the others below
+// [subjects.DeskAnswers]. The inbox hears both, under the same word.
+func NewDeskInbox(nc *nats.Conn, pool, instance string) (*Inbox, error) {
+	in := &Inbox{NC: nc, prefix: nc.NewInbox() + "."}
+	in.skip = len(in.prefix)
+	return in, in.listen(in.prefix, subjects.DeskAnswers(pool, instance))
+}
+
+// listen subscribes to one token below each prefix.
+func (in *Inbox) listen(prefixes ...string) error {
+	in.waiting, in.words = map[string]func(*nats.Msg){}, words()
+	for _, prefix := range prefixes {
+		sub, err := in.NC.Subscribe(prefix+"*", in.receive)
+		if err != nil {
+			return fmt.Errorf("client inbox: %w", errors.Join(err, in.Close()))
+		}
+		in.subs = append(in.subs, sub)
 	}
-	sub, err := nc.Subscribe(in.prefix+"*", in.receive)
-	if err != nil {
-		return nil, fmt.Errorf("client inbox: %w", err)
-	}
-	in.sub = sub
-	return in, nil
+	return nil
 }
 
 // Close ends it: nothing more is heard.
-func (in *Inbox) Close() error { return in.sub.Unsubscribe() }
+func (in *Inbox) Close() (err error) {
+	for _, sub := range in.subs {
+		err = errors.Join(err, sub.Unsubscribe())
+	}
+	return err
+}
 
 // receive hands an answer to whoever waits for it. Answers to nobody are dropped: every answer may come twice.
 func (in *Inbox) receive(msg *nats.Msg) {
@@ -86,9 +106,7 @@ func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 
 // word is what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: questions say it in
 // [subjects.HeaderAnswer], too, since the server replaces their reply subjects between accounts.
-func (in *Inbox) word(reply string) string {
-	return strings.TrimPrefix(reply, subjects.Answers(in.Tenant, in.Actor))
-}
+func (in *Inbox) word(reply string) string { return reply[in.skip:] }
 
 func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
 	header := nats.Header{subjects.HeaderAnswer: {in.word(reply)}}
@@ -121,7 +139,7 @@ var ErrClosed = errors.New("the client is closed")
 
 // Request sends a request and returns its answer, or the error of ctx when that ends.
 func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
-	if !in.sub.IsValid() && !in.NC.IsClosed() {
+	if !in.subs[0].IsValid() && !in.NC.IsClosed() {
 		return nil, ErrClosed
 	}
 	answer := make(chan *nats.Msg, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
@@ -108,8 +109,8 @@ func (in *Intake) Take(m sieve.Message) {
 }
 
 // incoming reads a message. It reports whether it may be answered.
-func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
-	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
+func incoming(strays *dropped.Messages, msg *nats.Msg) (question.Incoming, bool) {
+	reply, ok := answerTo(strays, msg.Subject, msg.Reply, "")
 	if !ok {
 		return question.Incoming{}, false
 	}
@@ -120,6 +121,21 @@ func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
 		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 		Patient: msg.Header.Get(subjects.HeaderPatient) != "",
 	}, true
+}
+
+// newStrays counts the requests of callers that may not be answered where they name: an answer there could be taken for
+// the answer to another caller.
+func newStrays(log *slog.Logger) *dropped.Messages {
+	return &dropped.Messages{Log: log, Why: "a request may be answered below tb.ans.<tenant>.<actor>. of its own " +
+		"subject only; clients of Toolbus 0.1 ask otherwise"}
+}
+
+// answerTo returns where a request is answered; ok is false for one that is dropped.
+func answerTo(strays *dropped.Messages, subject, reply, word string) (to string, ok bool) {
+	if to, ok = subjects.AnswerTo(subject, reply, word); !ok {
+		strays.Note(subject)
+	}
+	return to, ok
 }
 
 // drained is how long the requests that are here already may take to be taken up at a stop.
@@ -194,9 +210,9 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 }
 
 // take takes in a question.
-func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
+func (s *Service) take(strays *dropped.Messages, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
+	reply, answered := answerTo(strays, r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
 	if !ok || !answered {
 		return
 	}

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,34 +25,45 @@ import (
 
 // Client asks dispatchers for one executor. Its methods are safe for concurrent use.
 type Client struct {
-	NC       *nats.Conn
+	Inbox    *bus.Inbox // of the executor: see [bus.NewDeskInbox]
 	Pool     string
 	Instance string           // of the executor, within its pool
 	NewNonce func() string    // which names a record
 	Now      func() time.Time // bus time, which dates a dead letter
 	Log      *slog.Logger
 
-	waiting atomic.Bool // it was said that no dispatcher answers
+	waiting atomic.Bool   // it was said that no dispatcher answers
+	heard   atomic.Bool   // an answer has arrived
+	answer  time.Duration // for tests; 0 is answerTime
 }
 
 // ErrNobody means that no dispatcher answers executors.
 var ErrNobody = errors.New("no dispatcher answers executors on this bus (start one, and replace older ones first)")
 
+// ErrUnheard means that dispatchers get the questions of an executor, and their answers do not arrive.
+var ErrUnheard = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
+	"configurations of the servers again, or start dispatchers with --older-builds: see docs/compatibility.md)")
+
 // answerTime is how long a dispatcher may take to answer. One that is gone by then is not waited for any longer:
-// another one is asked.
-const answerTime = 2 * time.Second
+// another one is asked. An executor does not start if the answers to maxUnheard questions in a row do not arrive.
+const (
+	answerTime = 2 * time.Second
+	maxUnheard = 10
+)
 
 // ask asks once. An error is a refusal, or that nobody has answered: what was asked for may have been done then.
 func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.answer, answerTime))
 	defer cancel()
-	msg, err := c.NC.RequestWithContext(ctx, subjects.Desk(op, c.Pool, c.Instance), body)
+	msg, err := c.Inbox.Request(ctx, subjects.Desk(op, c.Pool, c.Instance), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%s: %w", op, ErrNobody)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", op, err)
-	case msg.Header.Get(subjects.HeaderKind) == question.KindRefusal:
+	}
+	c.heard.Store(true)
+	if msg.Header.Get(subjects.HeaderKind) == question.KindRefusal {
 		refused := question.Refused{Refusal: new(envelope.Error)}
 		if err := bus.Unstamp(form.Desk, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
@@ -73,7 +85,7 @@ func refuse(code envelope.Code, message string) error {
 // final reports whether err is a refusal that no other dispatcher, and no later time, changes.
 func final(err error) bool {
 	r, ok := errors.AsType[*refusal](err)
-	return ok && r.says.Code != envelope.CodeUnavailable
+	return ok && r.says.Code != envelope.CodeUnavailable || errors.Is(err, ErrUnheard)
 }
 
 // put asks once, and decodes the answer.
@@ -121,10 +133,19 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 	return err
 }
 
-// Hello asks what the bus is like, until a dispatcher says so or ctx ends.
+// Hello asks what the bus is like, until a dispatcher answers or ctx ends. The error is [ErrUnheard] if dispatchers get
+// the question and no answer has ever arrived.
 func (c *Client) Hello(ctx context.Context) (h Hello, err error) {
+	lost := 0
 	err = c.insist(ctx, "what the bus is like", func(ctx context.Context) error {
-		return c.put(ctx, subjects.OpHello, nothing{}, &h)
+		err := c.put(ctx, subjects.OpHello, nothing{}, &h)
+		if lost++; !errors.Is(err, context.DeadlineExceeded) || c.heard.Load() {
+			lost = 0
+		}
+		if lost == maxUnheard {
+			return fmt.Errorf("%w: %w", ErrUnheard, err)
+		}
+		return err
 	})
 	return h, err
 }
@@ -167,7 +188,7 @@ const buryTime = 10 * time.Second
 
 // Dead has a call kept that is given up, with what became of its work message since.
 func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
-	data, err := record.NewLetter(s, m, deliveries, cause, c.Now()).Fit(c.NC.MaxPayload())
+	data, err := record.NewLetter(s, m, deliveries, cause, c.Now()).Fit(c.Inbox.NC.MaxPayload())
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,12 @@ func setup(t *testing.T) *fixture {
 // serve is a desk of a dispatcher of its own, until stop is called.
 func (f *fixture) serve(name string) (stop func()) {
 	f.T.Helper()
+	return f.serveTo(name, false)
+}
+
+// serveTo is serve, for executors of older builds, too, or not.
+func (f *fixture) serveTo(name string, older bool) (stop func()) {
+	f.T.Helper()
 	nc := f.Srv.Connect(f.T)
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -59,6 +66,7 @@ func (f *fixture) serve(name string) (stop func()) {
 	d := &desk.Desk{
 		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
+		OlderBuilds: older,
 	}
 	if err := errors.Join(d.Serve(context.WithoutCancel(f.T.Context())), nc.Flush()); err != nil {
 		f.T.Fatal(err)
@@ -74,8 +82,12 @@ func nonces(name string) func() string {
 // client is an executor of a pool.
 func (f *fixture) client(pool string) *desk.Client {
 	f.T.Helper()
+	inbox, err := bus.NewDeskInbox(f.Srv.Connect(f.T), pool, "e")
+	if err != nil {
+		f.T.Fatal(err)
+	}
 	return &desk.Client{
-		NC: f.Srv.Connect(f.T), Pool: pool, Instance: "e", NewNonce: nonces("e"), Now: time.Now,
+		Inbox: inbox, Pool: pool, Instance: "e", NewNonce: nonces("e"), Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -301,28 +313,85 @@ func TestConsumersOfAPool(t *testing.T) {
 	}
 }
 
-// An answer never goes where the server, or a process of Toolbus, takes it for a request.
-func TestAnswersGoToWhoeverAsked(t *testing.T) {
-	f := setup(t)
-	defer f.serve("d")()
-	heard, err := f.NC.SubscribeSync("tb.call.>")
-	if err != nil {
-		t.Fatal(err)
+// ask publishes a question as an executor does, under a word, "" for none, and with a reply subject of its choice.
+func (f *fixture) ask(word, reply, body string) {
+	f.T.Helper()
+	msg := &nats.Msg{Subject: subjects.Desk(subjects.OpHello, "default", "e"), Reply: reply, Data: []byte(body)}
+	if word != "" {
+		msg.Header = nats.Header{subjects.HeaderAnswer: {word}}
 	}
-	subject := subjects.Desk(subjects.OpHello, "default", "e")
-	for _, reply := range []string{"$JS.API.STREAM.DELETE.CHUNKS", "tb.call.t.a.echo"} {
-		if err := f.NC.PublishRequest(subject, reply, []byte(`{"form":2}`)); err != nil {
+	if err := errors.Join(f.NC.PublishMsg(msg), f.NC.Flush()); err != nil {
+		f.T.Fatal(err)
+	}
+}
+
+// An answer goes below the subject of the executor's own answers, and nowhere else: not to its reply subject, which may
+// be any subject of the account. Only for older builds it does, unless the server or a process of Toolbus would take it
+// for a request.
+func TestAnswersGoToWhoeverAsked(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		f := setup(t)
+		stop := f.serveTo("d", older)
+		heard, err := f.NC.SubscribeSync(">")
+		if err != nil {
 			t.Fatal(err)
 		}
+		replies := []string{"$JS.API.STREAM.DELETE.CHUNKS", "tb.call.t.a.echo", "tb.ctl.kill.id", "elsewhere", ""}
+		for _, reply := range replies {
+			for _, word := range []string{"", "a.b", "*", "word"} {
+				f.ask(word, reply, `{"form":2}`)
+			}
+		}
+		if _, err := f.client("default").Hello(t.Context()); err != nil { // all questions before it are answered
+			t.Fatal(err)
+		}
+		stop()
+		want := map[string]int{"tb.exe.ans.default.e.word": len(replies)}
+		if older {
+			want = map[string]int{"elsewhere": 4}
+		}
+		got := map[string]int{}
+		for n, _, _ := heard.Pending(); n > 0; n-- {
+			msg, err := heard.NextMsg(time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(msg.Data), `"partitions"`) && !strings.HasPrefix(msg.Subject, "_INBOX.") &&
+				(msg.Subject == "tb.exe.ans.default.e.word" || !strings.HasPrefix(msg.Subject, "tb.exe.ans.default.e.")) {
+				got[msg.Subject]++
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("older builds %v: answers came at %v, want %v", older, got, want)
+		}
+		if _, err := f.JS.Stream(t.Context(), subjects.ChunksStream); err != nil {
+			t.Errorf("an answer deleted a stream: %v", err)
+		}
 	}
-	if _, err := f.client("default").Hello(t.Context()); err != nil { // an answer elsewhere would have come by then
+}
+
+// An executor hears a dispatcher of f16d274, too, which answers at the reply subject.
+func TestDispatcherOfAnOlderBuild(t *testing.T) {
+	f := setup(t)
+	defer f.serveTo("d", true)()
+	h, err := f.client("default").Hello(t.Context())
+	if err != nil || h.Partitions != 1 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// An executor does not wait forever for answers that cannot arrive: the server's configuration does not let them
+// through, and a dispatcher gets the questions.
+func TestAnswersThatDoNotArrive(t *testing.T) {
+	f := setup(t)
+	silent := func(*nats.Msg) {}
+	if _, err := f.NC.QueueSubscribe(subjects.DeskWildcard(subjects.OpHello), "dispatchers", silent); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := heard.Pending(); err != nil || n != 0 {
-		t.Errorf("%d answers came as requests, %v", n, err)
-	}
-	if _, err := f.JS.Stream(t.Context(), subjects.ChunksStream); err != nil {
-		t.Errorf("an answer deleted a stream: %v", err)
+	c := f.client("default")
+	c.WaitFor(10 * time.Millisecond)
+	if _, err := c.Hello(t.Context()); !errors.Is(err, desk.ErrUnheard) {
+		t.Errorf("got %v, want %v", err, desk.ErrUnheard)
 	}
 }
 
@@ -330,7 +399,12 @@ func TestAnswersGoToWhoeverAsked(t *testing.T) {
 func TestQuestionsOfANewerForm(t *testing.T) {
 	f := setup(t)
 	defer f.serve("d")()
-	msg, err := f.NC.Request(subjects.Desk(subjects.OpHello, "default", "e"), []byte(`{"form":9}`), 10*time.Second)
+	answers, err := f.NC.SubscribeSync("tb.exe.ans.default.e.word")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ask("word", "", `{"form":9}`)
+	msg, err := answers.NextMsg(10 * time.Second)
 	if err != nil || !strings.Contains(string(msg.Data), "form 9") {
 		t.Errorf("%+v, %v", msg, err)
 	}

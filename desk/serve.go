@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -21,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Desk is what a dispatcher answers executors with. All but Fsync and Identity is required.
+// Desk is what a dispatcher answers executors with. All but Fsync, Identity and OlderBuilds is required.
 type Desk struct {
 	NC       *nats.Conn
 	JS       jetstream.JetStream
@@ -34,8 +35,11 @@ type Desk struct {
 	Lease    time.Duration
 	Fsync    bool
 	Identity bool // tokens say who is who
-	Log      *slog.Logger
+	// OlderBuilds answers every question at its reply subject, as executors of f16d274 expect.
+	OlderBuilds bool
+	Log         *slog.Logger
 
+	drops   *dropped.Messages
 	subs    []*nats.Subscription
 	quick   *crew.Crew[job]
 	waiting *crew.Crew[job] // those that may wait for as long as coveredTime
@@ -69,6 +73,8 @@ const (
 // Serve answers executors until Stop is called, shared with the other dispatchers.
 func (d *Desk) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
+	d.drops = &dropped.Messages{Log: d.Log, Why: "a question of an executor has no header " + subjects.HeaderAnswer +
+		"; executors of f16d274 ask without it, and dispatchers answer them with --older-builds"}
 	d.quick, d.waiting = crew.Bounded(maxQuick, d.answer), crew.Bounded(maxWaiting, d.answer)
 	for op, handle := range map[string]handler{
 		subjects.OpHello: answering(d.hello),
@@ -116,10 +122,22 @@ func (d *Desk) Stop() {
 	d.quick.End()
 }
 
-// answer answers one question. What goes elsewhere than to whoever asked is dropped.
+// answerTo returns where a question of an executor is answered: below the subject of its own answers, under the word
+// that it names. Permissions do not cover reply subjects, so that an answer there could reach any subject of an
+// account.
+func (d *Desk) answerTo(msg *nats.Msg) (to string, ok bool) {
+	if d.OlderBuilds {
+		return msg.Reply, !subjects.Elsewhere(msg.Reply)
+	}
+	return subjects.DeskAnswer(msg.Subject, msg.Header.Get(subjects.HeaderAnswer))
+}
+
+// answer answers one question.
 func (d *Desk) answer(j job) {
 	pool, instance, err := subjects.ParseDesk(j.op, j.msg.Subject)
-	if err != nil || subjects.Elsewhere(j.msg.Reply) {
+	to, ok := d.answerTo(j.msg)
+	if err != nil || !ok {
+		d.drops.Note(j.msg.Subject)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)
@@ -130,10 +148,10 @@ func (d *Desk) answer(j job) {
 			return // unreachable: refusals are our own type
 		}
 	}
-	answer.Subject = j.msg.Reply
+	answer.Subject = to
 	if d.NC.PublishMsg(answer) != nil { // it is asked again; what is too large is said so
 		if answer, err = refused(refuse(envelope.CodeLimit, "the answer is too large")); err == nil {
-			answer.Subject = j.msg.Reply
+			answer.Subject = to
 			_ = d.NC.PublishMsg(answer) // it is asked again
 		}
 	}

@@ -5,6 +5,7 @@ import "strings"
 const (
 	exePrefix = "tb.exe."
 	heard     = "heard"
+	answers   = "ans"
 )
 
 // Operations that executors ask dispatchers for, the op of [Desk].
@@ -28,6 +29,26 @@ func DeskWildcard(op string) string { return exePrefix + word(op) + ".*.*" }
 func ParseDesk(op, subject string) (pool, instance string, err error) {
 	err = parse(subject, exePrefix+word(op)+".", &pool, &instance)
 	return pool, instance, err
+}
+
+// DeskAnswers returns the prefix of the subjects on which dispatchers answer the questions of an executor. Behind it
+// stands one word, which the executor makes for one question and names in [HeaderAnswer].
+func DeskAnswers(pool, instance string) string {
+	return tokens(exePrefix+answers+".", pool, instance) + "."
+}
+
+// DeskAnswersAll covers the answers to all executors.
+const DeskAnswersAll = exePrefix + answers + ".*.*.*"
+
+// DeskAnswer returns the subject of the answer to a question that an executor has asked on a subject of [Desk] under a
+// word. ok is false for any other subject, and for a word that is not one token of letters, digits, - and _ of at most
+// 100 bytes.
+func DeskAnswer(subject, word string) (to string, ok bool) {
+	t := strings.Split(subject, ".")
+	if len(t) != 5 || !strings.HasPrefix(subject, exePrefix) || strings.Contains(word, ".") || !answerWord(word) {
+		return "", false
+	}
+	return exePrefix + answers + "." + t[3] + "." + t[4] + "." + word, true
 }
 
 // HeardWildcard is where dispatchers hear what executors answer to a kill or a seek.

@@ -48,6 +48,7 @@ func TestNames(t *testing.T) {
 		Dead("acme", "web.fetch"):                                 "tb.dead.acme.web_2efetch",
 		Kill(id):                                                  "tb.ctl.kill." + id,
 		Seek(id):                                                  "tb.ctl.seek." + id,
+		DeskAnswers("gpu pool", "e-1"):                            "tb.exe.ans.gpu_20pool.e-1.",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

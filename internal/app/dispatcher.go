@@ -36,6 +36,8 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	// OpenPerActor, OpenPerTenant and AheadPerActor are those of dispatcher.Options.
 	OpenPerActor, OpenPerTenant, AheadPerActor int
+	// OlderBuilds lets the dispatcher work with executors and callers of f16d274: see toolbus.DispatcherOptions.
+	OlderBuilds bool
 
 	Tokens  *identity.Checker // see dispatcher.Options; with keys it is that of the deployment
 	store   *authority.Store
@@ -192,6 +194,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	executors := &desk.Desk{
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
+		OlderBuilds: o.OlderBuilds,
 	}
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,

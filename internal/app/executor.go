@@ -77,7 +77,11 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 
 // openExecutor waits for a dispatcher to say what the bus is like, and opens what an executor has of it.
 func openExecutor(ctx context.Context, c *Conn, pool string) (*desk.Client, error) {
-	counter := &desk.Client{NC: c.NC, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
+	inbox, err := bus.NewDeskInbox(c.NC, pool, c.Instance) // ends with the connection
+	if err != nil {
+		return nil, err
+	}
+	counter := &desk.Client{Inbox: inbox, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
 	h, err := counter.Hello(ctx)
 	if err != nil {
 		return nil, err

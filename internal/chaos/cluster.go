@@ -147,6 +147,9 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	}
 	for _, name := range dispatchers {
 		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
+		if o.Beside != "" {
+			c.nodes[name].newer = []string{"--older-builds"}
+		}
 	}
 	for _, name := range o.workers() {
 		args := slices.Concat([]string{"executor", "--slots", "8"}, c.common(o, name))

@@ -21,6 +21,7 @@ type node struct {
 	name   string
 	build  string // the program that it is started as
 	args   []string
+	newer  []string   // further args of a process of Binary
 	skews  *rand.Rand // nil: its clock is right
 	orders chan order
 	over   chan struct{}
@@ -107,6 +108,9 @@ func (n *node) launch() (*process, error) {
 		return nil, err
 	}
 	args := n.args
+	if n.build == n.binary {
+		args = slices.Concat(args, n.newer)
+	}
 	if n.skews != nil {
 		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())
 	}

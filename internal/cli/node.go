@@ -235,6 +235,7 @@ type Admission struct {
 	perActor  int
 	perTenant int
 	ahead     int
+	older     bool
 }
 
 // The words of --audit.
@@ -257,6 +258,8 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&a.ahead, "ahead-per-actor", dispatcher.DefaultAheadPerActor,
 		"how many open calls of one actor executors are handed before those of actors that have more open; less than seven "+
 			"eighths of the slots of an executor")
+	cmd.Flags().BoolVar(&a.older, "older-builds", false,
+		"work with executors of the build before this one (f16d274), for the time of an upgrade")
 }
 
 // Check refuses a time in which executors that are well need not have been heard of, and numbers and words that mean
@@ -280,7 +283,7 @@ func (a *Admission) Check(n *Node) error {
 // Options are those of a dispatcher.
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
-		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict,
+		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
 		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, AheadPerActor: a.ahead,
 	}
 }

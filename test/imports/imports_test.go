@@ -39,6 +39,7 @@ var layers = []layer{
 	{"internal/stalls", ""},
 	{"internal/form", ""},
 	{"internal/crew", ""},
+	{"internal/dropped", ""},
 	{"internal/fair", ""},
 	{"internal/sieve", ""},
 	{"internal/recent", ""},
@@ -65,8 +66,8 @@ var layers = []layer{
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/crew internal/fair internal/form internal/jscode internal/sieve internal/wait kv " +
-		"question subjects"},
+	{"bus", "call envelope internal/crew internal/dropped internal/fair internal/form internal/jscode internal/sieve " +
+		"internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
@@ -75,7 +76,8 @@ var layers = []layer{
 		"question subjects"},
 	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
-	{"desk", "bus call envelope internal/crew internal/form internal/wait kv question record settle subjects work"},
+	{"desk", "bus call envelope internal/crew internal/dropped internal/form internal/wait kv question record settle " +
+		"subjects work"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},

@@ -1,0 +1,52 @@
+// Package dropped counts the core messages that a receiver does not act on, since nothing proves who has sent them.
+// Start reading at dropped.go.
+package dropped
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Messages counts dropped messages of one kind. It logs the first one at once, and then at most one line for each
+// [Interval], with the number of further ones. It is safe for concurrent use.
+type Messages struct {
+	Log *slog.Logger
+	Why string // they are dropped
+
+	mu      sync.Mutex
+	logged  bool // a line, within the last Interval
+	more    int  // dropped since then
+	subject string
+}
+
+// Interval is how often dropped messages of a kind are logged.
+const Interval = time.Minute
+
+// Note counts a message.
+func (m *Messages) Note(subject string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logged {
+		m.more++
+		m.subject = strings.Clone(subject) // it may share the memory of a large message
+		return
+	}
+	m.logged = true
+	m.Log.Warn("message dropped: "+m.Why, "subject", subject)
+	time.AfterFunc(Interval, m.tell)
+}
+
+// tell logs how many messages were dropped since the last line.
+func (m *Messages) tell() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.more == 0 {
+		m.logged = false
+		return
+	}
+	m.Log.Warn("messages dropped: "+m.Why, "messages", m.more, "last_subject", m.subject)
+	m.more = 0
+	time.AfterFunc(Interval, m.tell)
+}
