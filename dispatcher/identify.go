@@ -23,7 +23,7 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	switch {
 	case refusal != nil:
 		return refusal
-	case p.Role != identity.Agent && p.Role != identity.Operator:
+	case p.Role != identity.Agent:
 		return gate.NotFor(p.Role, "calls")
 	case p.Run != "" && to.RunID != p.Run:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for run %.100q alone", p.Run))
@@ -57,10 +57,7 @@ func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 // Asks checks what vouches for a question, and that whoever asks may ask it. A refusal is on record.
 func (d *Dispatcher) Asks(ctx context.Context, op string, from question.Sender,
 	c question.Credential) (*identity.Principal, *envelope.Error) {
-	p, refusal := gate.Asks(d.Tokens, d.Now(), from.Tenant, from.Actor, c)
-	if refusal == nil && p != nil {
-		refusal = gate.MayAsk(op, p.Role)
-	}
+	p, refusal := gate.Asks(d.Tokens, d.Now(), op, from, c)
 	if refusal != nil {
 		return nil, d.Deny(ctx, from, refusal)
 	}

@@ -57,7 +57,7 @@ func TestCredentials(t *testing.T) {
 	}{
 		"agent":           {nil, "", ""},
 		"scopes":          {nil, `["say"]`, ""},
-		"operator":        {func(p *identity.Principal) { p.Role = identity.Operator }, "", ""},
+		"operator":        {func(p *identity.Principal) { p.Role = identity.Operator }, "", envelope.CodeForbidden},
 		"other actor":     {func(p *identity.Principal) { p.Actor = "other" }, "", envelope.CodeIdentity},
 		"other tenant":    {func(p *identity.Principal) { p.Tenant = "u" }, "", envelope.CodeIdentity},
 		"more scopes":     {nil, `["say","admin"]`, envelope.CodeScope},
@@ -135,17 +135,21 @@ func TestNoCredential(t *testing.T) {
 	})
 }
 
-// A question comes over a connection that its own token has opened, or over one of a door of its tenant.
+// A question comes over a connection that its own token has opened, or over one of a door of its tenant. A door asks for
+// no new tokens for those of others.
 func TestWhoseConnection(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		s, p := guarded(w), someAgent()
 		for user, want := range map[string]bool{
 			p.User(): true, "door.t.front.f": true, "door.u.front.f": false, "agent.t.other.f": false, "": false,
+			"agent.t.agent.f": false,
 		} {
-			_, refusal := w.d.Asks(t.Context(), subjects.OpResult, from("agent"),
-				question.Credential{Token: mint(w, s, p), User: user})
-			if (refusal == nil) != want || refusal != nil && refusal.Code != envelope.CodeIdentity {
-				t.Errorf("over the connection of %q: %v", user, refusal)
+			for _, op := range []string{subjects.OpResult, subjects.OpTokenRenew, subjects.OpTokenNarrow} {
+				may := want && (op == subjects.OpResult || user == p.User())
+				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{Token: mint(w, s, p), User: user})
+				if (refusal == nil) != may || refusal != nil && refusal.Code != envelope.CodeIdentity {
+					t.Errorf("%s over the connection of %q: %v", op, user, refusal)
+				}
 			}
 		}
 	})

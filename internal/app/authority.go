@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 
 	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -40,15 +39,7 @@ func openAuthority(ctx context.Context, c *Conn) (s *authority.Store, stop func(
 // renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
 func renew(ctx context.Context, c *Conn, s *authority.Service, from question.Sender) (
 	a question.TokenAnswer, _ *envelope.Error) {
-	by := question.By(ctx)
-	p, refusal := gate.Asks(s.Store.Checker(), c.Clock.Now(), from.Tenant, from.Actor, by)
-	if refusal != nil && refusal.Code == envelope.CodeExpired {
-		expired, err := s.Store.Checker().Check(by.Token, c.Clock.Now())
-		if errors.Is(err, identity.ErrExpired) && subjects.Token(expired.Tenant) == from.Tenant &&
-			subjects.Token(expired.Actor) == from.Actor && expired.Speaker(by.User) {
-			p, refusal = expired, nil
-		}
-	}
+	p, refusal := gate.Renews(s.Store.Checker(), c.Clock.Now(), from, question.By(ctx))
 	if refusal != nil {
 		return a, refusal
 	}

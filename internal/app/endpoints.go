@@ -66,9 +66,11 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 	}
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
 	for i, e := range all {
-		if e.Op != subjects.OpTokenRenew { // which an expired token may ask
-			all[i] = guarded(d, e)
+		if e.Op == subjects.OpTokenRenew { // which an expired token may ask
+			all[i] = recorded(d, e)
+			continue
 		}
+		all[i] = guarded(d, e)
 	}
 	return all
 }
@@ -100,16 +102,25 @@ func deployed(ctx context.Context, c *Conn) []question.Check {
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
 }
 
-// guarded answers only those who may ask, and tells the endpoint by the context who that is. What is refused because it
-// is not theirs is on record, too; a call of others is one that there is not.
+// guarded answers only senders that may ask, and gives the endpoint their principal in the context. It records all that
+// is refused because it is not theirs; a call of others is one that there is not.
 func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
-	answer := e.Handle
+	answer := recorded(d, e).Handle
 	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
 		p, refusal := d.Asks(ctx, e.Op, from, question.By(ctx))
 		if refusal != nil {
 			return nil, refusal
 		}
-		said, refusal := answer(identity.With(ctx, p), from, body)
+		return answer(identity.With(ctx, p), from, body)
+	}
+	return e
+}
+
+// recorded puts on record what an endpoint refuses because it is not for its sender.
+func recorded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
+	answer := e.Handle
+	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+		said, refusal := answer(ctx, from, body)
 		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound) {
 			return nil, d.Deny(ctx, from, refusal)
 		}

@@ -11,15 +11,51 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Asks returns who is behind a question, as [Identify] does: somebody whose own connection it came over, or a door's.
-func Asks(tokens *identity.Checker, now time.Time, tenant, actor string, c question.Credential) (
+// Asks returns the principal of a question, as [Identify] does, if it may ask it over the connection that it came over.
+func Asks(tokens *identity.Checker, now time.Time, op string, from question.Sender, c question.Credential) (
 	*identity.Principal, *envelope.Error) {
-	p, refusal := Identify(tokens, now, tenant, actor, c.Token)
-	if p != nil && !p.Speaker(c.User) {
-		return nil, envelope.NewError(envelope.CodeIdentity,
-			"the message came over a connection that another token has opened")
+	p, refusal := Identify(tokens, now, from.Tenant, from.Actor, c.Token)
+	if p == nil || refusal != nil {
+		return p, refusal
 	}
-	return p, refusal
+	if refusal := overConnection(op, p, c.User); refusal != nil {
+		return nil, refusal
+	}
+	return p, MayAsk(op, p.Role)
+}
+
+// Renews is [Asks] for the renewal of a token, which may have expired.
+func Renews(tokens *identity.Checker, now time.Time, from question.Sender, c question.Credential) (
+	*identity.Principal, *envelope.Error) {
+	p, refusal := Asks(tokens, now, subjects.OpTokenRenew, from, c)
+	if refusal == nil || refusal.Code != envelope.CodeExpired {
+		return p, refusal
+	}
+	expired, err := tokens.Check(c.Token, now)
+	if !errors.Is(err, identity.ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
+		return nil, refusal
+	}
+	return expired, overConnection(subjects.OpTokenRenew, expired, c.User)
+}
+
+// overConnection refuses a question that came over a connection of another user. A door may bring the questions of all
+// actors of its tenant, but for new tokens: it would keep the rights of a token that passed through it once.
+func overConnection(op string, p *identity.Principal, user string) *envelope.Error {
+	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
+	switch {
+	case user == p.User() || !own && p.Speaker(user):
+		return nil
+	case own && p.Speaker(user):
+		return envelope.NewError(envelope.CodeIdentity, "a door neither renews nor narrows the tokens of its callers").
+			WithFix("renew or narrow the token over a connection of its own, or issue one for longer: " +
+				"`toolbus credentials issue --life 24h`")
+	}
+	return envelope.NewError(envelope.CodeIdentity, "the message came over a connection that another token has opened")
+}
+
+// isOf reports whether the subject of a message has the tenant and the actor of its token.
+func isOf(p *identity.Principal, tenant, actor string) bool {
+	return subjects.Token(p.Tenant) == tenant && subjects.Token(p.Actor) == actor
 }
 
 // Identify returns who is behind a message, whose subject has those tokens. Without a checker it is whoever the subject
@@ -43,7 +79,7 @@ func Identify(tokens *identity.Checker, now time.Time, tenant, actor, token stri
 		return nil, envelope.NewError(envelope.CodeRevoked, "")
 	case err != nil:
 		return nil, envelope.NewError(envelope.CodeToken, err.Error())
-	case subjects.Token(p.Tenant) != tenant || subjects.Token(p.Actor) != actor:
+	case !isOf(p, tenant, actor):
 		return nil, envelope.NewError(envelope.CodeIdentity,
 			fmt.Sprintf("the token is of %q in tenant %q", p.Actor, p.Tenant))
 	}
