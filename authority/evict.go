@@ -29,8 +29,8 @@ const (
 	// afterwards is when it is looked again for connections that were let in just before it was heard of: longer than the
 	// server waits for the answer about one. A server that does not answer is asked again then, too.
 	afterwards = 3 * time.Second
-	// fresh is for how long all connections of a barred actor are closed whose tokens are not known here; after it some
-	// may have been issued since.
+	// fresh is how long after the revocation of an actor the evictor closes all connections of that actor and its
+	// sub-actors whose tokens are not known here. Later ones may have been issued since.
 	fresh = 10 * time.Second
 )
 
@@ -83,10 +83,7 @@ func (e *Evictor) forget(now time.Time) {
 // revoked returns what finds the connections to be closed.
 func (e *Evictor) revoked(now time.Time) func(accounts.User) bool {
 	all := e.store.checker.Revoked
-	barred := map[[2]string]bool{}
-	for of := range all.BarredSince(now.Add(-fresh)) {
-		barred[[2]string{subjects.Token(of[0]), subjects.Token(of[1])}] = true
-	}
+	barred := all.BarredSince(now.Add(-fresh))
 	return func(u accounts.User) bool {
 		e.mu.Lock()
 		p, known := e.let[u.Family]
@@ -94,6 +91,21 @@ func (e *Evictor) revoked(now time.Time) func(accounts.User) bool {
 		if known {
 			return all.Revoked(&p)
 		}
-		return all.Family(u.Family) || barred[[2]string{u.Tenant, u.Actor}]
+		return all.Family(u.Family) || covered(u, barred)
 	}
+}
+
+// covered reports whether an actor of barred, or one of its sub-actors, has the connection of u.
+func covered(u accounts.User, barred map[[2]string]time.Time) bool {
+	tenant, invalid := subjects.ParseToken(u.Tenant)
+	actor, illegible := subjects.ParseToken(u.Actor)
+	if invalid != nil || illegible != nil {
+		return false // no token has such names, see identity.Principal.Check
+	}
+	for of := range barred {
+		if of[0] == tenant && (of[1] == actor || identity.IsSub(actor, of[1])) {
+			return true
+		}
+	}
+	return false
 }

@@ -78,13 +78,34 @@ func unreached(err error) *envelope.Error {
 		WithRetryAfter(time.Second).WithCause(err.Error())
 }
 
-// Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights.
+// Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights and life.
 func (s *Service) Renew(ctx context.Context, by *identity.Principal) (a question.TokenAnswer, _ *envelope.Error) {
 	p, err := by.Renewed(s.Store.Now().Truncate(time.Second))
 	if err != nil {
 		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
 	}
+	if refusal := s.originate(ctx, &p); refusal != nil {
+		return a, refusal
+	}
 	return s.mint(ctx, audit.CredentialRenewed, by, p)
+}
+
+// originate refuses to renew an agent's token that may have been narrowed from one of another role, as builds before 0.2
+// did. Such a token does not say its origin: the list of issued credentials says that it is an agent's, or nothing does.
+func (s *Service) originate(ctx context.Context, p *identity.Principal) *envelope.Error {
+	if p.Role != identity.Agent || len(p.Chain) == 0 || p.Origin == identity.Agent {
+		return nil
+	}
+	root, ok, err := s.Store.listed(ctx, p.Root())
+	switch {
+	case err != nil:
+		return unreached(err)
+	case !ok || identity.Role(root.Role) != identity.Agent:
+		return envelope.NewError(envelope.CodeForbidden, "the token does not prove that it was narrowed from an agent's").
+			WithFix("narrow the token of an agent again")
+	}
+	p.Origin = identity.Agent
+	return nil
 }
 
 // Narrow makes less of a token: a family of its own, which is revoked with that of by.
@@ -153,7 +174,7 @@ func (s *Service) Issue(
 
 // asked is the principal that a question is for, if it can be one.
 func (s *Service) asked(q question.Issue) (p identity.Principal, refusal *envelope.Error) {
-	life, refusal := seconds("life_s", q.LifeS, identity.Life)
+	life, refusal := seconds("life_s", q.LifeS, identity.MaxLife)
 	if refusal != nil {
 		return p, refusal
 	}
@@ -185,7 +206,8 @@ func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope
 	return time.Duration(n) * time.Second, nil
 }
 
-// Revoke ends a family of tokens, or all that an actor has.
+// Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation whether such
+// a credential is listed or not: narrowed tokens, and those minted offline, are not.
 func (s *Service) Revoke(
 	ctx context.Context, by *identity.Principal, q question.Revoke,
 ) (a question.RevokeAnswer, _ *envelope.Error) {
@@ -204,7 +226,10 @@ func (s *Service) Revoke(
 	if ofActor {
 		a.Families, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
 	} else {
-		a.Families, err = 1, s.Store.Revoke(ctx, q.Family, name(by))
+		a.Families, err = s.Store.end(ctx, q.Family, name(by))
+	}
+	if err == nil && a.Families == 0 {
+		a.Nearest, err = s.Store.nearest(ctx, q)
 	}
 	if err != nil {
 		return a, unreached(err)

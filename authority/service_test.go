@@ -3,6 +3,7 @@ package authority_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,7 +123,7 @@ func TestServiceRefuses(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()
 	good := question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent"}
 	for name, spoil := range map[string]func(*question.Issue){
-		"role": func(q *question.Issue) { q.Role = "king" }, "life": func(q *question.Issue) { q.LifeS = 901 },
+		"role": func(q *question.Issue) { q.Role = "king" }, "life": func(q *question.Issue) { q.LifeS = 24*3600 + 1 },
 		"past":  func(q *question.Issue) { q.LifeS = -1 },
 		"renew": func(q *question.Issue) { q.RenewS = int64(authority.MaxRenewal/time.Second) + 1 },
 	} {
@@ -147,4 +148,92 @@ func TestServiceRefuses(t *testing.T) {
 	if all, err := c.Store.Issued(ctx); err != nil || len(all) > 0 {
 		t.Errorf("issued without a record: %+v %v", all, err)
 	}
+}
+
+// A token of up to 24 hours is for clients that cannot renew it; one that is renewed keeps its life.
+func TestLifeOfTokens(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	for life, want := range map[int64]time.Duration{0: 15 * time.Minute, 86400: 24 * time.Hour, 60: time.Minute} {
+		a, refusal := c.Issue(ctx, &c.operator, question.Issue{
+			Tenant: "acme", Actor: "agent://a", Role: "agent", LifeS: life, RenewS: 48 * 3600,
+		})
+		c.is("issue", refusal, "")
+		p, err := c.Store.Checker().Check(a.Token, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		renewed, refusal := c.Renew(ctx, p)
+		c.is("renew", refusal, "")
+		for _, of := range []question.TokenAnswer{a, renewed} {
+			if got := of.Expires.Sub(c.now.Truncate(time.Second)); got != want {
+				t.Errorf("the token lives for %s, want %s", got, want)
+			}
+		}
+	}
+}
+
+// An agent's token that an earlier build narrowed does not say from which role. It is renewed only if the list of
+// credentials says that its root is an agent.
+func TestTokensOfUnknownOrigin(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	for _, test := range []struct {
+		role   identity.Role
+		listed bool
+		want   envelope.Code
+	}{
+		{identity.Agent, true, ""}, {identity.Agent, false, envelope.CodeForbidden},
+		{identity.Operator, true, envelope.CodeForbidden}, {identity.Door, true, envelope.CodeForbidden},
+	} {
+		root := c.person("agent://a")
+		root.Role = test.role
+		if test.listed {
+			c.issue(c.Store, root)
+		}
+		child := root
+		child.Actor, child.Role, child.ID, child.Family = "agent://a/x", identity.Agent, identity.NewID(), identity.NewID()
+		child.Chain = []string{root.Family}
+		a, refusal := c.Renew(ctx, &child)
+		c.is(fmt.Sprintf("narrowed from %s, listed: %t", test.role, test.listed), refusal, test.want)
+		if test.want != "" {
+			continue
+		}
+		renewed, err := identity.Inspect(a.Token)
+		if err != nil || renewed.Origin != identity.Agent {
+			t.Errorf("%+v, %v", renewed, err)
+		}
+	}
+}
+
+// The answer counts the listed families that a revocation ends, or suggests names. It is stored either way.
+func TestRevocationOfNothingListed(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	listed, unlisted := c.person("agent://billing"), c.person("agent://ghost/x")
+	c.issue(c.Store, listed)
+	offline, err := c.Store.Mint(unlisted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name     string
+		q        question.Revoke
+		families int
+		nearest  []string
+	}{
+		{"a misspelt family", question.Revoke{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0, []string{listed.Family}},
+		{"another family", question.Revoke{Family: "none"}, 0, nil},
+		{"a misspelt actor", question.Revoke{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
+		{"another tenant", question.Revoke{Tenant: "amce", Actor: "agent://billing"}, 0,
+			[]string{"agent://billing in tenant acme"}},
+		{"an actor of unlisted tokens", question.Revoke{Tenant: "acme", Actor: "agent://ghost"}, 0, nil},
+		{"a family", question.Revoke{Family: listed.Family}, 1, nil},
+		{"the family again", question.Revoke{Family: listed.Family}, 1, nil},
+		{"the actor", question.Revoke{Tenant: "acme", Actor: "agent://billing"}, 1, nil},
+	} {
+		a, refusal := c.Revoke(ctx, &c.operator, test.q)
+		c.is(test.name, refusal, "")
+		if a.Families != test.families || !slices.Equal(a.Nearest, test.nearest) {
+			t.Errorf("%s: %+v", test.name, a)
+		}
+	}
+	c.hears(c.Store, offline, identity.ErrRevoked)
 }

@@ -190,8 +190,8 @@ func (s *Store) current() (kid string, key signingKey, ok bool) {
 func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
 // Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
-// for as long as the tokens live that they have signed, and what they have signed may be renewed for as long as
-// anything may: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
+// for [identity.MaxLife], the longest life of a token that they have signed, and such tokens may be renewed for as long
+// as any: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
 // somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another
 // is not begun: it returns that one.
 func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation, err error) {
@@ -199,7 +199,7 @@ func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation,
 	former := s.snapshot()
 	for kid, k := range former {
 		if k.Since.After(now) && !distrust {
-			return question.Rotation{KeyID: kid, Since: k.Since, Until: k.Since.Add(identity.Life + slack)}, nil
+			return question.Rotation{KeyID: kid, Since: k.Since, Until: k.Since.Add(identity.MaxLife + slack)}, nil
 		}
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -207,7 +207,7 @@ func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation,
 		return r, err
 	}
 	r.Since = now.Add(settle).UTC()
-	r.Until = r.Since.Add(identity.Life + slack)
+	r.Until = r.Since.Add(identity.MaxLife + slack)
 	if distrust {
 		r.Since, r.Until = now.UTC(), now.UTC()
 	}
@@ -273,8 +273,8 @@ func (s *Store) Revoke(ctx context.Context, family, by string) error {
 	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack)
 }
 
-// Bar ends all tokens that an actor has, and what was narrowed from those that were issued, and returns how many
-// families of them are listed.
+// Bar ends all tokens of an actor and of its sub-actors, however they were minted, and returns how many families of them
+// are listed. It revokes the listed ones by family, too: so tokens that were narrowed from them to no sub-actor end.
 func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
@@ -286,7 +286,8 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 		return 0, err
 	}
 	for _, c := range issued {
-		if c.Tenant == tenant && c.Actor == actor && !c.Issued.After(now) {
+		of := c.Actor == actor || identity.IsSub(c.Actor, actor)
+		if c.Tenant == tenant && of && !c.Issued.After(now) {
 			families++
 			err = errors.Join(err, s.Revoke(ctx, c.Family, by))
 		}
@@ -294,14 +295,22 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 	return families, err
 }
 
-// afterBar returns from when on what is issued to p is of: later than what an actor had before that was barred within
-// the same second.
+// afterBar returns the time to issue p at: if its actor was barred within the second of p.Issued, the next second.
 func (s *Store) afterBar(p identity.Principal) time.Time {
-	at, barred := s.checker.Revoked.BarredSince(p.Issued)[[2]string{p.Tenant, p.Actor}]
-	if !barred {
+	at := s.checker.Revoked.Barred(p.Tenant, p.Actor)
+	if p.Issued.After(at) {
 		return p.Issued
 	}
 	return at.Truncate(time.Second).Add(time.Second)
+}
+
+// listed returns the entry of an issued family that has not ended. ok is false for other families: those of narrowed
+// tokens, and those that were minted offline.
+func (s *Store) listed(ctx context.Context, family string) (c question.CredentialIssued, ok bool, err error) {
+	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
+		ok = bus.Unstamp(form.Authority, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
+	})
+	return c, ok, err
 }
 
 // Issued returns the credentials that were issued and may still be used, the newest first.

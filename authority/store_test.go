@@ -195,7 +195,12 @@ func TestBarredActor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	unlisted := o.person("agent://a/offline")
 	narrowed, err := one.Mint(sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offline, err := one.Mint(unlisted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +209,7 @@ func TestBarredActor(t *testing.T) {
 	}
 	o.hears(one, token, identity.ErrRevoked)
 	o.hears(one, narrowed, identity.ErrRevoked)
+	o.hears(one, offline, identity.ErrRevoked)
 	if _, err := one.Checker().Check(bystander, o.now); err != nil {
 		t.Error(err)
 	}
@@ -275,12 +281,30 @@ func TestIssuedAfterABar(t *testing.T) {
 		if _, err := s.Bar(t.Context(), "acme", "agent://a", "operator"); err != nil {
 			t.Fatal(err)
 		}
-		a, refusal := office.Issue(t.Context(), boss, question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent"})
-		if refusal != nil {
-			t.Fatal(refusal)
-		}
-		if _, err := s.Checker().Check(a.Token, time.Now()); err != nil {
-			t.Error(err)
+		for _, actor := range []string{"agent://a", "agent://a/sub"} {
+			a, refusal := office.Issue(t.Context(), boss, question.Issue{
+				Tenant: "acme", Actor: actor, Role: "agent", RenewS: 3600,
+			})
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			p, err := s.Checker().Check(a.Token, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			renewed, refusal := office.Renew(t.Context(), p)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			narrowed, refusal := office.Narrow(t.Context(), p, question.Narrow{})
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			for _, token := range []string{renewed.Token, narrowed.Token} {
+				if _, err := s.Checker().Check(token, time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 	}
 }
@@ -361,7 +385,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if until := o.now.Add(identity.Life); !r.Since.After(o.now) || r.Until.Before(until) {
+	if until := o.now.Add(identity.MaxLife); !r.Since.After(o.now) || r.Until.Before(until) {
 		t.Errorf("%+v", r)
 	}
 	signedWith := func(s *authority.Store) string {

@@ -93,6 +93,27 @@ func (r *Revocations) Family(family string) bool {
 	return r.families[family]
 }
 
+// Barred returns when an actor, or one that it is a sub-actor of, was barred last; zero if none was.
+func (r *Revocations) Barred(tenant, actor string) (at time.Time) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.barredAt(tenant, actor)
+}
+
+// barredAt is [Revocations.Barred] under r.mu.
+func (r *Revocations) barredAt(tenant, actor string) (at time.Time) {
+	if len(r.barred) == 0 {
+		return at
+	}
+	at = r.barred[[2]string{tenant, actor}]
+	for i := range len(actor) {
+		if of := actor[:i]; IsSub(actor, of) {
+			at = latest(at, r.barred[[2]string{tenant, of}])
+		}
+	}
+	return at
+}
+
 // BarredSince returns the actors that were barred after a time, by tenant and name, and when.
 func (r *Revocations) BarredSince(since time.Time) map[[2]string]time.Time {
 	r.mu.RLock()
@@ -106,7 +127,8 @@ func (r *Revocations) BarredSince(since time.Time) map[[2]string]time.Time {
 	return late
 }
 
-// Revoked reports whether a token of p is revoked, or one that it was made from, or its actor barred since.
+// Revoked reports whether a token of p is revoked, or one that it was made from, or its actor, or an actor that this is a
+// sub-actor of, was barred since p was issued.
 func (r *Revocations) Revoked(p *Principal) bool { return errors.Is(r.check(p), ErrRevoked) }
 
 // check returns [ErrRevoked], [ErrNotReady], or nil.
@@ -120,7 +142,7 @@ func (r *Revocations) check(p *Principal) error {
 	for _, f := range p.Chain {
 		bad = bad || r.families[f]
 	}
-	if at, ok := r.barred[[2]string{p.Tenant, p.Actor}]; bad || ok && !p.Issued.After(at) {
+	if at := r.barredAt(p.Tenant, p.Actor); bad || !at.IsZero() && !p.Issued.After(at) {
 		return ErrRevoked
 	}
 	if r.lapsed() {

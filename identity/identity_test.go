@@ -227,15 +227,16 @@ func TestNarrow(t *testing.T) {
 		"a run":         {p, Less{Run: "r"}, true},
 		"other lane":    {p, Less{Lane: "slow"}, false},
 		"the lane":      {p, Less{Lane: "fast"}, true},
-		"child of door": {door, Less{Actor: "agent://a/x"}, true},
+		"child of door": {door, Less{Actor: "agent://a/x"}, false},
+		"the door":      {door, Less{Actor: "agent://a"}, true},
 		"bad scope":     {door, Less{Scopes: []string{"a b"}}, false},
 	} {
 		child, err := test.from.Narrow(test.less, t0)
 		if (err == nil) != test.ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && test.less.Actor != "" && child.Role != Agent {
-			t.Errorf("%s: %s", name, child.Role)
+		if err == nil && (child.Role != test.from.Role || child.Origin != test.from.Role) {
+			t.Errorf("%s: %s of %s", name, child.Role, child.Origin)
 		}
 	}
 	root := p.Root()
@@ -275,9 +276,34 @@ func TestNarrowNeverWidens(t *testing.T) {
 			child.Tenant != p.Tenant || child.Expires.After(p.Expires) || child.RenewUntil.After(p.RenewUntil) ||
 			child.Actor != p.Actor && !strings.HasPrefix(child.Actor, p.Actor+"/") ||
 			p.Run != "" && child.Run != p.Run || p.Lane != "" && child.Lane != p.Lane ||
-			child.Role != p.Role && child.Role != Agent || !slices.Contains(child.Chain, p.Family) || child.Family == p.Family
+			child.Role != p.Role || child.Actor != p.Actor && p.Role != Agent || !slices.Contains(child.Chain, p.Family) || child.Family == p.Family
 		if wider {
 			t.Fatalf("%+v of %+v", child, p)
+		}
+	}
+}
+
+// Only a slash behind a name begins a sub-actor, and who is one is barred with it.
+func TestSubActors(t *testing.T) {
+	for _, test := range []struct {
+		actor, of string
+		is        bool
+	}{
+		{"agent://a/b", "agent://a", true}, {"agent://a/b/c", "agent://a", true}, {"agent://a/b/c", "agent://a/b", true},
+		{"agent://a", "agent://a", false}, {"agent://ab", "agent://a", false}, {"agent://a", "agent://a/b", false},
+		{"agent://a", "agent:", false}, {"agent://a", "agent:/", false}, {"agent://a", "", false}, {"a/b", "a", true},
+	} {
+		if got := IsSub(test.actor, test.of); got != test.is {
+			t.Errorf("IsSub(%q, %q) = %t", test.actor, test.of, got)
+		}
+		p, r := agent(), Revocations{}
+		p.Actor = test.actor
+		r.Replace(nil, map[[2]string]time.Time{{p.Tenant, test.of}: t0, {"other", test.actor}: t0})
+		if barred := r.Revoked(&p); barred != (test.is || test.actor == test.of) {
+			t.Errorf("%s is barred with %s: %t", test.actor, test.of, barred)
+		}
+		if p.Issued = t0.Add(time.Second); r.Revoked(&p) {
+			t.Errorf("a token of %s is barred that was issued afterwards", test.actor)
 		}
 	}
 }

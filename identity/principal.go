@@ -43,6 +43,9 @@ type Principal struct {
 	ID     string   // of this token
 	Family string   // stays the same when a token is renewed; it is what is revoked
 	Chain  []string // the families of the tokens that this one was narrowed from, the oldest first
+	// Origin is the role of the first token of Chain, "" if Chain is empty. Builds before 0.2 narrowed tokens of other
+	// roles into agents, and leave it empty in all tokens that they narrow or renew.
+	Origin Role
 
 	Issued, Expires time.Time // whole seconds
 	RenewUntil      time.Time // until then the token may be exchanged for a new one, also when it has expired; zero: never
@@ -57,12 +60,21 @@ const (
 	maxChain  = 8
 )
 
-// Life is how long a token is good, unless it is to be shorter: it is renewed while it is used, so that what is revoked
-// need not be remembered for longer.
-const Life = 15 * time.Minute
+// Life is the default life of a token, and MaxLife the longest: clients that renew their tokens need no longer one than
+// Life, clients behind a door cannot renew theirs. Revocations are remembered longer than MaxLife.
+const (
+	Life    = 15 * time.Minute
+	MaxLife = 24 * time.Hour
+)
 
 // NewID returns a name that nobody can guess, for a token or a family.
 func NewID() string { return strings.ToLower(rand.Text()[:20]) }
+
+// IsSub reports whether an actor is a sub-actor of another: its name is that one's, a slash, and more. The slashes of
+// "agent://" start no sub-actor.
+func IsSub(actor, of string) bool {
+	return len(actor) > len(of) && actor[len(of)] == '/' && actor[:len(of)] == of && strings.TrimRight(of, ":/") == of
+}
 
 // Check returns what keeps p from being anybody.
 func (p Principal) Check() error {
@@ -130,13 +142,14 @@ func (p Principal) Speaker(user string) bool {
 	return user == p.User() || strings.HasPrefix(user, string(Door)+"."+subjects.Token(p.Tenant)+".")
 }
 
-// Renewed returns p as a new token from now on, with the rights that it had.
+// Renewed returns p as a new token from now on, with the rights and the life that it had, at most [MaxLife]. It returns
+// [ErrNotRenewable] from p.RenewUntil on.
 func (p Principal) Renewed(now time.Time) (Principal, error) {
 	if !now.Before(p.RenewUntil) {
 		return Principal{}, ErrNotRenewable
 	}
-	life := min(Life, p.Expires.Sub(p.Issued))
-	p.ID, p.Issued = NewID(), now
+	life := min(MaxLife, p.Expires.Sub(p.Issued))
+	p.ID, p.Issued = NewID(), latest(now, p.Issued)
 	p.Expires = earliest(now.Add(life), p.RenewUntil)
 	return p, nil
 }
@@ -152,12 +165,15 @@ type Less struct {
 // ErrWider means that a token was asked for with more rights than the one that it is to be made from.
 var ErrWider = errors.New("a token can only be narrowed")
 
-// Narrow returns a token with less rights, which ends with p at the latest and is revoked with it. It is of the role
-// that p has; narrowed for a part of its actor, it is an agent's.
+// Narrow returns a token with less rights and the role of p, which ends with p at the latest and is revoked with it. Only
+// an agent's token can be narrowed to a sub-actor: such a token calls tools, which no other role may.
 func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 	child := p
+	if len(p.Chain) == 0 {
+		child.Origin = p.Role
+	}
 	child.Chain = append(slices.Clone(p.Chain), p.Family)
-	child.ID, child.Family, child.Issued = NewID(), NewID(), now
+	child.ID, child.Family, child.Issued = NewID(), NewID(), latest(now, p.Issued)
 	child.Scopes = sorted(l.Scopes)
 	for _, s := range child.Scopes {
 		if !p.Has(s) {
@@ -165,10 +181,13 @@ func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 		}
 	}
 	if l.Actor != "" && l.Actor != p.Actor {
-		if !strings.HasPrefix(l.Actor, p.Actor+"/") || p.Role == Executor {
-			return Principal{}, fmt.Errorf("%w: %.100q is no part of %.100q", ErrWider, l.Actor, p.Actor)
+		switch {
+		case p.Role != Agent:
+			return Principal{}, fmt.Errorf("%w: only an agent's token can be narrowed to a sub-actor", ErrWider)
+		case !IsSub(l.Actor, p.Actor):
+			return Principal{}, fmt.Errorf("%w: %.100q does not start with %.100q", ErrWider, l.Actor, p.Actor+"/")
 		}
-		child.Actor, child.Role = l.Actor, Agent
+		child.Actor = l.Actor
 	}
 	var err error
 	if child.Run, err = one("run", p.Run, l.Run); err != nil {
@@ -198,6 +217,15 @@ func sorted(scopes []string) []string {
 	scopes = slices.Clone(scopes)
 	slices.Sort(scopes)
 	return slices.Compact(scopes)
+}
+
+// latest keeps a token that was made from another from being issued before it: an actor may have been barred in the same
+// second, see [Revocations.Barred].
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earliest(a, b time.Time) time.Time {

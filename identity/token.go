@@ -42,6 +42,7 @@ type claims struct {
 	Pool   string   `json:"tb_pool,omitempty"`
 	Family string   `json:"tb_family"`
 	Chain  []string `json:"tb_chain,omitempty"`
+	Origin Role     `json:"tb_origin,omitempty"`
 	Renew  int64    `json:"tb_renew,omitempty"` // seconds
 }
 
@@ -73,7 +74,7 @@ func (s *Signer) Mint(p Principal) (string, error) {
 	}
 	own := claims{
 		Tenant: p.Tenant, Role: p.Role, Scope: strings.Join(sorted(p.Scopes), " "), Run: p.Run, Lane: p.Lane, Pool: p.Pool,
-		Family: p.Family, Chain: p.Chain,
+		Family: p.Family, Chain: p.Chain, Origin: p.Origin,
 	}
 	if !p.RenewUntil.IsZero() {
 		own.Renew = p.RenewUntil.Unix()
@@ -181,7 +182,7 @@ func principal(registered jwt.Claims, own claims, kid string) Principal {
 	p := Principal{
 		Tenant: own.Tenant, Actor: registered.Subject, Role: own.Role, Scopes: strings.Fields(own.Scope), Run: own.Run,
 		Lane: own.Lane, Pool: own.Pool, ID: registered.ID, Family: own.Family, Chain: own.Chain,
-		Issued: registered.IssuedAt.Time(), Expires: registered.Expiry.Time(), KeyID: kid,
+		Origin: own.Origin, Issued: registered.IssuedAt.Time(), Expires: registered.Expiry.Time(), KeyID: kid,
 	}
 	if own.Renew != 0 {
 		p.RenewUntil = time.Unix(own.Renew, 0)

@@ -21,7 +21,7 @@ type Issue struct {
 	Run    string   `json:"run,omitzero"`
 	Lane   string   `json:"lane,omitzero"`
 	Pool   string   `json:"pool,omitzero"`
-	LifeS  int64    `json:"life_s,omitzero"`  // of each token; default and at most 15 minutes
+	LifeS  int64    `json:"life_s,omitzero"`  // life of each token in seconds; 0 is 15 minutes, at most 24 hours
 	RenewS int64    `json:"renew_s,omitzero"` // for how long it may be renewed; default never
 }
 
@@ -33,16 +33,21 @@ type TokenAnswer struct {
 	RenewUntil time.Time `json:"renew_until,omitzero"`
 }
 
-// Revoke ends a family of tokens, or all that an actor of a tenant has. Those that were narrowed from them end, too.
+// Revoke ends a family of tokens, or all tokens of an actor of a tenant and of its sub-actors (ACTOR/...). Tokens that
+// were narrowed from a revoked one end, too.
 type Revoke struct {
 	Family string `json:"family,omitzero"`
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
 }
 
-// RevokeAnswer says how many families of tokens that are listed have ended.
+// RevokeAnswer counts the listed families that the revocation covers. 0 means that no listed family has this name: the
+// dispatcher has stored the revocation all the same, since tokens that were minted offline or narrowed are not listed.
 type RevokeAnswer struct {
 	Families int `json:"families"`
+	// Nearest are names of listed credentials like the one of the question, best first, at most 3: families, or actors.
+	// An actor of another tenant is written "ACTOR in tenant TENANT". It is empty if Families is not 0.
+	Nearest []string `json:"nearest,omitzero"`
 }
 
 // TokenList asks which credentials were issued and have not ended, of one tenant and actor or with "" of all, behind

@@ -72,8 +72,8 @@ var layers = []layer{
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
-	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/wait " +
-		"question subjects"},
+	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/nearest " +
+		"internal/wait question subjects"},
 	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/crew internal/dropped internal/form internal/wait kv question record settle " +
