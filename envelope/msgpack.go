@@ -17,8 +17,8 @@ import (
 )
 
 // msgpackToJSON turns the one msgpack value of body into JSON. It refuses what JSON cannot say:
-// bin, ext, names that are no strings, NaN and infinities, integers beyond 2^53-1, invalid UTF-8.
-// Duplicate names pass; whoever reads the JSON finds them.
+// bin, ext, names that are no strings, NaN and infinities, invalid UTF-8. Duplicate names and integers beyond
+// 2^53-1 pass: [ijson.Scan] finds them in the JSON, and says where they are.
 func msgpackToJSON(body []byte) ([]byte, error) {
 	t := transcoder{in: msgpack.NewDecoder(bytes.NewReader(body)), out: make([]byte, 0, 2*len(body))}
 	if err := t.value(0); err != nil {
@@ -112,16 +112,10 @@ func (t *transcoder) float() error {
 func (t *transcoder) integer(code byte) error {
 	if code == msgpcode.Uint64 {
 		n, err := t.in.DecodeUint64()
-		if err == nil && n > ijson.MaxInteger {
-			err = errInteger
-		}
 		t.out = strconv.AppendUint(t.out, n, 10)
 		return err
 	}
 	n, err := t.in.DecodeInt64()
-	if err == nil && (n > ijson.MaxInteger || n < -ijson.MaxInteger) {
-		err = errInteger
-	}
 	t.out = strconv.AppendInt(t.out, n, 10)
 	return err
 }
@@ -266,7 +260,7 @@ func encodeNumber(enc *msgpack.Encoder, raw jsontext.Value) error {
 	case f == math.Trunc(f) && math.Abs(f) <= ijson.MaxInteger:
 		return enc.EncodeInt(int64(f))
 	case !ijson.Fractional(raw):
-		return errInteger
+		return errors.New("an integer is beyond 2^53-1")
 	}
 	return enc.EncodeFloat64(f)
 }
