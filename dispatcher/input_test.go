@@ -22,9 +22,9 @@ func TestLargeInput(t *testing.T) {
 		"there":     {ref: "sha256:" + sum + ";7", data: `{"n":1}`},
 		"invalid":   {ref: "sha256:" + sum + ";13", data: `{"n":1,"n":2}`, want: envelope.CodeMalformed},
 		"inexact":   {ref: "sha256:" + sum + ";22", data: `{"n":9007199254740993}`, want: envelope.CodeSchema},
-		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodePayloadMissing},
+		"missing":   {ref: "sha256:" + strings.Repeat("d", 64) + ";7", want: envelope.CodeInputMissing},
 		"damaged":   {ref: "sha256:" + sum + ";7", data: `{"n":`, want: envelope.CodeChecksum},
-		"malformed": {ref: "x", want: envelope.CodeLimit},
+		"malformed": {ref: "x", want: envelope.CodeInputRef},
 		"too large": {ref: "sha256:" + sum + ";99999999999", want: envelope.CodeLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +46,20 @@ func TestLargeInput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that has an input and a reference to one would be judged by one of them, and the other be ignored.
+func TestInputTwice(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		sum := strings.Repeat("c", 64)
+		w.payloads[sum] = []byte(`{"n":1}`)
+		in := w.request(1, `{"n":1}`, `{"n":1}`)
+		in.InputRef = "sha256:" + sum + ";7"
+		w.d.Handle(t.Context(), in)
+		if e := w.outcome(1).Error; e.Code != envelope.CodeInputRef || !strings.Contains(e.Message, "both") {
+			t.Errorf("got %+v", e)
+		}
+	})
 }
 
 // An input is inside a request or, from one byte more on, in the payload store.

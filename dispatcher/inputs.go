@@ -85,8 +85,15 @@ func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error 
 		return fitsInline(c.input)
 	}
 	ref := envelope.ParsePayloadRef(c.in.InputRef)
-	if ref == nil || ref.Bytes > envelope.MaxPayload {
-		return envelope.NewError(envelope.CodeLimit, "the reference to the input is malformed or too large")
+	switch {
+	case ref == nil:
+		return envelope.NewError(envelope.CodeInputRef, fmt.Sprintf("the reference to the input, %.100q, is malformed",
+			c.in.InputRef))
+	case string(c.req.Input) != "null":
+		return envelope.NewError(envelope.CodeInputRef, "the request has both an input and a reference to one")
+	case ref.Bytes > envelope.MaxPayload:
+		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the reference is to an input of %d bytes, at most %d "+
+			"are allowed", ref.Bytes, envelope.MaxPayload))
 	}
 	c.large = &large{ref: *ref, key: keyOf(c, *ref)}
 	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
@@ -207,12 +214,12 @@ func (d *Dispatcher) read(
 	return data, nil
 }
 
-// payloadFault is what is wrong with a payload: what its error says of itself, else that it is missing.
+// payloadFault is the fault of an input: that of its error, or that it is missing.
 func payloadFault(err error) *envelope.Error {
 	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()
 	}
-	return envelope.NewError(envelope.CodePayloadMissing, "")
+	return envelope.NewError(envelope.CodeInputMissing, "")
 }
 
 // hashes returns the hashes of a candidate's input.

@@ -159,9 +159,18 @@ func bidi(r rune) bool {
 // NoCallID is the call id in the answer to a request that has none, or none that can be read.
 const NoCallID = "00000000-0000-0000-0000-000000000000"
 
+// FixApplied replaces the fix of an error in a response that says that the effect took place: no text may advise to
+// repeat such a call.
+const FixApplied = "do not repeat the call with another key, for its effect took place; " +
+	"look at what it has done, and report this error to the operator"
+
 // Failure returns the response that carries e; its status is that of the code. A callID that is
-// no UUID is answered as NoCallID, so that every answer fits its schema.
+// no UUID is answered as NoCallID, so that every answer fits its schema. If the effect took place, the fix becomes
+// [FixApplied].
 func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
+	if e.Details.Effect == EffectApplied {
+		e.WithFix(FixApplied)
+	}
 	if !schema.IsUUID(callID) {
 		callID = NoCallID
 	}

@@ -19,6 +19,11 @@ func table() []Row {
 			"a document was put into the input instead of a reference to it",
 			413, rpcRequest, GatewayInvalidArguments, CategoryContract, SeverityError,
 		}, {
+			CodeInputRef, InvalidRequest, false, 0, EffectNone, "The reference to the input cannot be read",
+			"send the header Tb-Input-Ref as sha256:<64 lower-case hex digits>;<bytes>, with input null; or no such header",
+			"the header was written by hand, or was sent with an input in the request",
+			400, rpcParams, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
 			CodeKeyReused, InvalidRequest, false, 0, EffectNone, "The idempotency key belongs to a call with another input",
 			"use a key that depends on the input, or a fresh one", "the key is a constant, or leaves out part of the input",
 			409, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
@@ -117,6 +122,12 @@ func table() []Row {
 			"the upstream service is down, overloaded or unreachable",
 			502, 0, GatewayDependencyDown, CategoryExecution, SeverityWarning,
 		}, {
+			// It is not of class D-DATA: builds before it take a code of that class that they do not know for terminal.
+			CodeInputMissing, RetryableError, true, 200, EffectNone, "The input is not in the payload store",
+			"store the input again, and call again with the same key",
+			"the input has expired, was never completely stored, or is another actor's",
+			410, 0, GatewayDependencyDown, CategorySystem, SeverityError,
+		}, {
 			CodeCapacity, RetryableError, true, 1000, EffectNone, "No capacity for this call now",
 			"call again with the same key after details.retry_after_ms", "a rate or concurrency limit is reached",
 			429, 0, GatewayDependencyDown, CategoryPolicy, SeverityWarning,
@@ -191,12 +202,13 @@ func table() []Row {
 			502, 0, GatewayInternalError, CategoryContract, SeverityCritical,
 		}, {
 			CodeChecksum, TerminalError, false, 0, EffectUnknown, "A payload does not match its checksum",
-			"send the payload again in a new call; the operator must check the store",
+			"find out how the call ended before sending the payload again in a new one; the operator must check the store",
 			"the payload was damaged or replaced in the store",
 			502, 0, GatewayInternalError, CategorySystem, SeverityCritical,
 		}, {
 			CodePayloadMissing, TerminalError, false, 0, EffectUnknown, "A payload is not in the store any more",
-			"send the payload again in a new call", "the payload has expired, or was never completely written",
+			"see with `toolbus why` how the call ended; what it has done stands without the payload",
+			"the output of the call, or its chunks, have expired",
 			410, 0, GatewayInternalError, CategorySystem, SeverityError,
 		},
 	}

@@ -103,7 +103,7 @@ func TestStatuses(t *testing.T) {
 	want := map[Status][]Code{
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners,
-			CodeExpired, CodeQueue, CodeOpen,
+			CodeExpired, CodeQueue, CodeOpen, CodeInputMissing,
 			CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
 			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
@@ -115,7 +115,7 @@ func TestStatuses(t *testing.T) {
 			"D-DATA-X",
 		},
 		InvalidRequest: {
-			CodeMalformed, CodeSchema, CodeLimit, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, "I-REQ-X",
+			CodeMalformed, CodeSchema, CodeLimit, CodeInputRef, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, "I-REQ-X",
 		},
 	}
 	listed := map[Code]bool{}
@@ -136,6 +136,30 @@ func TestStatuses(t *testing.T) {
 	for name, c := range codeConstants(t) {
 		if !listed[c] {
 			t.Errorf("%s is not listed in this test", name)
+		}
+	}
+}
+
+// No response advises to repeat a call whose effect took place, whichever fix its error had; of others the fix stays.
+func TestFixOfAppliedEffects(t *testing.T) {
+	codes := []Code{"P-PRECOND-X", "R-UPSTREAM-X"}
+	for _, r := range Codes() {
+		codes = append(codes, r.Code)
+	}
+	for _, c := range codes {
+		for _, fix := range []string{"", "call again"} {
+			for _, effect := range []Effect{EffectApplied, EffectNone, EffectUnknown} {
+				e := Failure("", NewError(c, "").WithEffect(effect).WithFix(fix), Provenance{}, Metrics{}).Error
+				applied := e.Fix == FixApplied && e.Diagnostic.SuggestedFix == FixApplied
+				if applied != (effect == EffectApplied) {
+					t.Errorf("%s, effect %s: %q, %q", c, effect, e.Fix, e.Diagnostic.SuggestedFix)
+				}
+			}
+		}
+	}
+	for _, c := range []Code{CodePayloadMissing, CodeChecksum} { // refusals of questions about outputs, too
+		if fix := NewError(c, "").Fix; strings.HasPrefix(fix, "send") {
+			t.Errorf("%s: %q", c, fix)
 		}
 	}
 }

@@ -382,9 +382,12 @@ func (e *Executor) confirm(j *job) error {
 	return e.finish(j, end, draft)
 }
 
-// bury keeps a poison call among the dead letters, then decides it lost.
+// bury keeps a poison call among the dead letters, then decides it lost. Letter and outcome name the same effect.
 func (e *Executor) bury(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
+	if r := call.Decide(j.state, j.attempt, j.pickup.Admitted, call.Ending{Cause: call.Poisoned}); r.Do {
+		cause.WithEffect(r.Effect)
+	}
 	if err := e.Records.Dead(j.ctx, j.state, j.message.Entry, j.message.Deliveries, cause); err != nil {
 		return err
 	}

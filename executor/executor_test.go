@@ -35,22 +35,23 @@ type world struct {
 	gone     map[string]bool
 	ex       *executor.Executor
 
-	mu       sync.Mutex
-	runs     []tool.Invocation
-	replies  []*envelope.Response
-	late     []envelope.Code
-	dead     int
-	buried   call.State // as it was when it was
-	unkept   error      // why records are not kept
-	unstored error      // why chunks are not stored
-	payloads map[string][]byte
-	full     bool // the payload store takes nothing
-	silent   bool // and gives nothing
-	broken   error
-	dryRun   bool // of what is admitted
-	nonce    int
-	covered  chan struct{} // attempts are strict, and wait for it to be closed; nil: they are not
-	unread   error         // of the record
+	mu           sync.Mutex
+	runs         []tool.Invocation
+	replies      []*envelope.Response
+	late         []envelope.Code
+	dead         int
+	causeOfDeath envelope.Error
+	buried       call.State // as it was when it was
+	unkept       error      // why records are not kept
+	unstored     error      // why chunks are not stored
+	payloads     map[string][]byte
+	full         bool // the payload store takes nothing
+	silent       bool // and gives nothing
+	broken       error
+	dryRun       bool // of what is admitted
+	nonce        int
+	covered      chan struct{} // attempts are strict, and wait for it to be closed; nil: they are not
+	unread       error         // of the record
 }
 
 func newWorld(t *testing.T, class call.Class) *world {
@@ -174,9 +175,9 @@ func (p payloads) Get(ctx context.Context, _ subjects.Shelf, ref envelope.Payloa
 	return data, nil
 }
 
-func (w *world) Dead(_ context.Context, s call.State, _ call.Entry, _ int, _ *envelope.Error) error {
+func (w *world) Dead(_ context.Context, s call.State, _ call.Entry, _ int, cause *envelope.Error) error {
 	w.dead++
-	w.buried = s
+	w.buried, w.causeOfDeath = s, *cause
 	return w.unkept
 }
 

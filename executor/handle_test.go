@@ -240,10 +240,18 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Five claims without an outcome are a poison call: kept in DEAD, then decided lost.
+// Five claims without an outcome are a poison call: kept in DEAD, then decided lost. Both say the same of its effect.
 func TestPoison(t *testing.T) {
+	for class, effect := range map[call.Class]envelope.Effect{
+		call.Idempotent: envelope.EffectUnknown, call.Pure: envelope.EffectNone,
+	} {
+		t.Run(string(class), func(t *testing.T) { poison(t, class, effect) })
+	}
+}
+
+func poison(t *testing.T, class call.Class, effect envelope.Effect) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, call.Idempotent)
+		w := newWorld(t, class)
 		m := w.admit(callA, time.Hour)
 		w.gone["default/dead"] = true
 		for i := range call.MaxClaims {
@@ -268,8 +276,12 @@ func TestPoison(t *testing.T) {
 		w.unkept, w.dead = nil, 0
 		w.ex.Handle(t.Context(), again(m))
 		d := w.decided(1)
-		if d.Code != envelope.CodeLost || d.Effect != envelope.EffectUnknown || w.dead != 1 || len(w.runs) != 0 {
+		if d.Code != envelope.CodeLost || d.Effect != effect || w.dead != 1 || len(w.runs) != 0 {
 			t.Errorf("%d runs, %d dead letters, decision %+v", len(w.runs), w.dead, d)
+		}
+		if said := w.causeOfDeath; said.Code != d.Code || said.Details.Effect != d.Effect {
+			t.Errorf("the letter says %s, effect %s; the outcome says %s, effect %s", said.Code, said.Details.Effect, d.Code,
+				d.Effect)
 		}
 		if c := w.buried.Last().Claim; c == nil || c.Count != call.MaxClaims || c.By != "default/dead" || c.Fence == 0 {
 			t.Errorf("the letter does not say who claimed it last, and how many did: %+v", c)

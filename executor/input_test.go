@@ -30,7 +30,7 @@ func TestLargeInput(t *testing.T) {
 		prepare func(w *world)
 		want    envelope.Code
 	}{
-		"missing":                {func(*world) {}, envelope.CodePayloadMissing},
+		"missing":                {func(*world) {}, envelope.CodeInputMissing},
 		"damaged":                {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
 		"not read in time":       {func(w *world) { w.silent = true }, envelope.CodeTimeout},
 		"killed before it is in": {func(w *world) { w.silent = true; go w.killLater() }, envelope.CodeCancelled},
@@ -56,7 +56,7 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 		want    envelope.Code
 	}{
 		"ended":           {func(w *world, _ func()) { w.payloads[strings.Repeat("b", 64)] = []byte(`{"n":1}`) }, ""},
-		"no input":        {func(*world, func()) {}, envelope.CodePayloadMissing},
+		"no input":        {func(*world, func()) {}, envelope.CodeInputMissing},
 		"another version": {func(w *world, _ func()) { w.manifest.Semver = "2.0.0" }, envelope.CodeVersion},
 		"drained": {func(w *world, stop func()) {
 			w.silent = true

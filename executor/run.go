@@ -90,7 +90,7 @@ func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
 // unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
 // had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
 func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Draft, error) {
-	fault := envelope.NewError(envelope.CodePayloadMissing, "")
+	fault := envelope.NewError(envelope.CodeInputMissing, "")
 	known, isKnown := errors.AsType[envelope.Fault](err)
 	cause := j.cause(ctx)
 	switch {

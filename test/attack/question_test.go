@@ -169,7 +169,7 @@ func TestGuesses(t *testing.T) {
 	for _, as := range []string{bob, mallory} {
 		got := d.say(asked{name: "another's input", as: as, token: d.crowd[as].token, input: "null",
 			header: map[string]string{subjects.HeaderInputRef: ref}})
-		if got != envelope.CodePayloadMissing {
+		if got != envelope.CodeInputMissing {
 			t.Errorf("with the input of another %s has %q", as, got)
 		}
 	}

@@ -113,9 +113,46 @@ func TestLargeInputOfAnother(t *testing.T) {
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	wantStatus(t, r, envelope.TerminalError, envelope.CodePayloadMissing)
+	wantStatus(t, r, envelope.RetryableError, envelope.CodeInputMissing)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
+	}
+}
+
+// An input that is lost before the tool has read it does not use up the key: the call runs as the next attempt, once
+// its client has stored the input again.
+func TestInputLostBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.dispatcher()
+	stream, err := d.srv.JetStream(t).Stream(t.Context(), subjects.PayloadsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
+	asked := toolbus.Call{Tool: "echo", Input: big, Key: "lost-0123456789abcdef", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
+	accepted, told := make(chan struct{}), make(chan *envelope.Response, 1)
+	first := asked
+	first.Accepted = func(envelope.Accepted) { close(accepted) }
+	go func() {
+		r, _ := d.clientOf("agent://owner").Call(context.WithoutCancel(t.Context()), first)
+		told <- r
+	}()
+	<-accepted
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.executor(6)
+	r := <-told
+	wantStatus(t, r, envelope.RetryableError, envelope.CodeInputMissing)
+	if r.Error.Details.Effect != envelope.EffectNone || !r.Provenance.Final || runs.Load() != 0 {
+		t.Errorf("%d runs, %+v %+v", runs.Load(), r.Error.Details, r.Provenance)
+	}
+	r = mustCall(t, d.clientOf("agent://owner"), asked)
+	wantStatus(t, r, envelope.Success, "")
+	if r.Provenance.Attempt != 2 || runs.Load() != 1 {
+		t.Errorf("attempt %d, %d runs", r.Provenance.Attempt, runs.Load())
 	}
 }
 

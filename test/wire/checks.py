@@ -200,7 +200,7 @@ def payloads():
     wrong = dict(question, sha256=64 * "0")
     assert refusal_of(other, "payload", wrong)["refusal"]["code"] == "P-PRECOND-NOT_FOUND"
     missing = c.call(dict(c.request(to=1), input=None), headers={"Tb_Input_Ref": f"sha256:{64 * '0'};300000"})
-    assert missing["error"]["code"] == "D-DATA-PAYLOAD_MISSING" and not missing["provenance"]["final"], missing
+    assert missing["error"]["code"] == "R-UPSTREAM-INPUT_MISSING" and not missing["provenance"]["final"], missing
 
 
 def refusal_of(c, op, question):
