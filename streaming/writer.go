@@ -164,9 +164,10 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 	return true, nil
 }
 
-// Close sends what is waiting, waits until all is stored, and returns count and digest of what
-// is. The error tells why some chunks that Emit took are not stored. When ctx ends first, sending
-// is given up. Either way nothing of the Writer is left running.
+// Close sends the chunks that wait, waits until all are stored, and returns count and digest of the stored chunks.
+// The error says why some chunks that Emit took are not stored. When ctx ends first, sending is given up. A frame that
+// is then on its way may be stored or not, so the count is not known: Close returns the zero Chunks with the error.
+// In any case nothing of the Writer is left running.
 func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 	w.mu.Lock()
 	w.closing = true
@@ -180,6 +181,9 @@ func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 		<-w.done
 	}
 	w.cancel(nil)
+	if w.failed != nil && !errors.Is(w.failed, errRefused) && !errors.Is(w.failed, ErrConflict) {
+		return envelope.Chunks{}, w.failed
+	}
 	return w.stored.chunks(), w.failed
 }
 
