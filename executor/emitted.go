@@ -33,8 +33,8 @@ func (c *emitted) Emit(ctx context.Context, kind envelope.ChunkKind, data jsonte
 	return c.stream.Emit(ctx, kind, data)
 }
 
-// stored waits until all chunks are stored, and returns count and digest of the stored ones; nil if there are none, or if
-// their number is not known.
+// stored waits until all chunks are stored, and returns count and digest of the stored ones; nil if there are none, or
+// if their number is not known.
 func (c *emitted) stored() (*envelope.Chunks, error) {
 	if c.stream == nil {
 		return nil, nil

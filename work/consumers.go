@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -96,7 +97,19 @@ func (k *Keeper) ensure(ctx context.Context, p subjects.Part, queue string) (jet
 		MaxWaiting:    8192,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s: %w", subjects.Worker(k.pool, queue), err)
+		return nil, unmade(err, p.Stream(), subjects.Worker(k.pool, queue))
 	}
 	return cons, nil
+}
+
+// unmade says which consumer the server did not make. The server opens no consumer whose files are damaged, and cannot
+// delete it either.
+func unmade(err error, stream, consumer string) error {
+	err = fmt.Errorf("consumer %s of stream %s: %w", consumer, stream, err)
+	if !jscode.Is(err, jscode.ConsumerCreate, jscode.ConsumerStore) {
+		return err
+	}
+	return fmt.Errorf("%w; if its files are damaged, remove the folder streams/%s/obs/%s of the account in the "+
+		"store_dir of the server, and start the dispatcher again, which makes the consumer again: see "+
+		"\"A damaged consumer\" in docs/operations.md", err, stream, consumer)
 }

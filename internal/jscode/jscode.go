@@ -12,6 +12,7 @@ const (
 	AccountStorage  jetstream.ErrorCode = 10002 // the account may not store so much
 	Peers           jetstream.ErrorCode = 10005 // not enough servers of the cluster can hold it
 	Electing        jetstream.ErrorCode = 10008 // no leader is known
+	ConsumerCreate  jetstream.ErrorCode = 10012 // the consumer cannot be made; its files may be damaged
 	Resources       jetstream.ErrorCode = 10023 // the server has no room
 	Streams         jetstream.ErrorCode = 10027 // the account has as many streams as it may have
 	NotFound        jetstream.ErrorCode = 10037 // there is no such message
@@ -22,6 +23,7 @@ const (
 	WrongLast       jetstream.ErrorCode = 10071 // the compare-and-set failed: somebody was there first
 	StoreFailed     jetstream.ErrorCode = 10077 // the stream has reached a limit
 	HeaderTooLarge  jetstream.ErrorCode = 10097 // larger than the server takes
+	ConsumerStore   jetstream.ErrorCode = 10104 // the files of a consumer cannot be opened or written
 	AccountMaxBytes jetstream.ErrorCode = 10122 // the account may not have a stream so large
 	InProcess       jetstream.ErrorCode = 10158 // this message id is just being stored: stored yet or not
 	UnderWay        jetstream.ErrorCode = 10164 // another write with the same compare-and-set is being stored

@@ -131,7 +131,8 @@ func TestInputLostBeforeTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	asked := toolbus.Call{Tool: "echo", Input: big, Key: "lost-0123456789abcdef", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
+	asked := toolbus.Call{Tool: "echo", Input: big, Key: "lost-0123456789abcdef",
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	accepted, told := make(chan struct{}), make(chan *envelope.Response, 1)
 	first := asked
 	first.Accepted = func(envelope.Accepted) { close(accepted) }

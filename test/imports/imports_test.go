@@ -71,7 +71,7 @@ var layers = []layer{
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
-	{"work", "call envelope internal/crew internal/form internal/wait kv subjects"},
+	{"work", "call envelope internal/crew internal/form internal/jscode internal/wait kv subjects"},
 	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/nearest " +
 		"internal/wait question subjects"},
 	{"bearer", "bus envelope identity internal/wait question subjects"},
