@@ -120,8 +120,6 @@ func (t *transcoder) integer(code byte) error {
 	return err
 }
 
-var errInteger = errors.New("an integer is beyond 2^53-1")
-
 func (t *transcoder) object(depth int) error {
 	n, err := t.in.DecodeMapLen()
 	if err != nil {
