@@ -10,7 +10,7 @@ import (
 	"text/template"
 )
 
-// Shape is what one server is, beside its accounts. The zero values of numbers have defaults.
+// Shape is what one server is, beside its accounts.
 type Shape struct {
 	Server     string // its name; of a cluster each has its own
 	Listen     string // for clients: host:port; beyond loopback it takes TLS
@@ -20,9 +20,7 @@ type Shape struct {
 	Monitor    string // host:port on loopback, for HTTP; "" is none
 	TLS        *TLS
 	Cluster    *Cluster // nil is a server by itself
-
-	Connections   int // at once; default 10,000
-	Subscriptions int // of each connection; default 10,000
+	Log        string   // file of its log; "" is standard error
 }
 
 // TLS are files for encrypted connections.
@@ -38,12 +36,6 @@ type Cluster struct {
 	TLS    *TLS
 }
 
-// The limits of a server that says nothing else.
-const (
-	defaultConnections   = 10_000
-	defaultSubscriptions = 10_000
-)
-
 //go:embed server.conf.tmpl
 var serverText string
 
@@ -51,12 +43,6 @@ var serverText string
 func Config(deployment string, keys Public, s Shape) (string, error) {
 	if err := s.check(); err != nil {
 		return "", fmt.Errorf("server %s: %w", s.Server, err)
-	}
-	if s.Connections == 0 {
-		s.Connections = defaultConnections
-	}
-	if s.Subscriptions == 0 {
-		s.Subscriptions = defaultSubscriptions
 	}
 	parsed, err := template.New("server").Funcs(template.FuncMap{"quote": strconv.Quote}).Parse(serverText)
 	if err != nil {
@@ -73,8 +59,9 @@ func Config(deployment string, keys Public, s Shape) (string, error) {
 		Said     []stream // by TB
 		Heard    []stream // by TB
 		Guests   []guest
+		Limits   limits
 	}{
-		Shape: s, Services: services(), Guests: guests(),
+		Shape: s, Limits: theLimits(), Services: services(), Guests: guests(),
 		Keys: struct {
 			Public
 			Deployment string

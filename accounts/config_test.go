@@ -147,14 +147,49 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// The server listens for clients alone, and asks about those that it does not know.
-func TestWalls(t *testing.T) {
+// parsed is what the server makes of the configuration of a server by itself with a log.
+func parsed(t *testing.T) *server.Options {
+	t.Helper()
 	_, p := newKeys(t)
 	o := &server.Options{}
 	if err := o.ProcessConfigString(config(t, p, accounts.Shape{Server: "one", Listen: "127.0.0.1:-1",
-		Store: t.TempDir()})); err != nil {
+		Store: t.TempDir(), Log: "one.log"})); err != nil {
 		t.Fatal(err)
 	}
+	return o
+}
+
+// Connections of accounts for tokens leave some of each server to dispatchers, and what a connection or the log may take
+// up has a limit.
+func TestLimits(t *testing.T) {
+	o, all := parsed(t), 0
+	for _, a := range o.Accounts {
+		switch most := a.MaxActiveConnections(); a.Name {
+		case accounts.Agents, accounts.Exec, accounts.Auditors:
+			if most <= 0 {
+				t.Errorf("account %s has no limit of connections", a.Name)
+			}
+			all += most
+		default:
+			if most > 0 {
+				t.Errorf("account %s has at most %d connections", a.Name, most)
+			}
+		}
+	}
+	if left := o.MaxConn - all; left < 100 {
+		t.Errorf("%d of %d connections are left to dispatchers", left, o.MaxConn)
+	}
+	if o.MaxPending > 20<<20 || o.WriteDeadline > 5*time.Second || o.WriteDeadline == 0 {
+		t.Errorf("a connection may take up %d bytes for %s", o.MaxPending, o.WriteDeadline)
+	}
+	if o.LogFile != "one.log" || o.LogSizeLimit != accounts.MaxLogBytes || o.LogMaxFiles != accounts.MaxLogFiles {
+		t.Errorf("log %q, %d files of %d bytes", o.LogFile, o.LogMaxFiles, o.LogSizeLimit)
+	}
+}
+
+// The server listens for clients alone, and asks about those that it does not know.
+func TestWalls(t *testing.T) {
+	o := parsed(t)
 	if o.AuthCallout == nil || o.AuthCallout.XKey == "" || len(o.AuthCallout.AuthUsers) != 3 || o.SystemAccount != "SYS" {
 		t.Errorf("callout %+v, system account %q", o.AuthCallout, o.SystemAccount)
 	}

@@ -87,7 +87,7 @@ func (p Plan) shapes() (shapes []Shape, err error) {
 		name := serverName(i)
 		s := Shape{
 			Server: name, Listen: net.JoinHostPort(host, port), Store: filepath.Join(p.Store, name),
-			SyncAlways: profile.SyncAlways,
+			SyncAlways: profile.SyncAlways, Log: filepath.Join(p.Store, name+".log"),
 		}
 		if p.encrypted(hosts) {
 			s.TLS = &TLS{Cert: p.in(name + ".crt"), Key: p.in(name + ".key"), CA: p.in("ca.crt")}

@@ -113,16 +113,19 @@ const maxOfExecutor = 1 << 20
 type guest struct {
 	Name, Is string
 	Payload  int // bytes of a message that it may send, headers included
-	Services []service
-	Exports  []stream
-	Streams  []stream
+	// Connections at once, on all servers of a cluster together.
+	Connections int
+	Services    []service
+	Exports     []stream
+	Streams     []stream
 }
 
 func guests() []guest {
 	all := []guest{
-		{Name: Agents, Payload: maxMessage, Is: "Callers: agents, doors that speak for many, operators."},
-		{Name: Exec, Payload: maxOfExecutor, Is: "Executors."},
-		{Name: Auditors, Payload: maxMessage, Is: "Auditors, who read what happened, and nothing else."},
+		{Name: Agents, Payload: maxMessage, Connections: AgentConnections, Is: "Callers: agents, doors that speak for many, operators."},
+		{Name: Exec, Payload: maxOfExecutor, Connections: executorConnections, Is: "Executors."},
+		{Name: Auditors, Payload: maxMessage, Connections: auditorConnections,
+			Is: "Auditors, who read what happened, and nothing else."},
 	}
 	for i := range all {
 		g := &all[i]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ write is on disk before it is acknowledged.`,
 			"by default 127.0.0.1 from port 4222 on")
 	f.BoolVar(&plan.Encrypted, "tls", false, "encrypt on loopback, too; beyond it everything is")
 	f.StringVar(&plan.Etc, "etc", "", "folder that these files will be in where the servers run; by default DIR")
-	f.StringVar(&plan.Store, "store", "", "folder for streams where the servers run; by default DIR/store")
+	f.StringVar(&plan.Store, "store", "", "folder for streams and logs where the servers run; by default DIR/store")
 	return cmd
 }
 
@@ -56,7 +57,8 @@ func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
 	if plan.Etc == "" {
 		plan.Etc = dir
 	}
-	if plan.Store == "" {
+	own := plan.Store == ""
+	if own {
 		plan.Store = filepath.Join(dir, "store")
 	}
 	url, err := plan.URL()
@@ -66,6 +68,9 @@ func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
 	files, err := plan.Write(dir)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w\nname another folder, or remove it: tokens of the old deployment are of no use then", err)
+	}
+	if err == nil && own { // a server opens its log there before it makes the folder
+		err = os.MkdirAll(plan.Store, 0o700)
 	}
 	if err != nil {
 		return err

@@ -200,7 +200,7 @@ func (d *deployment) serve(which ...int) {
 	d.t.Helper()
 	started := map[int]*launched{}
 	for _, i := range which {
-		started[i] = launch(d.t, d.of.server(), "-c", d.conf(i))
+		started[i] = launch(d.t, d.of.server(), "-c", d.conf(i), "-l", "/dev/stderr") // instead of its log file
 	}
 	for i, p := range started {
 		p.await(d.t, "Server is ready")
