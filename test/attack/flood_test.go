@@ -255,7 +255,9 @@ func TestReaderFlood(t *testing.T) {
 // One connection sends what it may not, for 28 seconds, and comes back when it is closed.
 func TestViolationFlood(t *testing.T) {
 	onlyLong(t)
-	for name, line := range map[string]string{"publish": "PUB tb.call.acme.x.y 0\r\n\r\n", "subscribe": "SUB tb.call.> 1\r\n"} {
+	for name, line := range map[string]string{
+		"publish": "PUB tb.call.acme.x.y 0\r\n\r\n", "subscribe": "SUB tb.call.> 1\r\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := flooded(t)
 			_, token := f.agent()

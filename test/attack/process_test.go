@@ -46,7 +46,9 @@ func run(t *testing.T, name string, args ...string) {
 
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(name, args...), said: filepath.Join(t.TempDir(), "said"), done: make(chan struct{})}
+	p := &process{
+		t: t, cmd: exec.Command(name, args...), said: filepath.Join(t.TempDir(), "said"), done: make(chan struct{}),
+	}
 	out, err := os.Create(p.said)
 	if err != nil {
 		t.Fatal(err)
