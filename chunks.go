@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -56,33 +55,36 @@ func (r remote) fetch(ctx context.Context, at streaming.Position,
 	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
 }
 
-// chunkStream hands the chunks of one call to its caller while the call runs.
+// chunkStream hands the chunks of one call to its caller while the call runs. It believes a frame that carries the
+// proof of the call. Any other frame says that there may be something to read, and no more: another client may have had
+// the server send it.
 type chunkStream struct {
 	source remote
 	reader *streaming.Reader
 	sub    *nats.Subscription
 	cancel context.CancelFunc
-	done   chan error        // the result of delivering all chunks
-	live   atomic.Bool       // chunks come by themselves
-	join   func(attempt int) // asks for chunks; nil when somebody does
+	done   chan error             // the result of delivering all chunks
+	proof  atomic.Pointer[string] // of the call as it is known so far
+	live   atomic.Bool            // chunks come by themselves
+	hint   chan struct{}          // there may be chunks that do not
+	join   func(attempt int)      // asks for chunks; nil when somebody does
 	asking sync.WaitGroup
 
 	attempt int  // that was accepted; 0 before
-	missed  bool // the connection was interrupted
+	missed  bool // chunks may have been sent that did not come
 }
 
-// follow subscribes to the chunks of the call before it is sent, so that none is missed live.
-func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request) (*chunkStream, error) {
+// follow subscribes to the chunks of the call before it is sent, so that none is missed live. Its answers come to
+// reply.
+func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request, reply string) (*chunkStream, error) {
 	key := c.key(req)
-	s := &chunkStream{source: remote{client: c, ref: key.Ref(), callID: req.CallID}, done: make(chan error, 1)}
+	s := &chunkStream{
+		source: remote{client: c, ref: key.Ref(), callID: req.CallID},
+		done:   make(chan error, 1), hint: make(chan struct{}, 1),
+	}
+	s.proof.Store(new(subjects.ChunkProof(reply, key.ID)))
 	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
-	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), func(msg *nats.Msg) {
-		src, err := subjects.ParseChunk(msg.Subject)
-		if err == nil && !stored(msg) && (src.Pool == e.fn.pool || src.Pool == "") {
-			s.live.Store(true)
-			s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
-		}
-	})
+	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), s.hear)
 	if err != nil {
 		return nil, fmt.Errorf("follow chunks: %w", err)
 	}
@@ -97,9 +99,16 @@ func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request) (
 	return s, nil
 }
 
-// stored reports whether the server has read a message from a stream. No chunk that is sent is; but whoever may read a
-// message of its own there can have the server answer it on the subject of another's chunks.
-func stored(msg *nats.Msg) bool { return msg.Header.Get(jetstream.StreamHeader) != "" }
+// hear takes a message on a subject of the call's chunks.
+func (s *chunkStream) hear(msg *nats.Msg) {
+	src, err := subjects.ParseChunk(msg.Subject)
+	if err != nil || msg.Header.Get(streaming.HeaderProof) != *s.proof.Load() {
+		wait.Signal(s.hint)
+		return
+	}
+	s.live.Store(true)
+	s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
+}
 
 // patience is how long chunks that must be stored may be missing: short enough that the call ends
 // by saying so, and not with its deadline.
@@ -109,19 +118,37 @@ func patience(req *envelope.Request) time.Duration {
 
 const maxPatience = 2 * time.Second
 
-// How often a joiner asks for chunks: soon again while there are new
-// ones, and less and less often while there are none.
+// How often chunks are asked for that do not come by themselves: soon again while there are new ones, and less and
+// less often while there are none, unless something hints at them.
 const (
+	leastAsk = 50 * time.Millisecond
 	firstAsk = 200 * time.Millisecond
 	lastAsk  = 2 * time.Second
 )
 
-// accepted asks for the chunks of an attempt that somebody else opened: live ones go to the actor
-// who did, and may not come here.
+// accepted takes the proof of an attempt that somebody else opened, and asks for its chunks: those that were sent
+// before were not believed, or did not come here.
 func (s *chunkStream) accepted(a *envelope.Accepted) {
+	if a.ChunkProof != "" {
+		s.proof.Store(&a.ChunkProof)
+	}
 	if s.attempt = a.Attempt; a.Joined || s.missed {
 		s.catchUp()
 	}
+}
+
+// hinted asks for what may be stored and does not come by itself.
+func (s *chunkStream) hinted() {
+	s.missed = true
+	s.catchUp()
+}
+
+// hints is ready when something hints at chunks that nobody asks for yet. s may be nil.
+func (s *chunkStream) hints() <-chan struct{} {
+	if s == nil || s.join == nil {
+		return nil
+	}
+	return s.hint
 }
 
 // reconnected asks for what may have come while there was no connection: the next chunk, which would
@@ -145,7 +172,7 @@ func (s *chunkStream) catchUp() {
 func (s *chunkStream) ask(ctx context.Context, attempt int) {
 	at := streaming.Position{Run: streaming.Run{Attempt: attempt}}
 	known := at.Run
-	for pause := firstAsk; wait.For(ctx, pause) && !s.live.Load(); {
+	for pause := firstAsk; s.pause(ctx, pause) && !s.live.Load(); {
 		f, run, err := s.source.fetch(ctx, at, bus.MaxChunkBytes)
 		pause = min(max(2*pause, firstAsk), lastAsk)
 		if err != nil {
@@ -163,6 +190,22 @@ func (s *chunkStream) ask(ctx context.Context, attempt int) {
 			pause = 0
 		}
 	}
+}
+
+// pause waits for d, or less where something hints at chunks, and reports whether ctx has not ended.
+func (s *chunkStream) pause(ctx context.Context, d time.Duration) bool {
+	if !wait.For(ctx, min(d, leastAsk)) {
+		return false
+	}
+	rest := time.NewTimer(d - min(d, leastAsk))
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-s.hint:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.Chunk) error) error {

@@ -148,7 +148,7 @@ func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, err
 	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
 	if e.call.Chunk != nil {
-		if stream, err = c.follow(e.ctx, e, req); err != nil {
+		if stream, err = c.follow(e.ctx, e, req, x.Reply); err != nil {
 			return nil, err
 		}
 		defer stream.stop()
@@ -198,6 +198,8 @@ func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
 			return m.Response
 		case a := <-x.Acceptances:
 			accepted(a)
+		case <-stream.hints():
+			stream.hinted()
 		case <-x.Missed:
 			if stream != nil {
 				stream.reconnected()

@@ -48,6 +48,9 @@ func (d *Dispatcher) accept(ctx context.Context, a *asker, s call.State, attempt
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,
 		},
 	}
+	if h.message.Joined && a.ask.Owner.Actor == attempt.Owner.Actor { // nobody else hears the chunks as they come
+		h.message.ChunkProof = subjects.ChunkProof(attempt.Owner.Reply, s.ID)
+	}
 	if a.in.Patient {
 		d.acceptances.hold(h)
 	} else {

@@ -1,11 +1,13 @@
 package dispatcher_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // askPatiently asks as a caller that can do without an acceptance.
@@ -49,6 +51,25 @@ func TestPatientCallerIsAcceptedLater(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			if got := w.acceptedBy(n); got != 1 {
 				t.Errorf("caller %d accepted %d times, want once", n, got)
+			}
+		}
+	})
+}
+
+// The acceptance of a joiner says the proof of the chunks, if they come to it: the caller who opened the call computes
+// it, and another actor would only learn how to forge them.
+func TestJoinersLearnTheProofOfChunks(t *testing.T) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
+		global := []string{`"key-0123456789abcdef"`, `"key-0123456789abcdef","idempotency_scope":"global"`}
+		w.ask(1, global...)
+		w.ask(2, global...)
+		other := w.request(3, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
+		other.Subject, other.From.Actor = "tb.call.t.other.echo", "other"
+		w.d.Handle(t.Context(), other)
+		pass(time.Second)
+		for n, want := range map[int]string{1: "", 2: subjects.ChunkProof("inbox1", w.state().ID), 3: ""} {
+			if got := w.accepted[fmt.Sprint("inbox", n)]; len(got) != 1 || got[0].ChunkProof != want {
+				t.Errorf("caller %d: %+v, want the proof %q", n, got, want)
 			}
 		}
 	})

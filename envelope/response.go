@@ -118,6 +118,8 @@ type Accepted struct {
 	Joined         bool   `json:"joined"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"`
 	ToolVersion    string `json:"tool_version"`
+	// ChunkProof is what the frames of the call's chunks carry, for a joiner who hears them; "" otherwise.
+	ChunkProof string `json:"chunk_proof,omitzero"`
 }
 
 // String is the reference as a header carries it: `sha256:<hex>;<bytes>`.

@@ -27,6 +27,8 @@ const (
 	HeaderForm = "Tb-Form"
 	// HeaderNonce names the Writer.
 	HeaderNonce = "Tb-Nonce"
+	// HeaderProof is what only the executor of the call and its callers know, see [subjects.ChunkProof].
+	HeaderProof = "Tb-Proof"
 	// HeaderAfter is set only in frames that a Source hands on: the stream sequence after which
 	// the following frame is found.
 	HeaderAfter = "Tb-After"

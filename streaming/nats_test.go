@@ -156,8 +156,8 @@ type lossyLog struct {
 	dropped atomic.Int64
 }
 
-func (l *lossyLog) append(ctx context.Context, subject string, f Frame, nonce string, prev uint64) (uint64, error) {
-	sequence, err := l.Store.append(ctx, subject, f, nonce, prev)
+func (l *lossyLog) append(ctx context.Context, subject string, f Frame, by author, prev uint64) (uint64, error) {
+	sequence, err := l.Store.append(ctx, subject, f, by, prev)
 	if l.random.IntN(3) == 0 {
 		l.dropped.Add(1)
 		return 0, context.DeadlineExceeded

@@ -12,10 +12,9 @@ import (
 // RunStream is the [Writer] of one run, whose errors say of themselves what they are in the taxonomy.
 type RunStream struct{ writer *Writer }
 
-// NewRun returns the stream of a run, of at most limit bytes. Its ctx is that of the run: a tool's own may end before
-// its chunks are stored.
-func NewRun(ctx context.Context, store *Store, limit int64, subject string) RunStream {
-	return RunStream{NewWriter(ctx, store, subject, WriterOptions{MaxBytes: limit})}
+// NewRun returns the stream of a run. Its ctx is that of the run: a tool's own may end before its chunks are stored.
+func NewRun(ctx context.Context, store *Store, subject string, opts WriterOptions) RunStream {
+	return RunStream{NewWriter(ctx, store, subject, opts)}
 }
 
 // Emit takes a chunk.

@@ -66,17 +66,21 @@ func (s *Store) maxFrame() int {
 }
 
 // append implements frameLog.
-func (s *Store) append(ctx context.Context, subject string, f Frame, nonce string, prev uint64) (uint64, error) {
-	return s.publish(ctx, &nats.Msg{
+func (s *Store) append(ctx context.Context, subject string, f Frame, by author, prev uint64) (uint64, error) {
+	msg := &nats.Msg{
 		Subject: subject,
 		Header: nats.Header{
 			HeaderForm:     {strconv.Itoa(form.Frame.Written())},
 			HeaderChunks:   {f.indexes()},
-			HeaderNonce:    {nonce},
+			HeaderNonce:    {by.nonce},
 			headerExpected: {strconv.FormatUint(prev, 10)},
 		},
 		Data: f.body,
-	})
+	}
+	if by.proof != "" {
+		msg.Header[HeaderProof] = []string{by.proof}
+	}
+	return s.publish(ctx, msg)
 }
 
 // publish sends msg once. Answers that no repetition can change are errRefused.

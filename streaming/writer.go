@@ -44,7 +44,12 @@ type WriterOptions struct {
 	Window int
 	// MaxBytes bounds the data of all chunks together (default 8 MiB).
 	MaxBytes int64
+	// Proof goes into each frame, so that callers believe it (default: none, and they read what is stored).
+	Proof string
 }
+
+// author is the Writer, as its frames name it.
+type author struct{ nonce, proof string }
 
 // frameLog is what a Writer needs of a Store.
 type frameLog interface {
@@ -52,7 +57,7 @@ type frameLog interface {
 	maxFrame() int
 	// append stores f if the last frame on subject has sequence prev. Unless the error is
 	// errRefused, it leaves open whether the frame was stored or still will be.
-	append(ctx context.Context, subject string, f Frame, nonce string, prev uint64) (uint64, error)
+	append(ctx context.Context, subject string, f Frame, by author, prev uint64) (uint64, error)
 	// last tells what the last frame on subject is; the zero mark if there is none.
 	last(ctx context.Context, subject string) (mark, error)
 }
@@ -70,7 +75,7 @@ type Writer struct {
 	log     frameLog
 	subject string
 	opts    WriterOptions
-	nonce   string
+	by      author
 	cancel  context.CancelCauseFunc
 
 	wake chan struct{} // something to send, or closing
@@ -101,7 +106,7 @@ func newWriter(ctx context.Context, log frameLog, subject string, opts WriterOpt
 	w := &Writer{
 		log:     log,
 		subject: subject,
-		nonce:   rand.Text(),
+		by:      author{rand.Text(), opts.Proof},
 		cancel:  cancel,
 		opts: WriterOptions{
 			Window:   min(cmp.Or(opts.Window, defaultWindow), log.maxFrame()),
@@ -242,7 +247,7 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 	var sequence uint64
 	for {
 		err := tries.Once(ctx, func(ctx context.Context) (err error) {
-			sequence, err = w.log.append(ctx, w.subject, f, w.nonce, w.prev)
+			sequence, err = w.log.append(ctx, w.subject, f, w.by, w.prev)
 			return err
 		})
 		if err == nil {
@@ -255,7 +260,7 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 		if err != nil {
 			return err
 		}
-		if last.sequence != 0 && last.nonce != w.nonce {
+		if last.sequence != 0 && last.nonce != w.by.nonce {
 			return fmt.Errorf("%w: %s", ErrConflict, w.subject)
 		}
 		// No frame at all after some were stored means that these have expired.

@@ -49,7 +49,7 @@ func (l *fakeLog) maxFrame() int {
 	return 1 << 20
 }
 
-func (l *fakeLog) append(ctx context.Context, _ string, f Frame, nonce string, prev uint64) (uint64, error) {
+func (l *fakeLog) append(ctx context.Context, _ string, f Frame, by author, prev uint64) (uint64, error) {
 	l.mu.Lock()
 	l.appends++
 	f.body = bytes.Clone(f.body)
@@ -62,9 +62,9 @@ func (l *fakeLog) append(ctx context.Context, _ string, f Frame, nonce string, p
 	case faultBusy:
 		return 0, errBusy
 	case faultLate:
-		time.AfterFunc(90*time.Second, func() { _, _ = l.apply(f, nonce, prev) })
+		time.AfterFunc(90*time.Second, func() { _, _ = l.apply(f, by, prev) })
 	case faultNone, faultNoAck:
-		sequence, err := l.apply(f, nonce, prev)
+		sequence, err := l.apply(f, by, prev)
 		if todo == faultNone {
 			return sequence, err
 		}
@@ -74,14 +74,14 @@ func (l *fakeLog) append(ctx context.Context, _ string, f Frame, nonce string, p
 }
 
 // apply is what the server does: compare and set.
-func (l *fakeLog) apply(f Frame, nonce string, prev uint64) (uint64, error) {
+func (l *fakeLog) apply(f Frame, by author, prev uint64) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tail().sequence != prev {
 		return 0, errors.New("wrong last sequence")
 	}
 	l.sequence += 3 // other subjects are written to as well
-	l.frames = append(l.frames, mark{sequence: l.sequence, nonce: nonce, frame: f})
+	l.frames = append(l.frames, mark{sequence: l.sequence, nonce: by.nonce, frame: f})
 	return l.sequence, nil
 }
 
@@ -299,7 +299,7 @@ func TestWriterConflict(t *testing.T) {
 				w := newWriter(t.Context(), log, "s", WriterOptions{})
 				mustEmit(t.Context(), t, w, 0, mine)
 				synctest.Wait()
-				if _, err := log.apply(frameOf(mine, mine+1), "foreign", log.tail().sequence); err != nil {
+				if _, err := log.apply(frameOf(mine, mine+1), author{nonce: "foreign"}, log.tail().sequence); err != nil {
 					t.Fatal(err)
 				}
 				mustEmit(t.Context(), t, w, mine, mine+1)
@@ -343,7 +343,7 @@ type refusingLog struct{}
 
 func (refusingLog) maxFrame() int { return 1 << 20 }
 
-func (refusingLog) append(context.Context, string, Frame, string, uint64) (uint64, error) {
+func (refusingLog) append(context.Context, string, Frame, author, uint64) (uint64, error) {
 	return 0, errRefused
 }
 
@@ -449,7 +449,7 @@ type discardLog struct{}
 
 func (discardLog) maxFrame() int { return 1 << 20 }
 
-func (discardLog) append(_ context.Context, _ string, _ Frame, _ string, prev uint64) (uint64, error) {
+func (discardLog) append(_ context.Context, _ string, _ Frame, _ author, prev uint64) (uint64, error) {
 	return prev + 1, nil
 }
 

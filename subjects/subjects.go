@@ -1,6 +1,8 @@
 package subjects
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -134,6 +136,13 @@ func ChunksOn(pool string) string { return chunkPrefix + "*.*.*.*.*." + Token(po
 
 // ChunkLive returns the subscription for the chunks of all runs of a call.
 func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
+
+// ChunkProof returns what the frames of a call carry to show that its executor sent them: a hash of the reply subject
+// of the request that opened the attempt, which nobody can guess, and of the id of the call. It is 32 hex digits.
+func ChunkProof(reply, id string) string {
+	sum := sha256.Sum256([]byte(reply + "\n" + id))
+	return hex.EncodeToString(sum[:16])
+}
 
 func chunks(tenant, actor, id string) string { return tokens(chunkPrefix, tenant, actor, id) }
 

@@ -179,7 +179,8 @@ func chunks(
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
 	source := streaming.NewStoreSource(store, func(r streaming.Run) string {
-		return c.chunkSubject(s, r.Attempt, r.Fence)
+		a, _ := s.Attempt(r.Attempt)
+		return c.chunkSubject(s, a, r.Fence)
 	})
 	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {

@@ -195,14 +195,16 @@ type streams struct {
 }
 
 func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
-	return streaming.NewRun(ctx, s.store, limit, s.conn.chunkSubject(st, attempt, fence))
+	a, _ := st.Attempt(attempt)
+	return streaming.NewRun(ctx, s.store, s.conn.chunkSubject(st, a, fence), streaming.WriterOptions{
+		MaxBytes: limit, Proof: subjects.ChunkProof(a.Owner.Reply, st.ID),
+	})
 }
 
 // chunkSubject is where the chunks of one run lie. The pool is in it where permissions go by it; elsewhere there may be
 // older builds, which do not expect it.
-func (c *Conn) chunkSubject(s call.State, attempt int, fence uint64) string {
-	a, _ := s.Attempt(attempt)
-	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: attempt, Fence: fence}
+func (c *Conn) chunkSubject(s call.State, a call.Attempt, fence uint64) string {
+	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: a.N, Fence: fence}
 	if c.tokens {
 		of.Pool = s.Pool
 	}

@@ -96,7 +96,7 @@ class Nobody(Exception):
 
 class Client:
     def __init__(self, url, tenant="default", actor="agent://py"):
-        self.nats, self.tenant, self.actor = Nats(url), tenant, actor
+        self.nats, self.tenant, self.actor, self.proofs = Nats(url), tenant, actor, {}  # proofs of chunks, by call
         self.me = token(tenant) + "." + token(actor)
 
     def inbox(self):
@@ -159,6 +159,8 @@ class Client:
     def once(self, r, deadline, body=None, accepted=lambda a: None, headers={}):
         """The outcome of one call id: sends copies until it is here, and counts the refusals that do not stand."""
         (reply, inbox), body = self.inbox(), body or json.dumps(r).encode()
+        key = call_id_of_key(self.tenant, r)
+        self.proofs[key] = hashlib.sha256(f"{reply}\n{key}".encode()).hexdigest()[:32]
         sent, turned_away, taken, started, again = 0, set(), False, False, time.monotonic()
         while time.monotonic() < deadline + 0.1:
             if time.monotonic() >= again:
@@ -172,6 +174,7 @@ class Client:
                 continue
             kind, said = answer.headers.get("Tb-Kind"), json.loads(answer.body or b"null")
             if kind == "accepted":
+                self.proofs[key] = said.get("chunk_proof", self.proofs[key])
                 if not taken:
                     accepted(said)
                 taken, again = True, self.next_copy(deadline, 2)
@@ -237,6 +240,8 @@ class Chunks:
     def next(self):
         """Takes a live frame, and returns how many chunks of its run are here."""
         m = self.live.get(timeout=PATIENCE)
+        while m.headers.get("Tb-Proof") != self.client.proofs[self.id]:  # somebody else has had it sent
+            m = self.live.get(timeout=PATIENCE)
         run = tuple(map(int, m.subject.split(".")[5:7]))
         self.take(run, m.headers, m.body)
         return len(self.runs[run])
