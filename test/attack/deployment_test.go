@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +24,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -57,7 +59,9 @@ func parties() map[string]identity.Principal {
 // are, and the call of a victim that is running all the time.
 type deployment struct {
 	*testing.T
-	url    string
+	dir    string // of keys and configurations
+	url    string // of all servers
+	tls    *tls.Config
 	keys   *accounts.Keys
 	signer *identity.Signer
 	store  *authority.Store
@@ -70,15 +74,30 @@ type deployment struct {
 	tap   tap
 
 	release chan struct{} // closed to let the victim's call end
-	runs    atomic.Int64  // of the victim's tool
-	victim  held
+	gates   sync.Map      // chan struct{} by the input of another held call, closed to let it end
+	runs    atomic.Int64  // of the victim's call
+	killed  atomic.Int64  // held calls whose run was ended
+	victim  *held
 }
 
-// held is the victim's call.
+// gate returns what is closed to let the held call with that input end.
+func (d *deployment) gate(in string) chan struct{} {
+	if in == secret {
+		return d.release
+	}
+	gate, _ := d.gates.LoadOrStore(in, make(chan struct{}))
+	return gate.(chan struct{})
+}
+
+// secret is the input of the victim's call.
+const secret = "secret"
+
+// held is a call that runs until its gate is closed. The chunks are to be read when it is done.
 type held struct {
 	client *toolbus.Client
 	Accepted
 	chunks  []string
+	count   atomic.Int64 // of chunks, at any time
 	outcome *toolbus.Response
 	done    chan error
 }
@@ -88,24 +107,19 @@ type Accepted = toolbus.Accepted
 
 func deploy(t *testing.T) *deployment {
 	t.Helper()
-	d := &deployment{T: t, crowd: map[string]*party{}, release: make(chan struct{})}
-	dir := t.TempDir() + "/keys"
-	keys, err := accounts.Create(dir, "target")
+	return deployWith(t, toolbus.DispatcherOptions{})
+}
+
+func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
+	t.Helper()
+	d := &deployment{T: t, dir: t.TempDir() + "/target", crowd: map[string]*party{}, release: make(chan struct{})}
+	d.serve()
+	var err error
+	d.signer, err = d.keys.Signer()
 	d.ok(err)
-	d.keys = keys
-	d.signer, err = keys.Signer()
+	public, err := d.keys.Public()
 	d.ok(err)
-	public, err := keys.Public()
-	d.ok(err)
-	text, err := accounts.Config("target", public, accounts.Shape{
-		Server: "target", Listen: "127.0.0.1:-1", Store: t.TempDir(), MaxStore: 1 << 40,
-	})
-	d.ok(err)
-	srv, err := natsserver.Start(natsserver.Options{Config: text, Log: slog.New(&d.log)})
-	d.ok(err)
-	t.Cleanup(srv.Stop)
-	d.url = srv.URL()
-	d.dispatcher(dir)
+	d.dispatcher(o)
 	d.administer(public)
 	d.real = d.executor(identity.Principal{Tenant: "acme", Actor: "executor://real", Pool: "default"})
 	d.executor(identity.Principal{Tenant: "evil", Actor: "executor://vault", Pool: "other"})
@@ -134,11 +148,14 @@ func (d *deployment) tools() *toolbus.Tools {
 	d.ok(toolbus.Add(tools, toolbus.Tool{
 		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
 	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {
-		d.runs.Add(1)
+		if in == secret {
+			d.runs.Add(1)
+		}
 		d.ok(run.Emit("first"))
 		select {
-		case <-d.release:
+		case <-d.gate(in):
 		case <-ctx.Done():
+			d.killed.Add(1)
 			return "", ctx.Err()
 		}
 		return "true", run.Emit("last")
@@ -169,10 +186,14 @@ func (d *deployment) part(conn *toolbus.Conn, err error, run func(context.Contex
 	return name
 }
 
-func (d *deployment) dispatcher(keys string) {
-	conn, err := toolbus.Connect(d.Context(), d.url, toolbus.Options{Keys: keys, Logger: quiet()})
+func (d *deployment) dispatcher(o toolbus.DispatcherOptions) {
+	d.Helper()
+	conn, err := toolbus.Connect(d.Context(), d.url, toolbus.Options{
+		Keys: filepath.Join(d.dir, "keys"), Logger: quiet(), NATS: d.options(),
+	})
 	d.part(conn, err, func(ctx context.Context, ready func(string)) error {
-		p, err := conn.Dispatcher(d.tools(), toolbus.DispatcherOptions{Ready: ready})
+		o.Ready = ready
+		p, err := conn.Dispatcher(d.tools(), o)
 		d.ok(err)
 		return p.Run(ctx)
 	})
@@ -181,7 +202,7 @@ func (d *deployment) dispatcher(keys string) {
 func (d *deployment) executor(p identity.Principal) (instance string) {
 	p.Role = identity.Executor
 	token, p := d.token(p)
-	o := toolbus.Options{Instance: accounts.NewInstance(p), NATS: []nats.Option{nats.Token(token)}, Logger: quiet()}
+	o := toolbus.Options{Instance: accounts.NewInstance(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
 	o.Name = accounts.ConnectionName(o.Instance)
 	conn, err := toolbus.Connect(d.Context(), d.url, o)
 	return d.part(conn, err, func(ctx context.Context, ready func(string)) error {
@@ -194,7 +215,7 @@ func (d *deployment) executor(p identity.Principal) (instance string) {
 // administer connects with the key that is in the server's file.
 func (d *deployment) administer(public accounts.Public) {
 	var err error
-	d.admin, err = nats.Connect(d.url, nats.Nkey(public.Dispatcher, d.keys.Dispatcher.Sign))
+	d.admin, err = nats.Connect(d.url, d.options(nats.Nkey(public.Dispatcher, d.keys.Dispatcher.Sign))...)
 	d.ok(err)
 	d.Cleanup(d.admin.Close)
 	d.js, err = jetstream.New(d.admin)
@@ -240,7 +261,7 @@ func (d *deployment) dial(token, name string, more ...nats.Option) (*nats.Conn, 
 		nats.Token(token), nats.Name(name), nats.NoReconnect(), nats.Timeout(10 * time.Second),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, more...)
-	return nats.Connect(d.url, options...)
+	return nats.Connect(d.url, d.options(options...)...)
 }
 
 func (d *deployment) join(actor string) *party {
@@ -287,16 +308,34 @@ const heldKey = "a key that is easy to guess"
 
 // hold starts the victim's call, which runs until it is released.
 func (d *deployment) hold() {
-	v := &d.victim
-	v.client, v.done = d.client(d.crowd[alice]), make(chan error, 1)
+	d.victim = d.begin(secret, heldKey)
+	stream, err := d.js.Stream(d.Context(), subjects.ChunksStream)
+	d.ok(err)
+	for stored := false; !stored && !d.Failed(); { // it may be heard before
+		info, err := stream.Info(d.Context())
+		d.ok(err)
+		stored = info.State.Msgs > 0
+	}
+}
+
+// begin starts a call of the victim's with an input, and returns when its first chunk is here.
+func (d *deployment) begin(in, key string) *held {
+	d.Helper()
+	v := &held{done: make(chan error, 1)}
+	if d.victim == nil {
+		v.client = d.client(d.crowd[alice])
+	} else {
+		v.client = d.victim.client
+	}
 	accepted := make(chan Accepted, 1)
 	started := make(chan struct{}, 1)
 	go func() {
 		var err error
 		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
-			Tool: "hold", Input: []byte(`"secret"`), Key: heldKey, Timeout: 2 * time.Minute,
+			Tool: "hold", Input: []byte(strconv.Quote(in)), Key: key, Timeout: 2 * time.Minute,
 			Accepted: func(a Accepted) { accepted <- a },
 			Chunk: func(c toolbus.Chunk) error {
+				v.count.Add(1)
 				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) == 1 {
 					started <- struct{}{}
 				}
@@ -307,13 +346,7 @@ func (d *deployment) hold() {
 	}()
 	v.Accepted = <-accepted
 	<-started
-	stream, err := d.js.Stream(d.Context(), subjects.ChunksStream)
-	d.ok(err)
-	for stored := false; !stored && !d.Failed(); { // it may be heard before
-		info, err := stream.Info(d.Context())
-		d.ok(err)
-		stored = info.State.Msgs > 0
-	}
+	return v
 }
 
 // finish lets the victim's call end: it has run once, and ends as it would have. Then somebody else's call works.
@@ -321,7 +354,7 @@ func (d *deployment) finish() {
 	d.Helper()
 	d.bystander()
 	close(d.release)
-	v := &d.victim
+	v := d.victim
 	d.ok(<-v.done)
 	if o := v.outcome; o.Status != toolbus.Success || string(o.Output) != `"true"` {
 		d.Errorf("the victim's call ended with %+v", o)

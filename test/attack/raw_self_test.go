@@ -4,18 +4,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
 )
+
+// rawDial connects to the first server until the test ends.
+func (d *deployment) rawDial(o rawOptions) *rawConn {
+	d.Helper()
+	o.url, o.tls = d.url, d.tls
+	return rawDial(d.T, o)
+}
 
 // raw connects as a party, by hand.
 func (d *deployment) raw(actor string) *rawConn {
 	d.Helper()
-	return rawDial(d.T, rawOptions{url: d.url, token: d.crowd[actor].token, name: "raw " + actor})
+	p, name := d.crowd[actor], "raw "+actor
+	if p.instance != "" { // an executor is let in by this name alone
+		name = accounts.ConnectionName(p.instance)
+	}
+	return d.rawDial(rawOptions{token: p.token, name: name})
 }
 
 // sniffer hears everything in the account of dispatchers.
 func (d *deployment) sniffer() *rawConn {
 	d.Helper()
-	c := rawDial(d.T, rawOptions{url: d.url, key: d.keys.Dispatcher, name: "sniffer"})
+	c := d.rawDial(rawOptions{key: d.keys.Dispatcher, name: "sniffer"})
 	d.ok(c.subscribe(">"))
 	d.ok(c.flush())
 	return c
@@ -47,7 +60,7 @@ func TestRaw(t *testing.T) {
 	if said := strings.Join(bob.errors(), ""); !strings.Contains(said, "Permissions Violation for Publish") {
 		t.Errorf("the server says %q", said)
 	}
-	if _, err := rawConnect(rawOptions{url: d.url, token: "none"}); err == nil {
+	if _, err := rawConnect(rawOptions{url: d.url, tls: d.tls, token: "none"}); err == nil {
 		t.Error("a connection was made without a token")
 	}
 	d.finish()

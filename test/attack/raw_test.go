@@ -20,7 +20,7 @@ import (
 
 // rawOptions says where and as whom [rawDial] connects.
 type rawOptions struct {
-	url   string        // nats:// or tls://, host and port
+	url   string        // nats:// or tls://, host and port; of several, the first
 	tls   *tls.Config   // nil speaks in the clear
 	token string        // auth_token of the CONNECT; "" sends none
 	key   nkeys.KeyPair // signs the nonce, in place of a token; may be nil
@@ -74,7 +74,8 @@ func rawDial(t testing.TB, o rawOptions) *rawConn {
 // rawConnect connects and returns once the server has taken the CONNECT. Nothing reads the connection: run listen, or
 // leave it unread.
 func rawConnect(o rawOptions) (c *rawConn, err error) {
-	at, err := url.Parse(o.url)
+	first, _, _ := strings.Cut(o.url, ",")
+	at, err := url.Parse(first)
 	if err != nil {
 		return nil, err
 	}

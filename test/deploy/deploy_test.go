@@ -13,8 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/deploytest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -22,33 +24,39 @@ import (
 // Each profile comes up by what is written for it, passes doctor, and loses nothing when its servers are killed, one
 // or all of them, while calls are under way. That a power cut loses more is no process's to show.
 func TestProfiles(t *testing.T) {
-	of := build(t)
-	for profile, servers := range map[string]int{"single": 1, "standard": 3, "durable": 3} {
-		t.Run(profile, func(t *testing.T) { survive(t, prepare(t, of, profile, servers), profile) })
+	of := deploytest.Build(t, "../..", "text_2esearch")
+	for _, profile := range accounts.Profiles() {
+		t.Run(profile.Name, func(t *testing.T) {
+			d := deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: profile.Name})
+			survive(t, &deployment{d}, profile.Name)
+		})
 	}
 }
 
+// deployment is one that a test calls and kills.
+type deployment struct{ *deploytest.Deployment }
+
 func survive(t *testing.T, d *deployment, profile string) {
 	var all []int
-	for i := range d.servers {
+	for i := range d.Servers {
 		all = append(all, i)
 	}
-	d.serve(all...)
-	keys := filepath.Join(d.dir, "keys")
+	d.Serve(all...)
+	keys := filepath.Join(d.Dir, "keys")
 	replicas := fmt.Sprint(len(all))
 	part := func(ready string, args ...string) {
-		start(t, ready, d.of.toolbus(), append(args, "--server", d.url, "--tools", d.of.tools)...)
+		deploytest.Start(t, ready, d.Toolbus(), append(args, "--server", d.URL, "--tools", d.Tools)...)
 	}
 	dispatcher := []string{"dispatcher", "--keys", keys, "--replicas", replicas}
 	if profile == "durable" {
 		dispatcher = append(dispatcher, "--fsync")
 	}
 	part("is serving", dispatcher...)
-	worker, _ := d.credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	worker, _ := d.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
-	operator, _ := d.credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
-	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--keys", keys)
-	output(t, d.of.toolbus(), "doctor", "--server", d.url, "--credentials", operator)
+	operator, _ := d.Credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
+	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--keys", keys)
+	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
 
 	c := d.caller()
 	w := &work{
@@ -59,45 +67,45 @@ func survive(t *testing.T, d *deployment, profile string) {
 	first := d.leader()
 	w.until(8, func() { // with one server nothing goes on until it is back
 		w.under(10)
-		d.servers[first].kill()
+		d.Servers[first].Kill()
 		if len(all) == 1 {
-			d.serve(first)
+			d.Serve(first)
 		}
 	})
 	if len(all) > 1 {
-		d.serve(first)
+		d.Serve(first)
 	}
 	w.until(8, func() {
 		w.under(10)
-		for _, s := range d.servers {
-			s.kill()
+		for _, s := range d.Servers {
+			s.Kill()
 		}
-		d.serve(all...)
+		d.Serve(all...)
 	})
 	w.kept()
 }
 
 // leader is the server that leads the call log, or the only one.
 func (d *deployment) leader() int {
-	d.t.Helper()
-	public, err := d.keys.Dispatcher.PublicKey()
+	d.T.Helper()
+	public, err := d.Keys.Dispatcher.PublicKey()
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	nc, err := nats.Connect(d.url, nats.Nkey(public, d.keys.Dispatcher.Sign))
+	nc, err := nats.Connect(d.URL, nats.Nkey(public, d.Keys.Dispatcher.Sign))
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	stream, err := js.Stream(d.t.Context(), subjects.Part(0).Stream())
+	stream, err := js.Stream(d.T.Context(), subjects.Part(0).Stream())
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	for i := range d.servers {
+	for i := range d.Servers {
 		if c := stream.CachedInfo().Cluster; c != nil && c.Leader == fmt.Sprint("nats-", i+1) {
 			return i
 		}
@@ -107,21 +115,21 @@ func (d *deployment) leader() int {
 
 // caller is an agent.
 func (d *deployment) caller() *toolbus.Client {
-	d.t.Helper()
+	d.T.Helper()
 	const actor = "agent://a"
-	_, token := d.credential(identity.Principal{Actor: actor, Role: identity.Agent})
-	conn, err := toolbus.Connect(d.t.Context(), d.url, toolbus.Options{
+	_, token := d.Credential(identity.Principal{Actor: actor, Role: identity.Agent})
+	conn, err := toolbus.Connect(d.T.Context(), d.URL, toolbus.Options{
 		Actor: actor, NATS: []nats.Option{nats.Token(token)}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	d.t.Cleanup(conn.Close)
+	d.T.Cleanup(conn.Close)
 	c, err := conn.Client(toolbus.ClientOptions{Actor: actor, Token: func() string { return token }})
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	d.t.Cleanup(func() { _ = c.Close() })
+	d.T.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

@@ -90,6 +90,7 @@ var layers = []layer{
 	{"telemetry", "envelope observe"},
 	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
 	{"internal/bustest", "bus call envelope internal/form internal/natstest kv question subjects"},
+	{"internal/deploytest", "accounts identity"},
 	{"internal/floor", "bus internal/wait subjects"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.
