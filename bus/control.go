@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -23,6 +24,7 @@ type Control struct {
 	Log     *slog.Logger
 	notices form.Notices
 	ear     ear
+	forged  dropped.Messages
 }
 
 // about is the message of a cancel, with when the attempt is due, and of the question which executor runs an attempt;
@@ -114,8 +116,8 @@ func (c *Control) request(ctx context.Context, pool, subject string, q about) (*
 	}
 }
 
-// runs is an executor, as far as it is controlled: Kill ends the run of an attempt and reports whether it was running
-// here, Seek says since when it is.
+// runs is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is cancelled, and
+// reports whether it is running here; Seek returns since when it is.
 type runs interface {
 	Kill(id string, attempt int, due time.Time) (running bool)
 	Seek(id string, attempt int) (since time.Time, ok bool)
@@ -124,17 +126,21 @@ type runs interface {
 // Obey lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They are heard
 // from the next flush of the connection on.
 func (c *Control) Obey(pool, instance string, r runs) (stop func(), err error) {
-	answer := func(word string, data []byte) {
-		if word != "" {
-			_ = c.NC.Publish(subjects.Heard(pool, instance, word), data) // asked again otherwise, if need be
+	answers := func() func(string, []byte) {
+		var allowed allowance
+		return func(word string, data []byte) {
+			if word != "" && allowed.take(time.Now()) {
+				_ = c.NC.Publish(subjects.Heard(pool, instance, word), data) // asked again otherwise, if need be
+			}
 		}
 	}
-	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(r, msg, answer) })
+	killed, found := answers(), answers()
+	kills, err := c.NC.Subscribe(subjects.KillWildcard, func(msg *nats.Msg) { c.killed(r, msg, killed) })
 	if err != nil {
 		return nil, fmt.Errorf("listen for kills: %w", err)
 	}
 	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) {
-		sought(kv.Instance(pool, instance), r, msg, answer)
+		sought(kv.Instance(pool, instance), r, msg, found)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen for those who ask what runs: %w", err)
@@ -142,17 +148,37 @@ func (c *Control) Obey(pool, instance string, r runs) (stop func(), err error) {
 	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
+// maxHeard is how many kills, and how many seeks, an executor answers in a second. Further ones, of a flood, it does not:
+// dispatchers do without these answers.
+const maxHeard = 1000
+
+// allowance bounds answers by the second. It is for one goroutine at a time.
+type allowance struct {
+	second int64
+	taken  int
+}
+
+func (a *allowance) take(now time.Time) bool {
+	if s := now.Unix(); s != a.second {
+		a.second, a.taken = s, 0
+	}
+	a.taken++
+	return a.taken <= maxHeard
+}
+
+// killed hears a kill. Its sender is not known, so that the executor acts on what the log says.
 func (c *Control) killed(r runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k about
-	if answered(msg) {
-		return
-	}
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
 		err = Unstamp(form.Control, msg.Data, &k)
 	}
-	if err != nil || k.ID != id {
+	switch {
+	case form.Unreadable(err):
 		c.notices.Tell(c.Log, "a cancel is left to other executors", err)
+		return
+	case err != nil || k.ID != id:
+		c.forged.Note(c.Log, "it is no cancel of the call that its subject names", msg.Subject)
 		return
 	}
 	if r.Kill(k.ID, k.Attempt, k.Due.Time()) {
@@ -160,15 +186,12 @@ func (c *Control) killed(r runs, msg *nats.Msg, answer func(word string, data []
 	}
 }
 
-// answered reports whether a message is an answer to an executor that has named a subject of dispatchers for it: those
-// that say what somebody has chosen have headers, and what dispatchers tell executors has none.
-func answered(msg *nats.Msg) bool { return len(msg.Header) > 0 }
-
-// sought answers when an attempt is asked for that runs here.
+// sought answers when an attempt is asked for that runs here. A forged question harms nobody: the answer goes below the
+// subject of the executor's own answers, where dispatchers know the words that they have made.
 func sought(instance string, r runs, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
-	if err != nil || answered(msg) || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
+	if err != nil || Unstamp(form.Control, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
 	since, ok := r.Seek(s.ID, s.Attempt)

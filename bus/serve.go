@@ -56,7 +56,7 @@ const (
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming),
 	crowded func(context.Context, *question.Incoming, *fair.Full)) (*Intake, error) {
 	in := &Intake{}
-	strays := newStrays(log)
+	strays := &strays{log: log}
 	in.desk = newDesk(log, "requests", forRequests(),
 		func(a *arrived, waits func()) {
 			if request, ok := incoming(strays, a.read()); ok {
@@ -109,8 +109,8 @@ func (in *Intake) Take(m sieve.Message) {
 }
 
 // incoming reads a message. It reports whether it may be answered.
-func incoming(strays *dropped.Messages, msg *nats.Msg) (question.Incoming, bool) {
-	reply, ok := answerTo(strays, msg.Subject, msg.Reply, "")
+func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
+	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
 	if !ok {
 		return question.Incoming{}, false
 	}
@@ -123,17 +123,18 @@ func incoming(strays *dropped.Messages, msg *nats.Msg) (question.Incoming, bool)
 	}, true
 }
 
-// newStrays counts the requests of callers that may not be answered where they name: an answer there could be taken for
-// the answer to another caller.
-func newStrays(log *slog.Logger) *dropped.Messages {
-	return &dropped.Messages{Log: log, Why: "a request may be answered below tb.ans.<tenant>.<actor>. of its own " +
-		"subject only; clients of Toolbus 0.1 ask otherwise"}
+// strays counts the requests of callers that may not be answered where they name: an answer there could be taken for the
+// answer to another caller.
+type strays struct {
+	log *slog.Logger
+	dropped.Messages
 }
 
 // answerTo returns where a request is answered; ok is false for one that is dropped.
-func answerTo(strays *dropped.Messages, subject, reply, word string) (to string, ok bool) {
+func (s *strays) answerTo(subject, reply, word string) (to string, ok bool) {
 	if to, ok = subjects.AnswerTo(subject, reply, word); !ok {
-		strays.Note(subject)
+		s.Note(s.log, "a request may be answered below tb.ans.<tenant>.<actor>. of its own subject only; clients of "+
+			"Toolbus 0.1 ask otherwise", subject)
 	}
 	return to, ok
 }
@@ -189,7 +190,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
-	strays := newStrays(log)
+	strays := &strays{log: log}
 	s := &Service{svc: svc, desk: newDesk(log, "questions", forQuestions(),
 		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
 		func(q *asked, full *fair.Full) { q.tell(nc, nil, crowded(full)) })}
@@ -210,9 +211,9 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 }
 
 // take takes in a question.
-func (s *Service) take(strays *dropped.Messages, e Endpoint, r micro.Request) {
+func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	reply, answered := answerTo(strays, r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
+	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
 	if !ok || !answered {
 		return
 	}

@@ -39,7 +39,7 @@ type Desk struct {
 	OlderBuilds bool
 	Log         *slog.Logger
 
-	drops   *dropped.Messages
+	drops   dropped.Messages
 	subs    []*nats.Subscription
 	quick   *crew.Crew[job]
 	waiting *crew.Crew[job] // those that may wait for as long as coveredTime
@@ -73,8 +73,6 @@ const (
 // Serve answers executors until Stop is called, shared with the other dispatchers.
 func (d *Desk) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
-	d.drops = &dropped.Messages{Log: d.Log, Why: "a question of an executor has no header " + subjects.HeaderAnswer +
-		"; executors of f16d274 ask without it, and dispatchers answer them with --older-builds"}
 	d.quick, d.waiting = crew.Bounded(maxQuick, d.answer), crew.Bounded(maxWaiting, d.answer)
 	for op, handle := range map[string]handler{
 		subjects.OpHello: answering(d.hello),
@@ -137,7 +135,8 @@ func (d *Desk) answer(j job) {
 	pool, instance, err := subjects.ParseDesk(j.op, j.msg.Subject)
 	to, ok := d.answerTo(j.msg)
 	if err != nil || !ok {
-		d.drops.Note(j.msg.Subject)
+		d.drops.Note(d.Log, "a question of an executor names no word for its answer; executors of f16d274 ask like that, and "+
+			"dispatchers answer them with --older-builds", j.msg.Subject)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -106,7 +107,11 @@ type Executor struct {
 	mu      sync.Mutex
 	running map[call.AttemptKey]*job
 	loads   map[string]*load              // of the tools that run, or are waited for
-	killed  map[call.AttemptKey]time.Time // kills heard since listening, until their deadline
+	killed  map[call.AttemptKey]time.Time // kills heard since listening of attempts not here, until their deadline
+	forgot  time.Time                     // kills heard before may be forgotten
+	doubts  map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
+	doubted chan struct{}                 // there are some
+	forged  dropped.Messages              // kills that the log does not confirm
 	hand    context.Context               // what longer outlives
 	longer  context.Context               // see outlive
 	since   time.Time                     // no kill was missed since then; zero: all may have been
@@ -119,6 +124,7 @@ func New(o Options) *Executor {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
+		doubts: map[*job]bool{}, doubted: make(chan struct{}, 1),
 		room: room.New(o.PayloadMemory, 0, 0),
 	}
 }
@@ -248,17 +254,20 @@ func (e *Executor) take(j *job) (call.Step, error) {
 	}
 }
 
-// lookUp reads the log of a message that may not be delivered for the first time.
+// lookUp reads the log of a message that may not be delivered for the first time, or that is said to be cancelled. That
+// somebody says so alone does not make it a second delivery.
 func (e *Executor) lookUp(j *job) error {
-	if j.pickup.Deliveries <= 1 && !e.inDoubt(j) {
+	again := j.pickup.Deliveries > 1 || e.inDoubt(j)
+	if !again && !e.heard(j) && !j.killed.Load() {
 		return nil
 	}
 	last, err := e.CallLog.Read(j.ctx, j.state.Tool, j.state.ID)
 	if err != nil {
 		return err
 	}
-	j.state = last.State
-	j.pickup.Deliveries = max(2, j.pickup.Deliveries)
+	if j.state = last.State; again {
+		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
+	}
 	return nil
 }
 

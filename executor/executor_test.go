@@ -82,7 +82,24 @@ func (w *world) executor(instance string) *executor.Executor {
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 	ex.Listening()
+	ctx, stop := context.WithCancel(context.Background())
+	var confirms sync.WaitGroup
+	confirms.Go(func() { ex.Confirm(ctx) })
+	w.t.Cleanup(func() { stop(); confirms.Wait() })
 	return ex
+}
+
+// cancel decides the attempt that is open, as a dispatcher does before it tells executors.
+func (w *world) cancel() {
+	w.t.Helper()
+	s := w.state()
+	a := s.Last()
+	r := call.Decide(s, a.N, a.Admitted, call.Ending{
+		Cause: call.Cancelled, By: call.ByCanceller, Nonce: fmt.Sprint("k", a.N), Now: call.At(time.Now()),
+	})
+	if _, err := w.log.Write(w.t.Context(), r.Event, outcomeBody(w.t, r.Code)); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 type catalog struct{ w *world }

@@ -30,10 +30,9 @@ func TestLargeInput(t *testing.T) {
 		prepare func(w *world)
 		want    envelope.Code
 	}{
-		"missing":                {func(*world) {}, envelope.CodeInputMissing},
-		"damaged":                {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
-		"not read in time":       {func(w *world) { w.silent = true }, envelope.CodeTimeout},
-		"killed before it is in": {func(w *world) { w.silent = true; go w.killLater() }, envelope.CodeCancelled},
+		"missing":          {func(*world) {}, envelope.CodeInputMissing},
+		"damaged":          {func(w *world) { w.broken = damaged{} }, envelope.CodeChecksum},
+		"not read in time": {func(w *world) { w.silent = true }, envelope.CodeTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, w *world) {
@@ -47,6 +46,21 @@ func TestLargeInput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A cancel ends the wait for a large input.
+func TestKilledBeforeItsInputIsIn(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := large(w.admit(callA, time.Minute))
+		w.silent = true
+		before := time.Now()
+		go w.killLater() // ends before Handle does
+		w.ex.Handle(t.Context(), m)
+		if took := time.Since(before); took > 2*time.Second || len(w.runs) != 0 || w.decided(1).By != call.ByCanceller {
+			t.Errorf("%d runs, decision %+v after %s", len(w.runs), w.decided(1), took)
+		}
+		w.wantAcked(m, true)
+	})
 }
 
 // Whoever observes runs is told how each ends, also where its tool could not be started.
@@ -83,6 +97,7 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 // killLater ends the attempt while its executor waits.
 func (w *world) killLater() {
 	pass(time.Second)
+	w.cancel()
 	w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
 }
 

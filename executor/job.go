@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"maps"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -31,7 +30,7 @@ type job struct {
 	started    time.Time      // bus time the tool was started
 	covered    bool           // the record holds the request
 
-	killed  atomic.Bool // tells the end of a run by a kill from that by a shutdown
+	killed  atomic.Bool // the log says that the attempt is decided, and the run ends
 	mu      sync.Mutex
 	end     context.CancelFunc // of the run; nil before it
 	running bool
@@ -41,18 +40,19 @@ type job struct {
 func (j *job) setEnd(end context.CancelFunc) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.end = end
+	if j.end = end; j.killed.Load() {
+		end()
+	}
 }
 
-// kill ends the run, if there is one, and reports whether its tool was started.
-func (j *job) kill() (running bool) {
+// kill ends the run, or lets it end as soon as it begins.
+func (j *job) kill() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.killed.Store(true)
 	if j.end != nil {
-		j.killed.Store(true)
 		j.end()
 	}
-	return j.running
 }
 
 func (j *job) setRunning() {
@@ -152,71 +152,6 @@ func (e *Executor) end(j *job) {
 		delete(e.loads, j.tool())
 	}
 }
-
-// maxKilled bounds how many kills are remembered.
-const maxKilled = 10_000
-
-// Listening says that no kill is missed from now on. Call it once kills are subscribed to, and
-// again after every interruption: first deliveries admitted before are looked up in the log.
-func (e *Executor) Listening() {
-	now := e.Now()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.since = now
-	clear(e.killed)
-}
-
-// Kill ends the run of an attempt, which has been decided by a cancel, and reports whether its
-// tool was running here. A kill for work that has not arrived yet is remembered until the
-// attempt's deadline due.
-func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
-	now := e.Now()
-	e.mu.Lock()
-	k := call.AttemptKey{ID: id, N: attempt}
-	e.remember(k, due, now)
-	j := e.running[k]
-	e.mu.Unlock()
-	if j == nil {
-		return false
-	}
-	return j.kill()
-}
-
-// remember keeps a kill until due. It looks for those that are over only when there are many: a flood
-// of kills must not cost a pass over all of them each. Callers hold e.mu.
-func (e *Executor) remember(k call.AttemptKey, due, now time.Time) {
-	if len(e.killed) >= maxKilled {
-		maps.DeleteFunc(e.killed, func(_ call.AttemptKey, due time.Time) bool { return !due.After(now) })
-		if len(e.killed) > maxKilled/2 {
-			clear(e.killed)
-			e.since = now
-		}
-	}
-	e.killed[k] = due
-}
-
-// heard reports whether the attempt is known to have been cancelled. A kill whose time is over was for
-// another one, of a log that has expired since.
-func (e *Executor) heard(j *job) bool {
-	now := e.Now()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.killed[j.key()].After(now)
-}
-
-// inDoubt reports whether the attempt was cancelled or, because it was admitted before this
-// executor listened without interruption, may have been cancelled or delivered before: a server that
-// has crashed meanwhile may have forgotten its last deliveries.
-func (e *Executor) inDoubt(j *job) bool {
-	now := e.Now()
-	e.mu.Lock()
-	since, silent := e.since, e.silent(now)
-	e.mu.Unlock()
-	return silent || e.heard(j) || j.enqueued.Before(since.Add(killSlack))
-}
-
-// killSlack covers the difference between the server's clock, which dates admissions, and ours.
-const killSlack = 100 * time.Millisecond
 
 // Extend says for every message in hand that its work is alive. Call it every third of a lease.
 func (e *Executor) Extend() {

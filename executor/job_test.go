@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ func TestKill(t *testing.T) {
 		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
 		<-started
 		before := time.Now()
+		w.cancel()
 		if !w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
 			t.Error("the tool was running, Kill says not")
 		}
@@ -34,6 +36,94 @@ func TestKill(t *testing.T) {
 			t.Errorf("killed after %s", took)
 		}
 		w.wantAcked(m, true)
+		if d := w.decided(1); d.By != call.ByCanceller {
+			t.Errorf("decided by %v", d)
+		}
+	})
+}
+
+// A kill that the log does not confirm ends nothing, however often it comes, and costs one read at a time. A cancel in
+// the middle of a flood of them ends the run within a second.
+func TestForgedKill(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		started := make(chan struct{})
+		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-ctx.Done()
+			return tool.Result{}, context.Cause(ctx)
+		}
+		m := w.admit(callA, time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
+		<-started
+		before, reads := time.Now(), 0
+		w.log.BeforeRead(func() error { reads++; return nil })
+		for range 1000 {
+			for range 10 {
+				w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+			}
+			pass(time.Millisecond)
+		}
+		w.log.BeforeRead(nil)
+		if reads < 2 || reads > 25 {
+			t.Errorf("10,000 kills in a second make %d reads of the log", reads)
+		}
+		select {
+		case <-done:
+			t.Fatalf("a kill that the log does not confirm ended the run after %s", time.Since(before))
+		default:
+		}
+		w.cancel()
+		before = time.Now()
+		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+		<-done
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("killed after %s", took)
+		}
+	})
+}
+
+// A kill is not forgotten while the log cannot be read.
+func TestKillWhileTheLogIsAway(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		started := make(chan struct{})
+		w.execute = func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			close(started)
+			<-ctx.Done()
+			return tool.Result{}, context.Cause(ctx)
+		}
+		m := w.admit(callA, time.Minute)
+		done := make(chan struct{})
+		go func() { defer close(done); w.ex.Handle(t.Context(), m) }()
+		<-started
+		w.cancel()
+		w.log.BeforeRead(func() error { return errors.New("no dispatcher answers") })
+		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+		pass(3 * time.Second)
+		select {
+		case <-done:
+			t.Fatal("the run ended, and nothing has confirmed the kill")
+		default:
+		}
+		w.log.BeforeRead(nil)
+		before := time.Now()
+		<-done
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("killed %s after the log was back", took)
+		}
+	})
+}
+
+// A forged kill of a call that has not arrived changes nothing of how it runs: it is no second delivery.
+func TestForgedKillBeforeStart(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
+		m := w.admit(callA, time.Minute)
+		w.ex.Handle(t.Context(), m)
+		d, claimed := w.decided(1), w.state().Last().Claim != nil
+		if d.Status != envelope.Success || claimed != (w.manifest.Class == call.SideEffectful) {
+			t.Errorf("decision %+v, claimed: %v", d, claimed)
+		}
 	})
 }
 
@@ -41,11 +131,7 @@ func TestKill(t *testing.T) {
 func TestKilledBeforeStart(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller,
-			Nonce: "c", Now: call.At(time.Now())})
-		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
-			t.Fatal(err)
-		}
+		w.cancel()
 		if w.ex.Kill("id1", 1, time.Now().Add(time.Minute)) {
 			t.Error("nothing runs, Kill says it does")
 		}
@@ -140,11 +226,7 @@ func TestKillFlood(t *testing.T) {
 			w.ex.Kill(fmt.Sprint("other", n), 1, time.Now().Add(time.Minute))
 		}
 		m := w.admit(callA, time.Minute)
-		r := call.Decide(w.state(), 1, m.Entry.State.Seq, call.Ending{Cause: call.Cancelled, By: call.ByCanceller,
-			Nonce: "c", Now: call.At(time.Now())})
-		if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
-			t.Fatal(err)
-		}
+		w.cancel()
 		w.ex.Kill("id1", 1, time.Now().Add(time.Minute))
 		for n := range 9_000 { // of which one of the first is forgotten
 			w.ex.Kill(fmt.Sprint("another", n), 1, time.Now().Add(time.Minute))

@@ -265,9 +265,6 @@ func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
 	a, _ := j.state.Attempt(j.attempt)
 	ctx, end := context.WithTimeoutCause(j.ctx, a.Due().Sub(e.Now()), errDeadline)
 	j.setEnd(end)
-	if e.heard(j) { // a kill that came before there was anything to kill
-		j.kill()
-	}
 	return ctx, end
 }
 

@@ -19,6 +19,7 @@ type Log struct {
 	entries []stored
 	watch   []func(call.Entry)
 	before  func(call.Event) error
+	reads   func() error
 	lost    func(call.Event) bool
 }
 
@@ -28,6 +29,13 @@ func (l *Log) Before(f func(call.Event) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.before = f
+}
+
+// BeforeRead lets f see every call of Read (nil: nobody). An error of f is returned as it is, without a read.
+func (l *Log) BeforeRead(f func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reads = f
 }
 
 // Lost lets f say whether the answer to an applied write gets lost (nil: never).
@@ -94,6 +102,11 @@ func (l *Log) append(e call.Event, body []byte) (call.Entry, []func(call.Entry),
 func (l *Log) Read(_ context.Context, tool, id string) (call.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.reads != nil {
+		if err := l.reads(); err != nil {
+			return call.Entry{}, err
+		}
+	}
 	return l.last(tool, id), nil
 }
 

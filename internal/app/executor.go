@@ -137,6 +137,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	defer stop()
 	var tasks sync.WaitGroup
 	tasks.Go(func() { beat(hand, c, o, e, pools, anew, workers.Changed()) })
+	tasks.Go(func() { e.Confirm(hand) })
 	tasks.Go(func() { recheck(hand, c.Lease/3, o) })
 	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
 	tasks.Go(func() {

@@ -9,12 +9,8 @@ import (
 	"time"
 )
 
-// Messages counts dropped messages of one kind. It logs the first one at once, and then at most one line for each
-// [Interval], with the number of further ones. It is safe for concurrent use.
+// Messages counts dropped messages of one kind. The zero value is ready; it is safe for concurrent use.
 type Messages struct {
-	Log *slog.Logger
-	Why string // they are dropped
-
 	mu      sync.Mutex
 	logged  bool // a line, within the last Interval
 	more    int  // dropped since then
@@ -24,8 +20,12 @@ type Messages struct {
 // Interval is how often dropped messages of a kind are logged.
 const Interval = time.Minute
 
-// Note counts a message.
-func (m *Messages) Note(subject string) {
+// Note counts a message that is dropped for a reason. It logs the first one at once, and then at most one line for each
+// [Interval], with the number of further ones. A nil logger discards.
+func (m *Messages) Note(log *slog.Logger, why, subject string) {
+	if log == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.logged {
@@ -34,19 +34,19 @@ func (m *Messages) Note(subject string) {
 		return
 	}
 	m.logged = true
-	m.Log.Warn("message dropped: "+m.Why, "subject", subject)
-	time.AfterFunc(Interval, m.tell)
+	log.Warn("message dropped: "+why, "subject", subject)
+	time.AfterFunc(Interval, func() { m.tell(log, why) })
 }
 
 // tell logs how many messages were dropped since the last line.
-func (m *Messages) tell() {
+func (m *Messages) tell(log *slog.Logger, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.more == 0 {
 		m.logged = false
 		return
 	}
-	m.Log.Warn("messages dropped: "+m.Why, "messages", m.more, "last_subject", m.subject)
+	log.Warn("messages dropped: "+why, "messages", m.more, "last_subject", m.subject)
 	m.more = 0
-	time.AfterFunc(Interval, m.tell)
+	time.AfterFunc(Interval, func() { m.tell(log, why) })
 }

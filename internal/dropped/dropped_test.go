@@ -13,9 +13,10 @@ import (
 func TestMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		m := &Messages{Log: slog.New(slog.NewTextHandler(&out, nil)), Why: "forged"}
+		var m Messages
+		log := slog.New(slog.NewTextHandler(&out, nil))
 		for range 1000 {
-			m.Note("tb.ctl.kill.x")
+			m.Note(log, "forged", "tb.ctl.kill.x")
 		}
 		if n := strings.Count(out.String(), "\n"); n != 1 {
 			t.Errorf("logged at once: %s", &out)
@@ -27,7 +28,7 @@ func TestMessages(t *testing.T) {
 		}
 		time.Sleep(Interval)
 		synctest.Wait()
-		m.Note("tb.ctl.kill.y")
+		m.Note(log, "forged", "tb.ctl.kill.y")
 		if n := strings.Count(out.String(), "\n"); n != 3 || !strings.Contains(out.String(), "kill.y") {
 			t.Errorf("logged later: %s", &out)
 		}

@@ -59,7 +59,7 @@ var layers = []layer{
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
 		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
-	{"executor", "call envelope internal/fair internal/form internal/ijson internal/mcpmeta internal/room internal/wait " +
+	{"executor", "call envelope internal/dropped internal/fair internal/form internal/ijson internal/mcpmeta internal/room internal/wait " +
 		"observe schema settle subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.

@@ -211,6 +211,10 @@ func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adap
 		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
 	})
 	e.Listening()
+	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var confirms sync.WaitGroup
+	confirms.Go(func() { e.Confirm(ctx) })
+	w.t.Cleanup(func() { end(); confirms.Wait() })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.executors = append(w.executors, e)
