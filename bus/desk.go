@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/lane"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -74,8 +74,8 @@ func forTurned() fair.Limits {
 // desk takes in messages of one kind, so that no sender keeps another waiting: each is put into a queue at once,
 // where senders take turns, or turned away. Who is turned away is told so, in a second queue, as far as that has room.
 type desk[M any] struct {
-	taken  lane[M]
-	turned lane[turnedAway[M]]
+	taken  *lane.Lane[M]
+	turned *lane.Lane[turnedAway[M]]
 	overs  fair.Overs
 }
 
@@ -90,15 +90,15 @@ type turnedAway[M any] struct {
 func newDesk[M any](log *slog.Logger, kind string, limits fair.Limits, handle func(m M, waits func()),
 	tell func(M, *fair.Full)) *desk[M] {
 	return &desk[M]{
-		taken:  newLane(limits, handle),
-		turned: newLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
+		taken:  lane.New(limits, handle),
+		turned: lane.New(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
 		overs:  fair.Overs{Log: log, Kind: kind},
 	}
 }
 
 // put takes in a message of so many bytes, or turns it away after strip has taken its body from it.
 func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
-	full, over := errors.AsType[*fair.Full](d.taken.put(from, m, int64(size)+perMessage))
+	full, over := errors.AsType[*fair.Full](d.taken.Put(from, m, int64(size)+perMessage))
 	if over {
 		strip()
 		d.turn(from, m, full)
@@ -107,7 +107,7 @@ func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
 
 // turn turns a message away.
 func (d *desk[M]) turn(from fair.Sender, m M, full *fair.Full) {
-	dropped := d.turned.put(from, turnedAway[M]{m, full}, perMessage) != nil
+	dropped := d.turned.Put(from, turnedAway[M]{m, full}, perMessage) != nil
 	d.overs.Note(from, dropped)
 }
 
@@ -119,9 +119,9 @@ func (d *desk[M]) fate(subject []byte, size int) sieve.Fate {
 	}
 	from := sender(string(subject))
 	switch {
-	case d.taken.queue.Fits(from, int64(size)+perMessage):
+	case d.taken.Fits(from, int64(size)+perMessage):
 		return sieve.Take
-	case d.turned.queue.Fits(from, perMessage):
+	case d.turned.Fits(from, perMessage):
 		return sieve.TakeHead
 	}
 	d.overs.Note(from, true)
@@ -136,51 +136,6 @@ func sender(subject string) fair.Sender {
 
 // stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.
 func (d *desk[M]) stop(within time.Duration) {
-	taken := d.taken.queue.Close()
-	d.turned.queue.Close()
-	select {
-	case <-taken:
-	case <-time.After(within):
-		d.taken.queue.Clear()
-	}
-	d.turned.queue.Clear()
-	d.taken.crew.End()
-	d.turned.crew.End()
-}
-
-// lane is a queue with those that work it off.
-type lane[M any] struct {
-	queue *fair.Queue[M]
-	crew  *crew.Crew[*fair.Job[M]]
-}
-
-func newLane[M any](limits fair.Limits, do func(m M, waits func())) lane[M] {
-	l := lane[M]{queue: fair.New[M](limits)}
-	l.crew = crew.New(func(j *fair.Job[M]) {
-		for ; j != nil; j = l.queue.Next(j) {
-			do(j.Item, func() {
-				l.queue.Waits(j)
-				l.start()
-			})
-		}
-	})
-	return l
-}
-
-// put adds a message. It never waits.
-func (l lane[M]) put(from fair.Sender, m M, bytes int64) error {
-	_, err := l.queue.Put(from, m, bytes, 1)
-	if err == nil {
-		l.start()
-	}
-	return err
-}
-
-// start lets be worked on what may be.
-func (l lane[M]) start() {
-	for j := l.queue.Begin(); j != nil; j = l.queue.Begin() {
-		if !l.crew.Start(j) { // its sender asks another dispatcher
-			l.queue.End(j)
-		}
-	}
+	d.taken.Stop(within)
+	d.turned.Stop(0)
 }

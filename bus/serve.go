@@ -123,8 +123,8 @@ func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
 	}, true
 }
 
-// strays counts the requests of callers that may not be answered where they name: an answer there could be taken for the
-// answer to another caller.
+// strays counts the requests of callers that may not be answered where they name: an answer there could be taken for
+// the answer to another caller.
 type strays struct {
 	log *slog.Logger
 	dropped.Messages

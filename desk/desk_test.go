@@ -71,7 +71,14 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	if err := errors.Join(d.Serve(context.WithoutCancel(f.T.Context())), nc.Flush()); err != nil {
 		f.T.Fatal(err)
 	}
-	return func() { d.Stop(); end(); endCoverage() }
+	return func() {
+		d.Stop()
+		end()
+		endCoverage()
+		if err := errors.Join(nc.Flush(), f.NC.Flush()); err != nil { // what it has answered is there
+			f.T.Error(err)
+		}
+	}
 }
 
 func nonces(name string) func() string {
@@ -342,7 +349,7 @@ func TestAnswersGoToWhoeverAsked(t *testing.T) {
 				f.ask(word, reply, `{"form":2}`)
 			}
 		}
-		if _, err := f.client("default").Hello(t.Context()); err != nil { // all questions before it are answered
+		if _, err := f.client("default").Hello(t.Context()); err != nil { // it has all questions before this one
 			t.Fatal(err)
 		}
 		stop()
@@ -407,5 +414,44 @@ func TestQuestionsOfANewerForm(t *testing.T) {
 	msg, err := answers.NextMsg(10 * time.Second)
 	if err != nil || !strings.Contains(string(msg.Data), "form 9") {
 		t.Errorf("%+v, %v", msg, err)
+	}
+}
+
+// Executors take turns: one that asks a thousand questions at once does not keep another waiting for their answers, and
+// one of another pool neither.
+func TestExecutorsTakeTurns(t *testing.T) {
+	const flood = 3000
+	f := setup(t)
+	defer f.serve("d")()
+	answers, err := f.NC.SubscribeSync("tb.exe.ans.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(pool, instance string) {
+		msg := &nats.Msg{
+			Subject: subjects.Desk(subjects.OpHello, pool, instance), Header: nats.Header{subjects.HeaderAnswer: {"w"}},
+			Data: []byte(`{"form":2}`),
+		}
+		if err := f.NC.PublishMsg(msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range flood {
+		ask("default", "flooder")
+	}
+	ask("default", "bystander")
+	ask("other", "bystander")
+	at := map[string]int{}
+	for n := range flood + 2 {
+		msg, err := answers.NextMsg(30 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[msg.Subject] = n
+	}
+	for _, subject := range []string{"tb.exe.ans.default.bystander.w", "tb.exe.ans.other.bystander.w"} {
+		if n, ok := at[subject]; !ok || n > flood/2 {
+			t.Errorf("%s is answered behind %d of %d questions of another executor", subject, n, flood)
+		}
 	}
 }

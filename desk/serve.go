@@ -13,9 +13,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/lane"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/record"
@@ -41,8 +42,9 @@ type Desk struct {
 
 	drops   dropped.Messages
 	subs    []*nats.Subscription
-	quick   *crew.Crew[job]
-	waiting *crew.Crew[job] // those that may wait for as long as coveredTime
+	quick   *lane.Lane[job]
+	waiting *lane.Lane[job] // questions that may wait for as long as coveredTime
+	overs   fair.Overs
 	open    context.Context // ends when it stops
 	stop    context.CancelFunc
 }
@@ -55,25 +57,51 @@ type job struct {
 	op     string
 	handle handler
 	msg    *nats.Msg
+	from   asker
+	to     string // the subject of the answer
 }
 
 // handler answers a question. An error that is no refusal is of now: the question is asked again.
 type handler func(ctx context.Context, from asker, body []byte) (*nats.Msg, error)
 
-// Bounds of the desk of one dispatcher. Each strict call that waits for the record is a question.
 const (
-	maxQuick     = 256
-	maxWaiting   = 16 * 1024
 	coveredTime  = answerTime * 3 / 4
 	desksQueue   = "dispatchers"
 	drainAtStop  = time.Second
 	questionTime = answerTime // nobody waits any longer
 )
 
+// Bounds of the questions of executors in one dispatcher, see [fair.Limits]: pools take turns, and within one its
+// instances. A question counts as its body and perQuestion.
+const (
+	maxAsked         = 16 * 1024 // that wait or are worked on
+	maxPoolAsked     = 12 * 1024
+	maxInstanceAsked = 4 * 1024
+	maxAskedBytes    = 64 << 20
+	maxQuick         = 256 // that are answered at once
+	maxPoolQuick     = 128
+	maxInstanceQuick = 32
+	perQuestion      = 1 << 10
+	turnBytes        = 8 << 10 // that an instance is answered in a turn
+)
+
+// limits bounds questions, of which so many are answered at once.
+func limits(instance, pool, all int64) fair.Limits {
+	return fair.Limits{
+		Actor:   fair.Load{Items: maxInstanceAsked, Bytes: maxAskedBytes / 4, Hands: instance},
+		Tenant:  fair.Load{Items: maxPoolAsked, Bytes: maxAskedBytes / 2, Hands: pool},
+		All:     fair.Load{Items: maxAsked, Bytes: maxAskedBytes, Hands: all},
+		Quantum: turnBytes,
+	}
+}
+
 // Serve answers executors until Stop is called, shared with the other dispatchers.
 func (d *Desk) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
-	d.quick, d.waiting = crew.Bounded(maxQuick, d.answer), crew.Bounded(maxWaiting, d.answer)
+	answer := func(j job, _ func()) { d.answer(j) }
+	d.quick = lane.New(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
+	d.waiting = lane.New(limits(maxInstanceAsked, maxPoolAsked, maxAsked), answer) // each strict call is one that waits
+	d.overs = fair.Overs{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
 		subjects.OpHello: answering(d.hello),
 		subjects.OpWork:  answering(d.work),
@@ -89,15 +117,37 @@ func (d *Desk) Serve(ctx context.Context) error {
 	return d.listen(subjects.OpCovered, answering(d.covered), d.waiting)
 }
 
-func (d *Desk) listen(op string, handle handler, crew *crew.Crew[job]) error {
+func (d *Desk) listen(op string, handle handler, in *lane.Lane[job]) error {
 	sub, err := d.NC.QueueSubscribe(subjects.DeskWildcard(op), desksQueue, func(msg *nats.Msg) {
-		crew.Start(job{op, handle, msg}) // once it has stopped another dispatcher is asked
+		d.take(in, job{op: op, handle: handle, msg: msg})
 	})
 	if err != nil {
 		return fmt.Errorf("listen for executors: %w", err)
 	}
 	d.subs = append(d.subs, sub)
 	return nil
+}
+
+const noWord = "a question of an executor names no word for its answer; executors of f16d274 ask like that, and " +
+	"dispatchers answer them with --older-builds"
+
+// take puts a question where the questions of its executor wait. A question that finds no room is dropped and counted:
+// its executor asks again, of any dispatcher.
+func (d *Desk) take(in *lane.Lane[job], j job) {
+	var ok bool
+	if j.to, ok = d.answerTo(j.msg); !ok {
+		d.drops.Note(d.Log, noWord, j.msg.Subject)
+		return
+	}
+	var err error
+	if j.from.pool, j.from.instance, err = subjects.ParseDesk(j.op, j.msg.Subject); err != nil {
+		d.drops.Note(d.Log, err.Error(), j.msg.Subject)
+		return
+	}
+	from := fair.Sender{Tenant: j.from.pool, Actor: j.from.instance}
+	if in.Put(from, j, int64(len(j.msg.Data))+perQuestion) != nil {
+		d.overs.Note(from, true)
+	}
 }
 
 // Stop takes no more questions, and returns when those that are here are answered.
@@ -116,8 +166,8 @@ func (d *Desk) Stop() {
 		}
 	}
 	d.stop()
-	d.waiting.End()
-	d.quick.End()
+	d.waiting.Stop(drainAtStop)
+	d.quick.Stop(drainAtStop)
 }
 
 // answerTo returns where a question of an executor is answered: below the subject of its own answers, under the word
@@ -132,39 +182,32 @@ func (d *Desk) answerTo(msg *nats.Msg) (to string, ok bool) {
 
 // answer answers one question.
 func (d *Desk) answer(j job) {
-	pool, instance, err := subjects.ParseDesk(j.op, j.msg.Subject)
-	to, ok := d.answerTo(j.msg)
-	if err != nil || !ok {
-		d.drops.Note(d.Log, "a question of an executor names no word for its answer; executors of f16d274 ask like that, and "+
-			"dispatchers answer them with --older-builds", j.msg.Subject)
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)
 	defer cancel()
-	answer, err := d.unharmed(ctx, j, asker{pool, instance})
+	answer, err := d.unharmed(ctx, j)
 	if err != nil {
-		if answer, err = refused(d.denied(ctx, asker{pool, instance}, err)); err != nil {
+		if answer, err = refused(d.denied(ctx, j.from, err)); err != nil {
 			return // unreachable: refusals are our own type
 		}
 	}
-	answer.Subject = to
+	answer.Subject = j.to
 	if d.NC.PublishMsg(answer) != nil { // it is asked again; what is too large is said so
 		if answer, err = refused(refuse(envelope.CodeLimit, "the answer is too large")); err == nil {
-			answer.Subject = to
+			answer.Subject = j.to
 			_ = d.NC.PublishMsg(answer) // it is asked again
 		}
 	}
 }
 
 // unharmed answers a question, also where that panics.
-func (d *Desk) unharmed(ctx context.Context, j job, from asker) (answer *nats.Msg, err error) {
+func (d *Desk) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.Log.Error("panic", "in", "a question of an executor: "+j.op, "panic", p, "stack", string(debug.Stack()))
 			err = refuse(envelope.CodeInternal, "the dispatcher failed at this question; its log says where")
 		}
 	}()
-	return j.handle(ctx, from, j.msg.Data)
+	return j.handle(ctx, j.from, j.msg.Data)
 }
 
 // denied puts on record that an executor has asked for what is not of its pool, and returns what it is told.

@@ -41,6 +41,7 @@ var layers = []layer{
 	{"internal/crew", ""},
 	{"internal/dropped", ""},
 	{"internal/fair", ""},
+	{"internal/lane", "internal/crew internal/fair"},
 	{"internal/sieve", ""},
 	{"internal/recent", ""},
 	{"internal/room", "internal/fair"},
@@ -59,14 +60,14 @@ var layers = []layer{
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
 		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
-	{"executor", "call envelope internal/dropped internal/fair internal/form internal/ijson internal/mcpmeta internal/room internal/wait " +
-		"observe schema settle subjects tool"},
+	{"executor", "call envelope internal/dropped internal/fair internal/form internal/ijson internal/mcpmeta " +
+		"internal/room internal/wait observe schema settle subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/crew internal/dropped internal/fair internal/form internal/jscode internal/sieve " +
+	{"bus", "call envelope internal/dropped internal/fair internal/form internal/jscode internal/lane internal/sieve " +
 		"internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
@@ -76,8 +77,8 @@ var layers = []layer{
 		"internal/wait question subjects"},
 	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
-	{"desk", "bus call envelope internal/crew internal/dropped internal/form internal/wait kv question record settle " +
-		"subjects work"},
+	{"desk", "bus call envelope internal/dropped internal/fair internal/form internal/lane internal/wait kv question " +
+		"record settle subjects work"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},

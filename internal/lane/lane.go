@@ -1,0 +1,64 @@
+// Package lane works off messages of many senders at once, so that no sender keeps another waiting: a queue in which
+// senders take turns, and goroutines that work it off. Start reading at lane.go.
+package lane
+
+import (
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
+)
+
+// Lane is a queue of messages and the goroutines that handle them. It is safe for concurrent use.
+type Lane[M any] struct {
+	queue *fair.Queue[M]
+	crew  *crew.Crew[*fair.Job[M]]
+}
+
+// New returns an empty lane. It calls do for each message, in as many goroutines at once as limits allow. do may call
+// waits once it only waits for others. Stop the lane when done.
+func New[M any](limits fair.Limits, do func(m M, waits func())) *Lane[M] {
+	l := &Lane[M]{queue: fair.New[M](limits)}
+	l.crew = crew.New(func(j *fair.Job[M]) {
+		for ; j != nil; j = l.queue.Next(j) {
+			do(j.Item, func() {
+				l.queue.Waits(j)
+				l.start()
+			})
+		}
+	})
+	return l
+}
+
+// Put adds a message of a size in bytes. It never waits. The error is that of [fair.Queue.Put].
+func (l *Lane[M]) Put(from fair.Sender, m M, bytes int64) error {
+	_, err := l.queue.Put(from, m, bytes, 1)
+	if err == nil {
+		l.start()
+	}
+	return err
+}
+
+// Fits reports whether Put would take a message now.
+func (l *Lane[M]) Fits(from fair.Sender, bytes int64) bool { return l.queue.Fits(from, bytes) }
+
+// Stop takes no more messages, and returns when those that are here are handled. It drops the messages that no
+// goroutine has begun to handle within a time.
+func (l *Lane[M]) Stop(within time.Duration) {
+	begun := l.queue.Close()
+	select {
+	case <-begun:
+	case <-time.After(within):
+		l.queue.Clear()
+	}
+	l.crew.End()
+}
+
+// start lets goroutines handle the messages whose turn it is.
+func (l *Lane[M]) start() {
+	for j := l.queue.Begin(); j != nil; j = l.queue.Begin() {
+		if !l.crew.Start(j) { // its sender asks another dispatcher
+			l.queue.End(j)
+		}
+	}
+}
