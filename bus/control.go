@@ -148,8 +148,8 @@ func (c *Control) Obey(pool, instance string, r runs) (stop func(), err error) {
 	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
-// maxHeard is how many kills, and how many seeks, an executor answers in a second. Dispatchers do without the answers to
-// further ones.
+// maxHeard is how many kills, and how many seeks, an executor answers in a second. Dispatchers do without further
+// answers.
 const maxHeard = 1000
 
 // allowance bounds answers by the second. It is for one goroutine at a time.

@@ -33,7 +33,7 @@ func (e *Executor) Listening() {
 
 // Kill handles a message that says that an attempt is cancelled, and reports whether its tool is running here. The
 // message proves nothing: [Executor.Confirm] reads the log, and ends the run only if the attempt is decided there. A
-// kill of an attempt that has not arrived is remembered until its deadline due: the log is read before the attempt runs.
+// kill of an attempt that has not arrived is remembered until its deadline due: Handle reads the log before it runs it.
 func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	now := e.Now()
 	k := call.AttemptKey{ID: id, N: attempt}

@@ -9,9 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -151,36 +149,6 @@ func TestForgedChunks(t *testing.T) {
 		d.ok(err)
 		if string(answer.Data) != body {
 			t.Errorf("%s has stored nothing: %v", as, answer.Header)
-		}
-	}
-	d.finish()
-}
-
-// What executors hear from dispatchers they hear from nobody else: an order to kill a call, which another executor has
-// stored as a payload, and has the server send to them, is not taken for one.
-func TestForgedKills(t *testing.T) {
-	t.Parallel()
-	d := deploy(t)
-	key, err := subjects.ParseRef(d.victim.Ref)
-	d.ok(err)
-	order, err := bus.Stamp(form.Control, map[string]any{"id": key.ID, "attempt": 1, "word": "forged"})
-	d.ok(err)
-	for n, as := range executors() {
-		p := d.crowd[as]
-		own := subjects.Owner{Tenant: "evil", Actor: as}.On(p.Pool).Payload("aa", int64(n))
-		_, err := p.nc.RequestMsg(&nats.Msg{Subject: own, Data: order}, 5*time.Second)
-		d.ok(err)
-		get := "$JS.API.DIRECT.GET.PAYLOADS." + own
-		for _, s := range []string{subjects.Kill(key.ID), subjects.Seek(key.ID)} {
-			d.ok(p.nc.PublishMsg(&nats.Msg{Subject: get, Reply: s}))
-			_, err := p.nc.Request(get, nil, 5*time.Second)
-			d.ok(err)
-		}
-	}
-	d.bystander() // by now the executor has answered
-	for _, what := range []string{"running", `"since"`} {
-		for _, body := range d.tap.with(what) {
-			t.Errorf("an executor has answered %q", body)
 		}
 	}
 	d.finish()
