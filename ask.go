@@ -63,7 +63,12 @@ func (c *Client) Why(ctx context.Context, q question.Call) (string, error) {
 
 func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) {
 	var a T
-	refusal, err := c.inbox.Ask(ctx, op, q, &a)
+	asking, stop := c.whileAccepted(ctx)
+	defer stop()
+	refusal, err := c.inbox.Ask(asking, op, q, &a)
+	if barred := c.barred(); err != nil && barred != nil && ctx.Err() == nil {
+		refusal, err = exclusion(barred), nil
+	}
 	if err == nil && refusal != nil {
 		err = &Refusal{refusal}
 	}

@@ -39,7 +39,10 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) fligh
 	e.Told = make(chan flight.Word, flight.Words)
 	e.call = e.show.of(call)
 	c.watch.Add(&e.Call, started.Add(e.atMost(cmp.Or(call.Timeout, describeTime))))
-	defer c.forget(e)
+	defer c.unwatch(e)
+	if c.barred() != nil {
+		return c.given(e, false)
+	}
 	if !c.crew.Start(func() { c.begin(e) }) {
 		return flight.Word{Err: bus.ErrClosed}
 	}
@@ -100,14 +103,19 @@ func accepts(fn *function, r *envelope.Response) bool {
 // given is what is said of an errand that is given up: its caller went away, or the bus is silent. Why it is may be
 // asked where there is time for that.
 func (c *Client) given(e *errand, ask bool) flight.Word {
-	req, deadline := e.show.end(), c.watch.Deadline(&e.Call)
+	req, deadline, barred := e.show.end(), c.watch.Deadline(&e.Call), c.barred()
 	switch {
 	case e.ctx.Err() != nil:
 		return flight.Word{Err: e.ctx.Err()}
 	case req == nil:
 		own := errand{call: e.call, within: e.within} // e's request may be in the making
 		own.requests(c, nil)
+		if barred != nil {
+			return flight.Word{Request: own.req, Response: c.excluded(own.req, deadline, barred, true)}
+		}
 		return flight.Word{Request: own.req, Response: c.unsent(own.req, deadline, context.DeadlineExceeded)}
+	case barred != nil:
+		return flight.Word{Request: req, Response: c.excluded(req, deadline, barred, false)}
 	}
 	var why error
 	if ask {
@@ -116,8 +124,8 @@ func (c *Client) given(e *errand, ask bool) flight.Word {
 	return flight.Word{Request: req, Response: c.unanswered(req, deadline, why)}
 }
 
-// forget ends the watch over an errand, and the hearing of answers to it.
-func (c *Client) forget(e *errand) {
+// unwatch ends the watch over an errand, and the hearing of answers to it.
+func (c *Client) unwatch(e *errand) {
 	if r := c.watch.Remove(&e.Call); r != nil {
 		c.inbox.Drop(r.Reply)
 	}

@@ -57,9 +57,12 @@ type Client struct {
 	nc      *nats.Conn
 	calls   accounts.Calls
 	binding binding
-	barred  func() error // why the connection is let in no more
-	inbox   *bus.Inbox
-	catalog catalog
+	barred  func() error // the reason why the server does not accept the connection any more
+	// onRefused has a function called each time that barred has become an error, until forget is called.
+	onRefused func(do func()) (forget func())
+	forget    func() // of what this client does then
+	inbox     *bus.Inbox
+	catalog   catalog
 
 	watch   *flight.Watcher
 	watches sync.WaitGroup
@@ -86,7 +89,8 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	}
 	inbox.Token = o.Token
 	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, crew: crew.New(func(job func()) { job() })}
-	c.barred = func() error { return nil }
+	c.barred, c.forget = func() error { return nil }, func() {}
+	c.onRefused = func(func()) (forget func()) { return func() {} }
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.watch = flight.NewWatcher()
 	status := nc.StatusChanged(nats.CONNECTED)
@@ -119,6 +123,7 @@ const maxName = 100
 // last one. Closing it again does nothing.
 func (c *Client) Close() (err error) {
 	c.closing.Do(func() {
+		c.forget()
 		c.crew.Dismiss()
 		if c.watch.End() {
 			c.watches.Wait()
@@ -174,15 +179,15 @@ type Call struct {
 // the call's, if it is the earlier one. Outcomes that are errors are responses, not Go errors; a Go error means
 // that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
 // Chunk failed: then the call may go on, and the same key finds it. When the bus gives
-// no answer at all, the response says final: false, and the same key may be asked again. A function of
+// no answer at all, the response says final: false, and the same key may be asked again. So it does, at once and with
+// A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the [Conn] any more. A function of
 // the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	m := c.inTime(ctx, call, started)
 	if barred := c.barred(); barred != nil && m.Err != nil && m.Request != nil {
-		r := c.refused(m.Request, envelope.NewError(envelope.CodeToken, barred.Error()))
-		r.Provenance.NotStarted = false // the request may have been sent before
-		return r, nil
+		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
+		return c.excluded(m.Request, started.Add(timeout), barred, false), nil
 	}
 	if m.Err != nil {
 		return nil, m.Err

@@ -15,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
@@ -80,7 +82,8 @@ type Conn struct {
 
 // Connect connects to the bus at url, one or more with commas between them; "" is [DefaultURL].
 // A server that is not there, or is too old, is an error that says what to do; it is waited for until ctx
-// ends at the latest. Close the connection when done.
+// ends at the latest. Credentials that the bus does not accept are a [Refusal], of the code A-AUTH-EXPIRED if they have
+// expired for good and else A-AUTH-REVOKED. Close the connection when done.
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	url = cmp.Or(url, DefaultURL)
 	if o.Lease != 0 && o.Lease < bus.MinLease {
@@ -110,6 +113,9 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		}
 	}
 	nc, err := held.Dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
+	if refused, ok := errors.AsType[*bearer.Refused](err); ok {
+		return nil, &Refusal{refused.Refusal.WithEffect(envelope.EffectNone)}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +141,8 @@ func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	}
 	client, err := NewClient(c.NC, o)
 	if err == nil {
-		client.barred = c.barred
+		client.barred, client.onRefused = c.barred, c.options.Held.OnRefused
+		client.forget = client.onRefused(client.watch.Release)
 	}
 	return client, err
 }
@@ -158,12 +165,12 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// barred returns why the connection is let in no more; nil while it is.
+// barred returns the reason why the server does not accept the connection any more; nil while it does.
 func (c *Conn) barred() error {
-	if why := context.Cause(c.closing); !errors.Is(why, ErrClosed) {
+	if why := context.Cause(c.closing); why != nil && !errors.Is(why, ErrClosed) {
 		return why
 	}
-	return nil
+	return c.options.Held.Refused()
 }
 
 // ErrClosed is what is run on a connection that is closed.

@@ -98,11 +98,34 @@ type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
 
-// Refused says that dispatchers do not renew the token: it was revoked, or has ended for good.
-type Refused struct{ Refusal *envelope.Error }
+// Refused means that the bus does not accept the token of a file any more, for the reason in Refusal: the token was
+// revoked, or it has expired and cannot be renewed.
+type Refused struct {
+	File    string
+	Refusal *envelope.Error
+}
 
+// Error implements error.
 func (r *Refused) Error() string {
-	return fmt.Sprintf("the credential is not renewed: %s (%s)", r.Refusal.Message, r.Refusal.Fix)
+	return fmt.Sprintf("the credential %s is refused: %s: %s (%s)", r.File, r.Refusal.Code, r.Refusal.Message,
+		r.Refusal.Fix)
+}
+
+// Denied returns the reason why the server refused a connection with the token after a dispatcher had answered. The
+// server says no more than that it did. So a token that has not ended by the clock of this process counts as revoked;
+// its key may be unknown to the deployment as well.
+func (b *Bearer) Denied() *Refused {
+	e := envelope.NewError(envelope.CodeRevoked,
+		"the bus does not accept the token: it was revoked, or signed with a key that is not, or no longer, of this bus")
+	if b.Spent() {
+		ends := b.Says().Expires
+		if until := b.Says().RenewUntil; until.After(ends) {
+			ends = until
+		}
+		e = envelope.NewError(envelope.CodeExpired,
+			"the token expired at "+ends.UTC().Format(time.RFC3339)+" for good; it cannot be renewed")
+	}
+	return &Refused{b.file, e.WithFix("ask an operator for a new credential: `toolbus credentials issue` makes one")}
 }
 
 // Renew exchanges the token, unless another process has done so and left the new one in the file.
@@ -118,7 +141,7 @@ func (b *Bearer) Renew(ctx context.Context, asker Asker) error {
 	case refusal != nil && refusal.Code.Retryable():
 		return errors.New(refusal.String())
 	case refusal != nil:
-		return &Refused{refusal}
+		return &Refused{b.file, refusal}
 	}
 	says, err := identity.Inspect(answer.Token)
 	if err != nil {

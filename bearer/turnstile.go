@@ -1,7 +1,6 @@
 package bearer
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -33,6 +32,27 @@ const (
 	GiveUp = time.Minute
 )
 
+// certain is the number of refusals in a row from which on a connection counts as refused. One may be an accident.
+const certain = 2
+
+// Refused returns the reason why the last tries were refused, an error of type [Refused]; nil if they were not, or
+// since Admitted.
+func (t *Turnstile) Refused() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refused < certain {
+		return nil
+	}
+	return t.Bearer.Denied()
+}
+
+// Admitted notes that the server has accepted a connection.
+func (t *Turnstile) Admitted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = 0
+}
+
 // Pause says how long to wait before the next try, after one that the server has refused, or after anything else. An
 // error says why there is to be none.
 func (t *Turnstile) Pause(refused bool) (pause time.Duration, err error) {
@@ -49,8 +69,7 @@ func (t *Turnstile) Pause(refused bool) (pause time.Duration, err error) {
 		t.refused++
 	}
 	if refused && (t.Bearer.Spent() || now.Sub(t.since) >= GiveUp) {
-		return 0, fmt.Errorf("the credential %s lets nobody in any more: it was revoked, or has ended; have one issued anew",
-			t.Bearer.file)
+		return 0, t.Bearer.Denied()
 	}
 	if t.refused < 2 {
 		pause = retry + rand.N(retry/2)

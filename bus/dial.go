@@ -80,16 +80,24 @@ const (
 	connectTries = 3
 )
 
+// ErrUnanswered means that the server refused a connection because no dispatcher told it in two seconds whose the
+// connection is.
+var ErrUnanswered = errors.New("no dispatcher answered the server's question about the token")
+
 func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 	for range connectTries {
 		begun := time.Now()
 		nc, err = nats.Connect(servers, opts...)
 		if !unauthorized(err) || time.Since(begun) < unanswered {
-			break
+			return nc, err
 		}
 	}
-	return nc, err
+	return nc, fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
+
+// Denied reports whether an error of [Dial] says that the server does not accept the user or the token, and, if it asks
+// dispatchers, that one of them answered so.
+func Denied(err error) bool { return unauthorized(err) && !errors.Is(err, ErrUnanswered) }
 
 // maxRequest is the largest message of a caller in bytes, headers included.
 const maxRequest = envelope.MaxEnvelope + envelope.MaxHeaders
@@ -148,6 +156,8 @@ func ConnectFix(err error) string {
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
+	case errors.Is(err, ErrUnanswered):
+		return "start a dispatcher with the keys of this deployment, or wait until one has started"
 	case unauthorized(err):
 		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
 			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"

@@ -39,12 +39,13 @@ func asking(g *global, cmd *cobra.Command, want string,
 			return err
 		}
 		defer done()
-		return refused(g, ask(cmd.Context(), c, args[0]))
+		return ask(cmd.Context(), c, args[0])
 	}
 	return cmd
 }
 
-// refused turns a refusal of the service into output and an exit code. Other errors stay as they are.
+// refused prints a refusal of the bus, of a question or of the credentials, and returns its exit code. Other errors stay
+// as they are.
 func refused(g *global, err error) error {
 	var refusal *toolbus.Refusal
 	if !errors.As(err, &refusal) {

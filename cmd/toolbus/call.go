@@ -17,7 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -181,6 +180,9 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	g.lines = f.stream
 	began := time.Now()
 	c, done, err := g.await(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
+	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
+		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason), "")
+	}
 	if bus.Unreachable(err) && ctx.Err() == nil {
 		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
 	}
@@ -211,7 +213,7 @@ func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client,
 		}
 		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
-		comes := bus.Unreachable(err) || app.NotLetIn(err) && g.reach.Env.Announced(a.Server)
+		comes := bus.Unreachable(err) || errors.Is(err, bus.ErrUnanswered) && g.reach.Env.Announced(a.Server)
 		if !comes || time.Until(until) <= dialPause {
 			return c, done, err
 		}
@@ -247,9 +249,14 @@ func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Res
 	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
-		WithEffect(envelope.EffectNone).WithCause(cause)
+		WithCause(cause)
+	return unsent(call, took, e)
+}
+
+// unsent is the answer to a call that was not sent, because of e.
+func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
-	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e, p,
+	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})
 }
 

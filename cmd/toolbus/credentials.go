@@ -176,7 +176,7 @@ func (g *global) operating(ctx context.Context, r identity.Role, do func(*toolbu
 		return err
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
-	return refused(g, do(c))
+	return do(c)
 }
 
 // shownToken is what a token says, and where it lies.

@@ -64,12 +64,13 @@ func (e *environment) common() cli.Env {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	env.stderr = &shared{w: env.stderr}
-	root := newRoot(&env)
+	g := &global{env: &env, reach: cli.Reach{Env: env.common()}}
+	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	err := root.ExecuteContext(ctx)
+	err := refused(g, root.ExecuteContext(ctx))
 	var exit exitError
 	switch {
 	case err == nil:
@@ -173,8 +174,7 @@ func unusual(tenant string) string {
 	return plain.Text(tenant)
 }
 
-func newRoot(env *environment) *cobra.Command {
-	g := &global{env: env, reach: cli.Reach{Env: env.common()}}
+func newRoot(g *global) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolbus",
 		Short: "Run the tool calls of agents: one outcome each, by its deadline, safe to retry, on record",

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -98,9 +97,6 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	}
 	return bus.Dial(o.URL, name, connect...)
 }
-
-// NotLetIn reports whether an error of [Dial] says that the server does not know whoever connected.
-func NotLetIn(err error) bool { return errors.Is(err, nats.ErrAuthorization) }
 
 // NewInstance returns a name that no other process has.
 func NewInstance() string { return uuid.NewString()[:13] }

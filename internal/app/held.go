@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +37,42 @@ type Held struct {
 	ends   time.Time     // of the token that was shown, by the clock of this process
 	left   time.Duration // of its life, when it is renewed
 	at     time.Time     // when the connection is made anew, if the token was renewed
-	before map[int]func()
-	last   int
+	before hooks
+	denied hooks
+}
+
+// hooks are functions to be called at an event. The zero value has none. It is safe for concurrent use.
+type hooks struct {
+	mu  sync.Mutex
+	all map[int]func()
+	ids int
+}
+
+// add adds a function until forget is called.
+func (h *hooks) add(do func()) (forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[int]func(){}
+	}
+	h.ids++
+	id := h.ids
+	h.all[id] = do
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.all, id)
+	}
+}
+
+// call calls the functions one after the other.
+func (h *hooks) call() {
+	h.mu.Lock()
+	all := slices.Collect(maps.Values(h.all))
+	h.mu.Unlock()
+	for _, do := range all {
+		do()
+	}
 }
 
 // Hold reads the token of a file, and lets o be of whoever it says: an executor of an instance of its own, or a caller.
@@ -60,7 +96,7 @@ func Hold(file string, o *Options) (*Held, error) {
 
 // hold makes a connection with these options show the token.
 func hold(b *bearer.Bearer, o *Options) *Held {
-	h := &Held{bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1), before: map[int]func(){}}
+	h := &Held{bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1)}
 	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
 	return h
 }
@@ -83,7 +119,7 @@ func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn,
 		name = accounts.ConnectionName(o.Instance)
 	}
 	if h.bearer.Expired() {
-		nc, err := dial(ctx, name, o)
+		nc, err := h.dial(ctx, name, o)
 		if err == nil {
 			err = h.renewFirst(ctx, nc)
 			nc.Close()
@@ -92,11 +128,24 @@ func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn,
 			return nil, err
 		}
 	}
-	if nc, err = dial(ctx, name, o); err != nil {
+	if nc, err = h.dial(ctx, name, o); err != nil {
 		return nil, err
 	}
 	h.nc.Store(nc)
 	return nc, nil
+}
+
+// dial is the function of that name. A connection that a dispatcher refused fails with an error of type
+// [bearer.Refused].
+func (h *Held) dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
+	nc, err := dial(ctx, name, o)
+	if bus.Denied(err) {
+		refused := h.bearer.Denied()
+		cause, _, _ := strings.Cut(err.Error(), "\n") // what to do about it is said by the refusal
+		refused.Refusal = refused.Refusal.WithCause(cause)
+		return nil, refused
+	}
+	return nc, err
 }
 
 func (h *Held) show() string {
@@ -112,6 +161,9 @@ func (h *Held) show() string {
 func (h *Held) pause(int) time.Duration {
 	nc := h.nc.Load()
 	pause, err := h.door.Pause(nc != nil && errors.Is(nc.LastError(), nats.ErrAuthorization))
+	if h.door.Refused() != nil {
+		h.denied.call()
+	}
 	if err == nil {
 		return pause
 	}
@@ -120,6 +172,41 @@ func (h *Held) pause(int) time.Duration {
 	default: // it was said
 	}
 	return time.Hour // the connection is closed meanwhile
+}
+
+// Refused returns the reason why the server refuses the connection, an error of type [bearer.Refused]; nil while it is
+// connected, or was not refused twice in a row. It does not wait for the connection.
+func (h *Held) Refused() error {
+	if h == nil {
+		return nil
+	}
+	return h.door.Refused()
+}
+
+// admitted notes each connection that the server accepts, until ctx ends or the connection is closed for good.
+func (h *Held) admitted(ctx context.Context, nc *nats.Conn) {
+	connected := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(connected)
+	for {
+		select {
+		case _, ok := <-connected:
+			if !ok {
+				return
+			}
+			h.door.Admitted()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// OnRefused has a function called, in a goroutine of the connection, each time that Refused has become an error, until
+// forget is called. The function must not wait.
+func (h *Held) OnRefused(do func()) (forget func()) {
+	if h == nil {
+		return func() {}
+	}
+	return h.denied.add(do)
 }
 
 func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
@@ -178,11 +265,12 @@ func (h *Held) Run(ctx context.Context) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	var both sync.WaitGroup
-	defer both.Wait()
+	var all sync.WaitGroup
+	defer all.Wait()
 	defer stop()
-	both.Go(func() { h.bearer.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
-	both.Go(func() { h.refresh(ctx, nc) })
+	all.Go(func() { h.bearer.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
+	all.Go(func() { h.refresh(ctx, nc) })
+	all.Go(func() { h.admitted(ctx, nc) })
 	select {
 	case <-ctx.Done():
 		return nil
@@ -199,16 +287,7 @@ func (h *Held) Before(do func()) (forget func()) {
 	if h == nil {
 		return func() {}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last++
-	id := h.last
-	h.before[id] = do
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.before, id)
-	}
+	return h.before.add(do)
 }
 
 // refresh makes the connection anew when the token was renewed with which it was made.
@@ -235,15 +314,9 @@ func (h *Held) anew(ctx context.Context, nc *nats.Conn, late time.Time) {
 		return
 	}
 	h.mu.Lock()
-	var before []func()
-	for _, do := range h.before {
-		before = append(before, do)
-	}
 	h.ends = time.Time{} // until it is shown again
 	h.mu.Unlock()
-	for _, do := range before {
-		do()
-	}
+	h.before.call()
 	_ = nc.ForceReconnect() // it is closed otherwise
 }
 

@@ -282,6 +282,20 @@ func (w *Watcher) Remove(e *Call) *Request {
 	return e.out
 }
 
+// Release ends the waiting of all open calls at once: nothing that is sent can be answered any more.
+func (w *Watcher) Release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.open) > 0 {
+		e := heap.Pop(&w.open).(*Call)
+		if x := e.out; x != nil && x.To != e.Told { // it waits on behalf of the caller
+			x.ends(nil)
+		}
+		e.Told <- Word{Over: true}
+	}
+	wait.Signal(w.wake)
+}
+
 // Deadline is that of a call.
 func (w *Watcher) Deadline(e *Call) time.Time {
 	w.mu.Lock()
