@@ -180,8 +180,8 @@ type Call struct {
 // that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
 // Chunk failed: then the call may go on, and the same key finds it. When the bus gives
 // no answer at all, the response says final: false, and the same key may be asked again. So it does, at once and with
-// A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the [Conn] any more. A function of
-// the call that panics makes Call panic with a [Panic].
+// A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the [Conn] any more. A function
+// of the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	m := c.inTime(ctx, call, started)

@@ -147,6 +147,21 @@ func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	return client, err
 }
 
+// Renew exchanges the token of the connection's credentials for a new one now, and replaces the file; an expired token
+// of a credential that may still be renewed was exchanged by [Connect]. It is an error if the connection has no
+// credentials, and a [Refusal] if dispatchers do not renew the token. What runs on the connection goes on with the new
+// token. A connection renews its token by itself in time, so a program that keeps one needs no Renew.
+func (c *Conn) Renew(ctx context.Context) error {
+	if c.options.Held == nil {
+		return errors.New("the connection has no credentials to renew")
+	}
+	err := c.options.Held.Renew(ctx)
+	if refused, ok := errors.AsType[*bearer.Refused](err); ok {
+		return &Refusal{refused.Refusal}
+	}
+	return err
+}
+
 // Close ends what runs on the connection as the end of its context would, waits for it, and closes the connection when
 // what was sent has left. Clients must not be used afterwards. Closing it again does nothing.
 func (c *Conn) Close() {

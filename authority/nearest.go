@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/nearest"
@@ -38,10 +39,14 @@ func (s *Store) nearest(ctx context.Context, q question.Revoke) (names []string,
 			known = append(known, c.Family)
 		case c.Tenant == q.Tenant:
 			known = append(known, c.Actor)
+			if strings.HasSuffix(c.Actor, "://"+q.Actor) && !slices.Contains(names, c.Actor) && len(names) < maxNearest {
+				names = append(names, c.Actor)
+			}
 		case c.Actor == q.Actor || identity.IsSub(c.Actor, q.Actor):
 			elsewhere = append(elsewhere, fmt.Sprintf("%s in tenant %s", c.Actor, c.Tenant))
 		}
 	}
+	known = slices.DeleteFunc(known, func(n string) bool { return slices.Contains(names, n) })
 	for word := q.Family + q.Actor; len(names) < maxNearest; {
 		name, ok := nearest.Of(word, known)
 		if !ok {

@@ -44,8 +44,8 @@ func asking(g *global, cmd *cobra.Command, want string,
 	return cmd
 }
 
-// refused prints a refusal of the bus, of a question or of the credentials, and returns its exit code. Other errors stay
-// as they are.
+// refused prints a refusal of the bus, of a question or of the credentials, and returns its exit code. Other errors
+// stay as they are.
 func refused(g *global, err error) error {
 	var refusal *toolbus.Refusal
 	if !errors.As(err, &refusal) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -26,11 +29,12 @@ import (
 
 func credentialsCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
-		Use: "credentials", Short: "Issue, inspect, narrow, revoke and list credentials", GroupID: "operate",
+		Use: "credentials", Short: "Issue, show, renew, narrow, revoke and list credentials", GroupID: "operate",
 		Long: `A credential is a file with a token, which says who its holder is and what it may do. Tokens live for
 minutes and are renewed by whoever uses the file, for as long as they were issued for.`,
 	})
-	cmd.AddCommand(issueCmd(g), inspectCmd(g), narrowCmd(g), revokeCmd(g), listCredentialsCmd(g), rotateCmd(g))
+	cmd.AddCommand(issueCmd(g), inspectCmd(g), whoamiCmd(g), renewCmd(g), narrowCmd(g), revokeCmd(g),
+		listCredentialsCmd(g), rotateCmd(g))
 	return cmd
 }
 
@@ -85,20 +89,35 @@ func writeSecret(name, text string, force bool) error {
 }
 
 func issueCmd(g *global) *cobra.Command {
-	q, h, lasts, keys := question.Issue{}, handed{}, time.Duration(0), ""
+	q, h, lasts, life, keys := question.Issue{}, handed{}, time.Duration(0), time.Duration(0), ""
 	cmd := &cobra.Command{
 		Use: "issue --actor ACTOR", Short: "Issue a credential", Args: cli.NoArgs,
 		Long: `Issues a credential for an actor of a tenant: of the role agent, unless --role says otherwise. It takes the
-credentials of an operator, or with --keys the secrets of the deployment, and then no running bus.`,
+credentials of an operator, or with --keys the secrets of the deployment, and then no running bus.
+
+The program that uses the file renews the token in it, every 15 minutes, for as long as --for says. A client that
+cannot renew one, such as an MCP client that shows its token to "toolbus gateway mcp", gets a token of up to 24 hours
+by --life; it is revoked like any other.
+
+A scope is checked by the tools whose manifest requires it; it opens and closes no other tool. An actor is named by
+its whole name: agent://billing and billing are two.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
+  toolbus credentials issue --actor agent://desktop --life 24h --out desktop.token
   toolbus credentials issue --role operator --actor user://ada --keys ./deployment/keys --for 24h --out ada.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !g.given("actor") {
 				return usagef("name the actor that the credential is for with --actor")
 			}
 			q.Tenant, q.Actor = g.tenant, g.actor
-			q.RenewS = int64(lasts / time.Second)
+			q.RenewS, q.LifeS = int64(lasts/time.Second), int64(life/time.Second)
+			if err := checkIssue(lasts, life); err != nil {
+				return err
+			}
+			if !strings.Contains(q.Actor, "://") {
+				fmt.Fprintf(g.env.stderr, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
+					plain.Text(q.Actor), cmp.Or(q.Role, string(identity.Agent)))
+			}
 			if keys != "" {
 				a, err := mintOffline(keys, q)
 				if err != nil {
@@ -121,12 +140,26 @@ credentials of an operator, or with --keys the secrets of the deployment, and th
 	f.StringVar(&q.Run, "run", "", "only for this run")
 	f.StringVar(&q.Lane, "lane", "", "only for this lane")
 	f.StringVar(&q.Pool, "pool", "", "pool, of an executor")
-	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h")
+	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h; 0 is never")
+	f.DurationVar(&life, "life", identity.Life, "life of each token, 1s to 24h: of a client that cannot renew one")
 	f.StringVar(&keys, "keys", "", "folder with the secrets of the deployment")
 	completeFlag(cmd, "role", values(identity.Roles()))
 	h.flags(cmd)
 	return cmd
 }
+
+// checkIssue refuses times that no credential can have.
+func checkIssue(lasts, life time.Duration) error {
+	switch {
+	case lasts < 0 || lasts > authority.MaxRenewal:
+		return usagef("--for is 0 to %s, not %s", hours(authority.MaxRenewal), lasts)
+	case life < time.Second || life > identity.MaxLife:
+		return usagef("--life is 1s to %s, not %s", hours(identity.MaxLife), life)
+	}
+	return nil
+}
+
+func hours(d time.Duration) string { return strconv.Itoa(int(d/time.Hour)) + "h" }
 
 // mintOffline makes a token with the first key of a deployment. It has expired when another key is used meanwhile, and
 // is renewed at its first use.
@@ -142,7 +175,8 @@ func mintOffline(folder string, q question.Issue) (a question.TokenAnswer, err e
 	now := time.Now().Truncate(time.Second)
 	p := identity.Principal{
 		Tenant: q.Tenant, Actor: q.Actor, Role: identity.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
-		Pool: q.Pool, ID: identity.NewID(), Family: identity.NewID(), Issued: now, Expires: now.Add(identity.Life),
+		Pool: q.Pool, ID: identity.NewID(), Family: identity.NewID(), Issued: now,
+		Expires:    now.Add(cmp.Or(time.Duration(q.LifeS)*time.Second, identity.Life)),
 		RenewUntil: now.Add(time.Duration(q.RenewS) * time.Second),
 	}
 	if a.Token, err = signer.Mint(p); err != nil {
@@ -191,8 +225,8 @@ type shownToken struct {
 	Family     string    `json:"family"`
 	Chain      []string  `json:"chain,omitzero"`
 	KeyID      string    `json:"key_id"`
-	Issued     time.Time `json:"issued"`
-	Expires    time.Time `json:"expires"`
+	Issued     time.Time `json:"issued,omitzero"`
+	Expires    time.Time `json:"expires,omitzero"`
 	RenewUntil time.Time `json:"renew_until,omitzero"`
 }
 
@@ -208,14 +242,15 @@ nothing is verified, and the token itself is not shown.`,
 			if err != nil {
 				return err
 			}
-			t := shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.Pool, p.Run, p.Lane, p.Family, p.Chain, p.KeyID,
-				p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
-			if p.RenewUntil.IsZero() {
-				t.RenewUntil = time.Time{}
-			}
+			t := shown(p)
 			return g.print(t, t.write)
 		},
 	}
+}
+
+func shown(p identity.Principal) shownToken {
+	return shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.Pool, p.Run, p.Lane, p.Family, p.Chain, p.KeyID,
+		p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
 }
 
 func (g *global) inspected(file string) (identity.Principal, error) {
@@ -250,16 +285,21 @@ func (t shownToken) write(to io.Writer) error {
 	line("family", t.Family)
 	line("narrowed from", strings.Join(t.Chain, " "))
 	line("key", t.KeyID)
-	line("issued", t.Issued.Format(time.RFC3339))
-	line("expires", t.Expires.Format(time.RFC3339)+ago(t.Expires))
-	if !t.RenewUntil.IsZero() {
-		line("renewable until", t.RenewUntil.Format(time.RFC3339)+ago(t.RenewUntil))
-	}
+	line("issued", at(t.Issued))
+	line("expires", at(t.Expires)+ago(t.Expires))
+	line("renewable until", at(t.RenewUntil)+ago(t.RenewUntil))
 	return w.Flush()
 }
 
+func at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
 func ago(t time.Time) string {
-	if time.Now().After(t) {
+	if !t.IsZero() && time.Now().After(t) {
 		return " (over)"
 	}
 	return ""
@@ -295,54 +335,6 @@ that are named, and no others; it ends with yours at the latest, and is revoked 
 	f.DurationVar(&lasts, "for", 0, "how long it is good; by default as long as yours")
 	h.flags(cmd)
 	return cmd
-}
-
-func revokeCmd(g *global) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "revoke [FAMILY|FILE]", Short: "End a credential, or all of an actor",
-		Args: cli.Args(0, 1, "a family, or a file"),
-		Long: `Ends a family of tokens, which "list" and "inspect" show, or the one that a credentials file is of; with
---actor all that an actor of the tenant has. What was narrowed from them ends with them. Within a second nothing that
-is done with them is admitted, and their connections are closed.`,
-		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
-  toolbus credentials revoke billing.token
-  toolbus credentials revoke --actor agent://billing --tenant acme`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := g.revocation(args)
-			if err != nil {
-				return err
-			}
-			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
-				a, err := c.Revoke(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				return g.say(a, fmt.Sprintf("revoked; listed families: %d", a.Families))
-			})
-		},
-	}
-	return cmd
-}
-
-// revocation is what the command line says is to end.
-func (g *global) revocation(args []string) (q question.Revoke, err error) {
-	switch {
-	case len(args) == 0 && g.given("actor"):
-		return question.Revoke{Tenant: g.tenant, Actor: g.actor}, nil
-	case len(args) == 0:
-		return q, usagef("name a family, a credentials file, or an actor with --actor")
-	case g.given("actor"):
-		return q, usagef("name a family or an actor, and not both")
-	case identity.ValidID(args[0]) && !exists(args[0]):
-		return question.Revoke{Family: args[0]}, nil
-	}
-	p, err := g.inspected(args[0])
-	return question.Revoke{Family: p.Family}, err
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 func listCredentialsCmd(g *global) *cobra.Command {

@@ -57,6 +57,14 @@ func deployed(t *testing.T) (s shell, operator string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = toolbus.Add(tools, toolbus.Tool{ID: "wait", Class: toolbus.Pure, Timeout: time.Minute},
+		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ready := make(chan struct{})
 	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
 	if err != nil {
@@ -175,7 +183,7 @@ func TestCredentialMistakes(t *testing.T) {
 		"no actor":        {[]string{"credentials", "issue", "--credentials", operator}, "--actor"},
 		"role":            {issue("--role", "root"), "role"},
 		"no pool":         {issue("--role", "executor"), "pool"},
-		"too long":        {issue("--for", "9000h"), "7776000"},
+		"too long":        {issue("--for", "9000h"), "2160h"},
 		"readable":        {[]string{"tools", "list", "--credentials", open}, "chmod 600"},
 		"no file":         {[]string{"tools", "list", "--credentials", filepath.Join(dir, "none")}, "--credentials"},
 		"no file to call": {[]string{"call", "hello", "--credentials", filepath.Join(dir, "none")}, "name the file"},

@@ -279,6 +279,16 @@ func (h *Held) Run(ctx context.Context) error {
 	}
 }
 
+// Renew exchanges the token now, and replaces its file.
+func (h *Held) Renew(ctx context.Context) error {
+	inbox, err := h.inboxOn(h.nc.Load())
+	if err != nil {
+		return err
+	}
+	err = h.bearer.Renew(ctx, inbox)
+	return errors.Join(err, inbox.Close())
+}
+
 // Token returns the token as it is now.
 func (h *Held) Token() string { return h.bearer.Token() }
 

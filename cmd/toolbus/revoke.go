@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+func revokeCmd(g *global) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "revoke [FAMILY|FILE]", Short: "End a credential, or all of an actor",
+		Args: cli.Args(0, 1, "a family, or a file"),
+		Long: `Ends a family of tokens, which "list" and "inspect" show, or the family of a credentials file; with --actor
+all families of an actor of the tenant and of its sub-actors (ACTOR/...). Families narrowed from them end with them.
+Within a second the bus admits nothing that is done with their tokens, and closes their connections.
+
+The revocation is stored in any case, for tokens that were made with --keys or narrowed are not listed. If no listed
+family matches, it is stored, the exit code is 1, and the nearest names that are listed are printed: check the spelling
+before you rely on it. The family of a file exists, so it needs no list.`,
+		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
+  toolbus credentials revoke billing.token
+  toolbus credentials revoke --actor agent://billing --tenant acme`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, file, err := g.revocation(args)
+			if err != nil {
+				return err
+			}
+			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+				a, err := c.Revoke(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				return g.revoked(q, file, a)
+			})
+		},
+	}
+	return cmd
+}
+
+// revoked prints what a revocation has ended. One of a name that is not listed fails: the tokens that were meant live
+// on if the name is misspelt. file is the file that the family was read from, which proves that it exists; "" is none.
+func (g *global) revoked(q question.Revoke, file string, a question.RevokeAnswer) error {
+	what := "family " + q.Family
+	if q.Actor != "" {
+		what = fmt.Sprintf("actor %s in tenant %s", q.Actor, q.Tenant)
+	}
+	what = plain.Text(what)
+	if a.Families > 0 {
+		return g.say(a, fmt.Sprintf("revoked %s: ended %s", what, plural(a.Families, "listed family", "listed families")))
+	}
+	if file != "" {
+		return g.say(a, fmt.Sprintf("revoked %s of %s, which is not listed", what, plain.Text(file)))
+	}
+	if g.json {
+		if err := plain.JSON(g.env.stdout, a); err != nil {
+			return err
+		}
+	}
+	nearest := "; `toolbus credentials list` shows what is listed"
+	if len(a.Nearest) > 0 {
+		nearest = "; did you mean " + plain.Text(strings.Join(a.Nearest, ", or ")) + "?"
+	}
+	fmt.Fprintf(g.env.stderr, "toolbus: no listed family is that of %s%s\nThe revocation is stored all the same, for "+
+		"tokens that are not listed.\n", what, nearest)
+	return exitError(1)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// revocation returns what the command line wants to end, and the file that says its family.
+func (g *global) revocation(args []string) (q question.Revoke, file string, err error) {
+	switch {
+	case len(args) == 0 && g.given("actor"):
+		return question.Revoke{Tenant: g.tenant, Actor: g.actor}, "", nil
+	case len(args) == 0:
+		return q, "", usagef("name a family, a credentials file, or an actor with --actor")
+	case g.given("actor"):
+		return q, "", usagef("name a family or an actor, and not both")
+	case identity.ValidID(args[0]) && !exists(args[0]):
+		return question.Revoke{Family: args[0]}, "", nil
+	case args[0] != "-" && !exists(args[0]):
+		return q, "", usagef("%q is neither a file nor a family: families are of small letters and digits", args[0])
+	}
+	p, err := g.inspected(args[0])
+	return question.Revoke{Family: p.Family}, args[0], err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+func renewCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "renew [FILE]", Short: "Exchange the token of a credentials file for a new one now",
+		Args: cli.Args(0, 1, "at most one file"), ValidArgsFunction: completeFiles,
+		Long: `Exchanges the token in a credentials file, that of --credentials unless another one is named, for a new one of
+the same family, with the same rights and the same life, and replaces the file. Programs that use the file do so by
+themselves; this is for a file that only others read. A token that has expired is renewed, too, until the time that
+"inspect" shows.
+
+The exit code is 0 if the file has the new token, 10 or 11 if the bus does not renew it, and 1 if no dispatcher
+answers or the file cannot be replaced.`,
+		Example: "  toolbus credentials renew billing.token\n  toolbus credentials renew --credentials billing.token --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := g.holder(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return g.renew(cmd.Context(), a)
+		},
+	}
+}
+
+// completeFiles completes the name of one file.
+func completeFiles(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// holder returns how to reach the bus with the credentials of the command line, or those of the file in args. On a bus
+// of `toolbus dev` its user is an agent.
+func (g *global) holder(ctx context.Context, args []string) (cli.Access, error) {
+	if len(args) > 0 {
+		if g.given("credentials") {
+			return cli.Access{}, usagef("name one file: as an argument or by --credentials")
+		}
+		g.reach.Given.Credentials = args[0]
+	}
+	a, err := g.access()
+	if err != nil {
+		return a, err
+	}
+	return a.As(ctx, g.self(identity.Agent))
+}
+
+// enter connects with the credentials of a.
+func (g *global) enter(ctx context.Context, a cli.Access) (*toolbus.Conn, error) {
+	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial}
+	if err := a.Into(&o); err != nil {
+		return nil, err
+	}
+	return toolbus.Connect(ctx, a.Server, o)
+}
+
+func heldBy(file string) (*bearer.Bearer, error) {
+	return bearer.Read(file, slog.New(slog.DiscardHandler))
+}
+
+func (g *global) renew(ctx context.Context, a cli.Access) error {
+	if a.Credentials == "" {
+		return usagef("name the file with the token, as an argument or by --credentials")
+	}
+	before, err := heldBy(a.Credentials)
+	if err != nil {
+		return err
+	}
+	conn, err := g.enter(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	after, err := heldBy(a.Credentials)
+	if err == nil && after.Token() == before.Token() { // an expired one was renewed to connect
+		if err = conn.Renew(ctx); err == nil {
+			after, err = heldBy(a.Credentials)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if after.Token() == before.Token() {
+		return fmt.Errorf("the bus renewed the token, but %s could not be replaced: make its folder writable", a.Credentials)
+	}
+	p := after.Says()
+	says := map[string]any{"file": a.Credentials, "family": p.Family, "expires": p.Expires.UTC(),
+		"renew_until": p.RenewUntil.UTC()}
+	return g.say(says, fmt.Sprintf("%s: family %s, renewed; expires %s, renewable until %s", a.Credentials, p.Family,
+		p.Expires.UTC().Format(time.RFC3339), p.RenewUntil.UTC().Format(time.RFC3339)))
+}
+
+// identified is what `whoami` prints: the claims of the token, and what the bus says of it.
+type identified struct {
+	shownToken
+	Accepted string          `json:"accepted"` // one of the constants below
+	Error    *envelope.Error `json:"error,omitzero"`
+}
+
+// What the bus says of a token.
+const (
+	acceptedYes     = "yes"
+	acceptedNo      = "no"
+	acceptedUnknown = "unknown"   // no dispatcher said so
+	acceptedOpen    = "not asked" // the bus asks for no tokens
+)
+
+func whoamiCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "whoami [FILE]", Short: "Show who you are to the bus, and whether it accepts your token",
+		Args: cli.Args(0, 1, "at most one file"), ValidArgsFunction: completeFiles,
+		Long: `Connects with the credentials of the command line, or of a file, and shows the claims of the token: tenant,
+actor, role, scopes, run, lane, family, and until when it is good and may be renewed. On a bus of "toolbus dev" that is
+the agent that "call" calls as. A token that has expired is renewed first, as by any other command.
+
+The exit code is 0 if the bus accepts the token, or asks for none; 10 or 11 if it does not, with the reason; and 1 if
+no server or no dispatcher is there to say so.`,
+		Example: "  toolbus credentials whoami\n  toolbus credentials whoami billing.token --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := g.holder(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return g.whoami(cmd.Context(), a)
+		},
+	}
+}
+
+func (g *global) whoami(ctx context.Context, a cli.Access) error {
+	conn, failed := g.enter(ctx, a)
+	if failed == nil {
+		defer conn.Close()
+	}
+	is, err := g.identified(a.Credentials) // once connected: the token may have been renewed
+	refusal, refused := errors.AsType[*toolbus.Refusal](failed)
+	switch {
+	case err != nil || failed != nil && a.Credentials == "":
+		return cmp.Or(failed, err)
+	case refused:
+		is.Accepted, is.Error = acceptedNo, refusal.Reason
+	case failed != nil:
+		is.Accepted = acceptedUnknown
+	case !conn.NC.AuthRequired():
+		is.Accepted = acceptedOpen
+	}
+	if err := g.print(is, is.write); err != nil || !refused {
+		return cmp.Or(err, failed)
+	}
+	if !g.json {
+		cli.PrintError(g.env.stderr, refusal.Reason)
+	}
+	return exitError(exitCode(refusal.Reason.Code.Status()))
+}
+
+// identified returns the claims of a credentials file; without one the names of the command line.
+func (g *global) identified(file string) (identified, error) {
+	if file == "" {
+		return identified{shownToken: shownToken{Tenant: g.tenant, Actor: g.actor}, Accepted: acceptedYes}, nil
+	}
+	held, err := heldBy(file)
+	if err != nil {
+		return identified{}, err
+	}
+	return identified{shownToken: shown(held.Says()), Accepted: acceptedYes}, nil
+}
+
+func (i identified) write(to io.Writer) error {
+	err := i.shownToken.write(to)
+	if err == nil {
+		_, err = fmt.Fprintln(to, "accepted by the bus:", i.Accepted)
+	}
+	return err
+}

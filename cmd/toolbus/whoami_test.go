@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
+)
+
+// minted writes a credential of agent://a that was minted with the deployment's keys.
+func minted(t *testing.T, operator string, p identity.Principal) (file string) {
+	t.Helper()
+	keys, err := accounts.Load(filepath.Join(filepath.Dir(operator), "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := keys.Signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Tenant, p.Actor, p.Role, p.ID, p.Family = "default", "agent://a", identity.Agent, identity.NewID(), identity.NewID()
+	token, err := signer.Mint(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func expired(t *testing.T, operator string) string {
+	now := time.Now().Truncate(time.Second)
+	return minted(t, operator, identity.Principal{Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute)})
+}
+
+// A credential is renewed when somebody wants it to be, also one that has expired, and keeps its family.
+func TestRenew(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	now := time.Now().Truncate(time.Second)
+	late := minted(t, operator, identity.Principal{
+		Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute), RenewUntil: now.Add(time.Hour),
+	})
+	for _, args := range [][]string{{agent}, {"--credentials", agent}, {agent, "--json"}, {late}} {
+		file := args[0]
+		if file == "--credentials" {
+			file = args[1]
+		}
+		before, err := heldBy(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := s.must(append([]string{"credentials", "renew"}, args...)...)
+		after, err := heldBy(file)
+		if err != nil || after.Token() == before.Token() || after.Says().Family != before.Says().Family ||
+			!strings.Contains(said, after.Says().Family) || after.Expired() {
+			t.Errorf("%v: %s, %v", args, said, err)
+		}
+		s.must("call", "hello", "--input", `"you"`, "--credentials", file)
+	}
+	never := minted(t, operator, identity.Principal{Issued: now, Expires: now.Add(time.Minute)})
+	for says, args := range map[string][]string{
+		"A-AUTH-FORBIDDEN": {never}, "A-AUTH-EXPIRED": {expired(t, operator)}, "name the file": nil,
+		"one file": {agent, "--credentials", agent}, "no such file": {filepath.Join(t.TempDir(), "none")},
+	} {
+		code, stdout, stderr := s.do(append([]string{"credentials", "renew"}, args...)...)
+		if code == 0 || !strings.Contains(stdout+stderr, says) {
+			t.Errorf("%v: exit %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// Whoever asks is told its claims, and whether the bus accepts them.
+func TestWhoami(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://a", "--scope", "read", "--run", "r1", "--lane", "l1",
+		"--out", agent, "--credentials", operator)
+	asked := func(file string) (code int, is identified) {
+		t.Helper()
+		code, stdout, stderr := s.do("credentials", "whoami", file, "--json")
+		if err := json.Unmarshal([]byte(stdout), &is); err != nil {
+			t.Fatalf("%v: %s%s", err, stdout, stderr)
+		}
+		return code, is
+	}
+	code, is := asked(agent)
+	if code != 0 || is.Accepted != acceptedYes || is.Tenant != "default" || is.Actor != "agent://a" ||
+		is.Role != "agent" ||
+		len(is.Scopes) != 1 || is.Run != "r1" || is.Lane != "l1" || is.Family == "" || is.Expires.IsZero() ||
+		is.RenewUntil.IsZero() || is.Error != nil {
+		t.Errorf("exit %d: %+v", code, is)
+	}
+	if said := s.must("credentials", "whoami", "--credentials", operator); !strings.Contains(said, "operator") ||
+		!strings.Contains(said, "accepted by the bus: yes") {
+		t.Error(said)
+	}
+	s.must("credentials", "revoke", agent, "--credentials", operator)
+	if code, is = asked(agent); code != exitTerminal || is.Accepted != acceptedNo || is.Run != "r1" ||
+		is.Error.Code != envelope.CodeRevoked {
+		t.Errorf("exit %d: %+v", code, is)
+	}
+	if code, is = asked(expired(t, operator)); code != exitRetryable || is.Accepted != acceptedNo ||
+		is.Error.Code != envelope.CodeExpired {
+		t.Errorf("exit %d: %+v", code, is)
+	}
+	s.url = "nats://127.0.0.1:1"
+	if code, is = asked(agent); code != 1 || is.Accepted != acceptedUnknown {
+		t.Errorf("exit %d: %+v", code, is)
+	}
+}
+
+// What is not listed is revoked all the same, and said to be not listed.
+func TestRevokeUnlisted(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://billing", "--out", agent, "--credentials", operator)
+	held, err := heldBy(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	family := held.Says().Family
+	wrong := family[:len(family)-1] + "0"
+	offline := minted(t, operator, identity.Principal{Issued: time.Now(), Expires: time.Now().Add(time.Minute)})
+	for _, c := range []struct {
+		args   []string
+		code   int
+		says   string
+		answer string
+	}{
+		{[]string{wrong}, 1, "did you mean " + family, `"families": 0`},
+		{[]string{"--actor", "billing"}, 1, "did you mean agent://billing?", `"families": 0`},
+		{[]string{"--actor", "agent://biling"}, 1, "did you mean agent://billing?", `"families": 0`},
+		{[]string{"--actor", "agent://nobody-like-that"}, 1, "credentials list", `"families": 0`},
+		{[]string{"--actor", "agent://billing", "--tenant", "other"}, 1, "in tenant default", `"families": 0`},
+		{[]string{"no.such.file"}, 2, "no.such.file", ""},
+		{[]string{offline}, 0, "not listed", `"families": 0`},
+		{[]string{family}, 0, "1 listed family", `"families": 1`},
+		{[]string{"--actor", "agent://billing"}, 0, "1 listed family", `"families": 1`},
+	} {
+		args := append([]string{"credentials", "revoke", "--credentials", operator}, c.args...)
+		code, stdout, stderr := s.do(args...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%v: exit %d, %s%s", c.args, code, stdout, stderr)
+		}
+		code, stdout, stderr = s.do(append(args, "--json")...)
+		if code != c.code || !strings.Contains(stdout, c.answer) {
+			t.Errorf("%v --json: exit %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+	if code, stdout, stderr := s.do("call", "hello", "--credentials", offline); code != exitTerminal {
+		t.Errorf("what is not listed is not revoked: exit %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// A token of a client that cannot renew it lives as long as it is to.
+func TestLongLife(t *testing.T) {
+	s, operator := deployed(t)
+	for _, more := range [][]string{{"--credentials", operator},
+		{"--keys", filepath.Join(filepath.Dir(operator), "keys")}} {
+		file := filepath.Join(t.TempDir(), "agent")
+		s.must(append([]string{"credentials", "issue", "--actor", "agent://a", "--life", "24h", "--out", file}, more...)...)
+		held, err := heldBy(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := held.Says(); p.Expires.Sub(p.Issued) != 24*time.Hour {
+			t.Errorf("%v: %s", more, p.Expires.Sub(p.Issued))
+		}
+		for _, wrong := range [][]string{{"--life", "25h"}, {"--life", "0"}, {"--for", "9000h"}, {"--for", "-1h"}} {
+			args := append([]string{"credentials", "issue", "--actor", "agent://a"}, append(wrong, more...)...)
+			if code, _, stderr := s.do(args...); code != exitUsage || !strings.Contains(stderr, wrong[0]) {
+				t.Errorf("%v: exit %d, %s", wrong, code, stderr)
+			}
+		}
+	}
+	if _, _, stderr := s.do("credentials", "issue", "--actor", "billing", "--credentials", operator); !strings.Contains(
+		stderr, "agent://billing") {
+		t.Errorf("no warning: %s", stderr)
+	}
+}
+
+// Calls and questions with a credential that was revoked, or has expired, say which of the two it is, in the form that
+// other refusals have.
+func TestRefusedCredentials(t *testing.T) {
+	s, operator := deployed(t)
+	revoked := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", revoked, "--credentials", operator)
+	s.must("credentials", "revoke", revoked, "--credentials", operator)
+	for _, c := range []struct {
+		credential string
+		code       envelope.Code
+		exit       int
+		says       string
+	}{
+		{revoked, envelope.CodeRevoked, exitTerminal, "it was revoked"},
+		{expired(t, operator), envelope.CodeExpired, exitRetryable, "expired at"},
+	} {
+		code, stdout, stderr := s.do("call", "hello", "--input", `"you"`, "--json", "--credentials", c.credential)
+		r, bad := envelope.DecodeResponse(envelope.ContentJSON, []byte(stdout))
+		if code != c.exit || bad != nil || r.Error.Code != c.code || r.Provenance.Final || !r.Provenance.NotStarted ||
+			r.Error.Details.Effect != envelope.EffectNone {
+			t.Errorf("exit %d: %v, %s%s", code, bad, stdout, stderr)
+		}
+		for _, ask := range []string{
+			"call hello", "tools list", "tools show hello", "result hello.x", "why hello.x", "cancel hello.x",
+			"audit replay", "dead list", "credentials list", "credentials narrow", "credentials revoke x",
+		} {
+			args := append(strings.Fields(ask), "--credentials", c.credential)
+			code, stdout, stderr := s.do(args...)
+			if said := stdout + stderr; code != c.exit || !strings.Contains(said, string(c.code)) ||
+				!strings.Contains(said, c.says) || !strings.Contains(said, "credentials issue") ||
+				strings.Contains(said, "--credentials") {
+				t.Errorf("%s: exit %d, %s", ask, code, said)
+			}
+			if code, stdout, stderr = s.do(append(args, "--json")...); code != c.exit ||
+				!strings.Contains(stdout, `"code": "`+string(c.code)+`"`) {
+				t.Errorf("%s --json: exit %d, %s%s", ask, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// A caller whose token is revoked while its call runs does not wait for the deadline.
+func TestRevokedWhileItWaits(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	for _, more := range [][]string{{"--json"}, {"--json", "--stream"}} {
+		accepted, code := make(chan struct{}), make(chan int, 1)
+		var out bytes.Buffer
+		said := &until{text: "ref: ", then: sync.OnceFunc(func() { close(accepted) })}
+		go func() {
+			env := environment{stdin: strings.NewReader(""), stdout: &out, stderr: said, url: s.url, home: t.TempDir()}
+			code <- run(t.Context(), env, append([]string{"call", "wait", "--credentials", agent}, more...))
+		}()
+		<-accepted
+		began := time.Now()
+		s.must("credentials", "revoke", agent, "--credentials", operator)
+		if got := <-code; got != exitTerminal {
+			t.Errorf("exit %d: %s%s", got, &out, said)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it waits for %s", took)
+		}
+		last := out.String()[strings.LastIndex(strings.TrimSpace(out.String()), "\n")+1:]
+		if more[len(more)-1] == "--json" {
+			last = out.String()
+		}
+		r, bad := envelope.DecodeResponse(envelope.ContentJSON, []byte(strings.TrimSpace(last)))
+		if bad != nil || r.Error.Code != envelope.CodeRevoked || r.Provenance.Final ||
+			r.Error.Details.Effect != envelope.EffectUnknown {
+			t.Errorf("%v: %s%s", bad, &out, said)
+		}
+		agent = filepath.Join(t.TempDir(), "agent")
+		s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	}
+}
