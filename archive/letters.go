@@ -30,10 +30,13 @@ func DeadLetters(ctx context.Context, from Archive) ([]record.DeadLetter, error)
 	return letters, nil
 }
 
-// DeadLetterAt returns one dead letter.
+// ErrNoLetter is the error of [DeadLetterAt] for a number that no dead letter has.
+var ErrNoLetter = errors.New("`toolbus dead list` shows the dead letters that there are")
+
+// DeadLetterAt returns the dead letter with a number, or an error that wraps [ErrNoLetter].
 func DeadLetterAt(ctx context.Context, from Archive, seq uint64) (record.DeadLetter, error) {
 	if seq == 0 {
-		return record.DeadLetter{}, errors.New("dead letters are counted from 1; `toolbus dead list` shows them")
+		return record.DeadLetter{}, fmt.Errorf("dead letters are counted from 1: %w", ErrNoLetter)
 	}
 	for msg, err := range from.Messages(ctx, subjects.DeadStream, Place{After: seq - 1}, bus.QuietTime) {
 		if err != nil {
@@ -44,5 +47,5 @@ func DeadLetterAt(ctx context.Context, from Archive, seq uint64) (record.DeadLet
 		}
 		break
 	}
-	return record.DeadLetter{}, fmt.Errorf("there is no dead letter %d; `toolbus dead list` shows them", seq)
+	return record.DeadLetter{}, fmt.Errorf("there is no dead letter %d: %w", seq, ErrNoLetter)
 }

@@ -36,13 +36,15 @@ const (
 	CredentialRevoked  Event = "credential_revoked"
 	CredentialsListed  Event = "credentials_listed"
 	KeyRotated         Event = "key_rotated"
+	// DeadReplayed is the replay of a dead letter, just before it is made; see [Replay].
+	DeadReplayed Event = "dead_replayed"
 )
 
 // Events returns all events, in the order of a call's life, and then those of credentials.
 func Events() []Event {
 	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled,
 		LateResult, CredentialIssued, CredentialNarrowed, CredentialRenewed, CredentialRevoked, CredentialsListed,
-		KeyRotated}
+		KeyRotated, DeadReplayed}
 }
 
 // ContractVersion is the version of the gateway contract that the records follow.
@@ -84,6 +86,8 @@ type Record struct {
 	Count *Count `json:"count,omitzero"`
 	// Credential is there where the record is about one, and not about a call.
 	Credential *Credential `json:"credential,omitzero"`
+	// Replay is there where the record is about the replay of a dead letter.
+	Replay *Replay `json:"replay,omitzero"`
 	// EventID names what is no event of the call log, as answers do.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record says nothing of it.
@@ -245,7 +249,8 @@ func (r *Record) Write(w *members.Writer) {
 	w.TextIf(`,"output_hash_sha256":`, r.OutputHash)
 	w.Text(`,"contract_version":`, r.Contract)
 	w.Raw(`,"policy_versions":{}`)
-	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil || r.Credential != nil
+	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil || r.Credential != nil ||
+		r.Replay != nil
 	w.TextIf(`,"status":`, string(r.Status))
 	w.TextIf(`,"error_code":`, string(r.Code))
 	w.TextIf(`,"effect":`, string(r.Effect))

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
@@ -59,6 +60,8 @@ type Recorder interface {
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
 	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error
+	// Note records anything else, such as the replay of a dead letter.
+	Note(ctx context.Context, r audit.Record) error
 }
 
 // Control reaches executors, for whose answers it waits a short, bounded time, and all dispatchers of the deployment,
@@ -144,6 +147,7 @@ type Dispatcher struct {
 	acceptances acceptances
 	partings    *wait.Queue[question.Leave] // joiners that wait here, and whose own deadline is before the attempt's
 	inputs      *inputs
+	answers     *answers // the Replies
 	stages      []stage
 }
 
@@ -155,8 +159,10 @@ func New(o Options) *Dispatcher {
 	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
 	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
 	o.AheadPerActor = cmp.Or(o.AheadPerActor, DefaultAheadPerActor)
+	replies := &answers{Replier: o.Replies}
+	o.Replies = replies
 	d := &Dispatcher{
-		Options: o, lines: map[lineKey]*line{},
+		Options: o, answers: replies, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: wait.NewQueue[question.Leave](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
@@ -171,7 +177,12 @@ func New(o Options) *Dispatcher {
 // answered. The outcome of an accepted call is delivered later, by whoever decides it. A request that panics it is
 // answered, too.
 func (d *Dispatcher) Handle(ctx context.Context, in *question.Incoming) {
-	c := &candidate{request: request{in: in}}
+	d.handle(ctx, &candidate{request: request{in: in}})
+}
+
+// handle is Handle of a candidate. One that has a principal already is from this process.
+func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
+	in := c.in
 	defer func() {
 		if p := recover(); p != nil {
 			d.failed(ctx, p, c.request)

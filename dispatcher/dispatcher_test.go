@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/call/calltest"
 	"github.com/seed-018f16cc/toolbus/dispatcher"
@@ -54,6 +55,7 @@ type world struct {
 	outcomes map[string][]*envelope.Response
 	denied   []envelope.Code
 	allowed  []string // call ids
+	notes    []audit.Record
 
 	gateHangs bool
 	kills     int
@@ -199,6 +201,13 @@ func (w *world) Allowed(ctx context.Context, _ call.State, _ int, who []call.Own
 	for _, o := range who {
 		w.allowed = append(w.allowed, o.CallID)
 	}
+	return w.gateErr
+}
+
+func (w *world) Note(_ context.Context, r audit.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, r)
 	return w.gateErr
 }
 

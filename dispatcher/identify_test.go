@@ -162,6 +162,7 @@ func TestWhoMayAsk(t *testing.T) {
 		for op, roles := range map[string]string{
 			subjects.OpResult: "agent operator", subjects.OpCancel: "agent operator", subjects.OpPayload: "agent operator",
 			subjects.OpStored: "auditor operator", subjects.OpHealth: "operator", subjects.OpKeyRotate: "operator",
+			subjects.OpReplay:   "operator",
 			subjects.OpDescribe: "agent door auditor operator", subjects.OpTokenRenew: "agent door auditor executor operator",
 		} {
 			for _, role := range identity.Roles() {

@@ -120,8 +120,13 @@ func (d *Dispatcher) Result(
 	if refusal != nil {
 		return none, refusal
 	}
-	s := last.State
-	id := toldAs(s, from.Actor, q)
+	return d.standing(ctx, last.State, a, toldAs(last.State, from.Actor, q))
+}
+
+// standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.
+func (d *Dispatcher) standing(
+	ctx context.Context, s call.State, a call.Attempt, id string,
+) (none question.ResultAnswer, _ *envelope.Error) {
 	if a.Open() {
 		return question.ResultAnswer{Accepted: &envelope.Accepted{
 			CallID: id, Ref: s.Ref(), Attempt: a.N, Joined: slices.Contains(a.Joined, id),

@@ -75,7 +75,7 @@ type candidate struct {
 	accepted bool   // the input is valid
 	deadline time.Time
 	asker    *asker // at the end
-	// principal is who its token says it is from, where tokens are asked for.
+	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
 	principal *identity.Principal
 }
 

@@ -69,6 +69,10 @@ type Call struct {
 type ResultAnswer struct {
 	Response *envelope.Response `json:"response,omitzero"`
 	Accepted *envelope.Accepted `json:"accepted,omitzero"`
+	// Of the answer to a [Replay], which does not name the call.
+	Tenant string `json:"tenant,omitzero"`
+	Actor  string `json:"actor,omitzero"`
+	Ref    string `json:"ref,omitzero"`
 }
 
 // CancelAnswer says what a cancel did: "queued" (it never starts; of a pure or idempotent call, no

@@ -89,7 +89,7 @@ func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
 				_, failed[i] = js.PublishMsg(ctx, other)
 			})
 		}
-		if err := journal.Credential(ctx, audit.Record{Tenant: "t"}); err != nil {
+		if err := journal.Note(ctx, audit.Record{Tenant: "t"}); err != nil {
 			t.Error(err)
 		}
 		others.Wait()

@@ -91,8 +91,8 @@ func (j *Journal) Denied(ctx context.Context, in *question.Incoming, req *envelo
 	return r.EventID, counted, err
 }
 
-// Credential records what was done with a credential.
-func (j *Journal) Credential(ctx context.Context, r audit.Record) error {
+// Note records r under an id of its own: what was done with a credential, or with a dead letter.
+func (j *Journal) Note(ctx context.Context, r audit.Record) error {
 	r.EventID = "gate." + j.newNonce()
 	return j.gate.append(ctx, r)
 }

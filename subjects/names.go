@@ -47,6 +47,7 @@ const (
 	OpPayload  = "payload"
 	OpStored   = "stored" // messages of the record
 	OpHealth   = "health" // what doctor cannot see itself
+	OpReplay   = "replay" // of a dead letter; for operators
 	// Of tokens. The last four are for operators.
 	OpTokenRenew  = "token_renew"
 	OpTokenNarrow = "token_narrow"

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,14 +15,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/record"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 func deadCmd(g *global) *cobra.Command {
@@ -28,8 +29,8 @@ func deadCmd(g *global) *cobra.Command {
 	seqArg := cli.Args(1, 1, "the number of a dead letter")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: cli.NoArgs,
-		Long: `Lists the dead letters, and when each was asked for again, if it was: that is the newest request on
-record for the same tool and input, in the same trace, as "dead replay" makes one.`,
+		Long: `Lists the dead letters, and below each its replays with what became of them: requests on record for the same
+tool and input in the same trace, such as "dead replay" makes.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
 	}, &cobra.Command{
@@ -40,18 +41,40 @@ record for the same tool and input, in the same trace, as "dead replay" makes on
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
-	}, &cobra.Command{
-		Use: "replay N", Short: "Ask for it again, as a new request with a new key", Args: seqArg,
-		Long: `Asks again for what a dead letter asked for: with a key of its own, and else as it was. It acts as the
-actor who asked, in that tenant; --actor and --tenant name others.`,
-		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --actor agent://operator",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(_ archive.Archive, d record.DeadLetter) error {
-				return replayDead(cmd.Context(), g, d)
-			})
-		},
-	})
+	}, replayCmd(g, seqArg))
 	return cmd
+}
+
+func replayCmd(g *global, seqArg cobra.PositionalArgs) *cobra.Command {
+	again := false
+	cmd := &cobra.Command{
+		Use: "replay N", Short: "Call again for what one asked for, as the actor who asked", Args: seqArg,
+		Long: `Has a dispatcher call again for what a dead letter asked for, as the actor who asked, in that tenant. The key of
+the call is made from the letter. A second replay shows the outcome of the first one for as long as that is kept; --again
+makes another call, whose effect may be a second one. The record names you and the actor. Chunks are not shown.`,
+		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --again",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, err := letterNumber(args[0])
+			if err != nil {
+				return err
+			}
+			word := ""
+			if again {
+				word = uuid.NewString()
+			}
+			return replayDead(cmd.Context(), g, seq, word)
+		},
+	}
+	cmd.Flags().BoolVar(&again, "again", false, "make another call, also if the letter was replayed before")
+	return cmd
+}
+
+func letterNumber(n string) (uint64, error) {
+	seq, err := strconv.ParseUint(n, 10, 64)
+	if err != nil || seq == 0 {
+		return 0, usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
+	}
+	return seq, nil
 }
 
 func listDead(ctx context.Context, g *global) error {
@@ -75,10 +98,14 @@ func listDead(ctx context.Context, g *global) error {
 		fmt.Fprintln(g.env.stderr, "there are no dead letters")
 	}
 	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tCAUSE\tASKED AGAIN\tREF\tTENANT")
+	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tBECAME\tREF\tTENANT\tBY")
 	for _, d := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.Seq, d.Time.UTC().Format(time.RFC3339), plain.Text(d.State.Tool),
-			d.Attempt, d.Cause.Code, d.When(), d.Ref, unusual(d.State.Tenant))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t\n", d.Seq, d.Time.UTC().Format(time.RFC3339),
+			plain.Text(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
+		for _, r := range d.Replays {
+			fmt.Fprintf(w, "  replay\t%s\t\t\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Became(),
+				cmp.Or(r.Ref, "-"), unusual(r.Tenant), plain.Text(r.By))
+		}
 	}
 	return w.Flush()
 }
@@ -95,9 +122,9 @@ func showDead(ctx context.Context, g *global, from archive.Archive, d record.Dea
 }
 
 func withDead(ctx context.Context, g *global, n string, do func(archive.Archive, record.DeadLetter) error) error {
-	seq, err := strconv.ParseUint(n, 10, 64)
-	if err != nil || seq == 0 {
-		return usagef("%q is not the number of a dead letter; `toolbus dead list` shows them", n)
+	seq, err := letterNumber(n)
+	if err != nil {
+		return err
 	}
 	from, done, err := g.archive(ctx)
 	if err != nil {
@@ -111,78 +138,54 @@ func withDead(ctx context.Context, g *global, n string, do func(archive.Archive,
 	return do(from, d)
 }
 
-func replayDead(ctx context.Context, g *global, d record.DeadLetter) error {
-	bus, err := g.access()
-	if err != nil {
-		return err
-	}
-	req, err := buried(ctx, g, bus, d)
-	if err != nil {
-		return fmt.Errorf("dead letter %d: %w", d.Seq, err)
-	}
-	by := g.self(identity.Agent)
-	if !g.given("tenant") {
-		by.Tenant = d.State.Tenant
-	}
-	if !g.given("actor") {
-		by.Actor = req.Context.ActorID
-	}
-	guest, err := g.connectAs(ctx, bus, by)
+// replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call for
+// the same again, so a question whose answer is lost is asked again.
+func replayDead(ctx context.Context, g *global, letter uint64, again string) error {
+	guest, err := g.connect(ctx, identity.Operator)
 	if err != nil {
 		return err
 	}
 	defer guest.close()
-	fmt.Fprintf(g.env.stderr, "asking anew as %s in tenant %s\n", plain.Text(by.Actor), plain.Text(by.Tenant))
-	g.lines = req.Constraints.PreferStreaming
-	return perform(ctx, g, guest.client, anew(req), g.lines)
+	said := false
+	for pause := firstAsked; ; pause = min(2*pause, lastAsked) {
+		a, err := guest.client.Replay(ctx, question.Replay{Letter: letter, Again: again})
+		switch {
+		case err != nil && (ctx.Err() != nil || !mayAskAgain(err)):
+			return err
+		case err == nil && a.Response != nil:
+			if !said && a.Response.Provenance.Replayed {
+				fmt.Fprintln(g.env.stderr, "this letter was replayed before, and this is the outcome; --again makes another call")
+			}
+			return showReplay(g, a)
+		case err == nil && !said:
+			said = true
+			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", plain.Text(a.Actor), plain.Text(a.Tenant),
+				plain.Text(a.Ref))
+		}
+		if !wait.For(ctx, pause) {
+			return ctx.Err()
+		}
+	}
 }
 
-// fetchTime bounds the wait for a large input.
-const fetchTime = 30 * time.Second
+// How long the command waits before it asks again how a replay stands.
+const (
+	firstAsked = 50 * time.Millisecond
+	lastAsked  = 2 * time.Second
+)
 
-// buried returns the request of a dead letter, with its input, wherever that lies.
-func buried(ctx context.Context, g *global, bus cli.Access, d record.DeadLetter) (*envelope.Request, error) {
-	body, req, err := letter.Asked(d)
-	if err != nil {
-		return nil, err
-	}
-	if body.InputRef == "" {
-		return req, nil
-	}
-	ref := envelope.ParsePayloadRef(body.InputRef)
-	if ref == nil {
-		return nil, fmt.Errorf("%q is no reference to an input", body.InputRef)
-	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
-	of := ownerOf(d)
-	guest, err := g.connectAs(ctx, bus, identity.Principal{
-		Tenant: of.Tenant, Actor: of.Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer guest.close()
-	if req.Input, err = app.OpenPayloads(guest.conn.JS).Get(ctx, of.On(d.State.Pool), *ref); err != nil {
-		return nil, fmt.Errorf("its large input cannot be had any more: %w; ask for it with `toolbus call %s --input @FILE`",
-			err, req.ToolID)
-	}
-	return req, nil
+// mayAskAgain reports whether the answer to a question may be another one later: it was lost, or the bus is busy.
+func mayAskAgain(err error) bool {
+	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	return ok && refused.Reason.Code.AutoRetry() || errors.Is(err, context.DeadlineExceeded)
 }
 
-// ownerOf says whose the large input of a dead letter is.
-func ownerOf(d record.DeadLetter) subjects.Owner {
-	a, _ := d.State.Attempt(d.Attempt)
-	return subjects.Owner{Tenant: d.State.Tenant, Actor: a.Owner.Actor}
-}
-
-// anew is the call that a request asked for, with a key that nobody has used.
-func anew(r *envelope.Request) toolbus.Call {
-	k := r.Constraints
-	return toolbus.Call{
-		Tool: r.ToolID, Version: r.ToolVersion, Fn: r.Fn, Input: r.Input, DryRun: r.DryRun, Context: r.Context,
-		Provenance: r.Provenance, Timeout: time.Duration(k.TimeoutMS) * time.Millisecond,
-		Key: "replay-" + uuid.NewString(), KeyScope: k.IdempotencyScope, Priority: k.Priority, Retry: k.RetryPolicy,
-		CacheKey: k.CacheKey, Budget: k.Budget, MemoryMBLimit: k.MemoryMBLimit, NetAllowlist: k.NetAllowlist,
+// showReplay prints the outcome of a replay. A large output is its actor's to read.
+func showReplay(g *global, a question.ResultAnswer) error {
+	r := a.Response
+	if o := r.Provenance.OutputRef; o != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the output has %d bytes and is not shown: %s in tenant %s reads it by "+
+			"`toolbus result %s`", o.Bytes, a.Actor, a.Tenant, a.Ref))
 	}
+	return printOutcome(g, r, a.Ref)
 }

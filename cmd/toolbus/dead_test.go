@@ -86,40 +86,47 @@ func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
 	return last
 }
 
-// A dead letter is asked for again as it was, in its tenant and as its actor unless others are named.
+// A dispatcher replays a dead letter for an operator as it was, in its tenant and as its actor. A second replay shows
+// the outcome of the first one, unless it is told to make another call.
 func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
-
-	code, stdout, stderr := s.do("dead", "replay", "1")
-	if code != 0 || !strings.Contains(stdout, `"said": "again"`) {
-		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
-	}
-	for _, says := range []string{"as agent://original in tenant acme", "accepted: play."} {
-		if !strings.Contains(stderr, says) {
-			t.Errorf("it does not say %q: %s", says, stderr)
+	replay := func(says string, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := s.do(append([]string{"dead", "replay", "1"}, args...)...)
+		if code != 0 || !strings.Contains(stdout, `"said": "again"`) || !strings.Contains(stderr, says) {
+			t.Fatalf("exit %d, it does not say %q: %s%s", code, says, stdout, stderr)
 		}
+		return requested(t, s, "acme").Ref
 	}
+	ref := replay("as agent://original in tenant acme: play.")
 	r := requested(t, s, "acme")
 	if r.Actor != "agent://original" || r.RunID != "run1" || r.RoleID != "role1" || r.LaneID != "lane1" ||
 		r.TraceID != deadRequest("{}").Context.TraceID {
 		t.Errorf("the new request is not as the old one: %+v", r)
 	}
-	if code, stdout, stderr := s.do("dead", "replay", "1", "--tenant", "beta", "--actor", "agent://operator"); code != 0 {
+	if again := replay("replayed before"); again != ref {
+		t.Errorf("a second replay made the call %s", again)
+	}
+	other := replay("as agent://original in tenant acme: play.", "--again")
+	if other == ref {
+		t.Error("--again made no call")
+	}
+	_, stdout, _ := s.do("dead", "list", "--json")
+	var letters []letter.Shown
+	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 1 || len(letters[0].Replays) != 2 {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	for i, want := range []string{ref, other} {
+		one := letters[0].Replays[i]
+		if one.Ref != want || one.Became() != "success" || one.Actor != "agent://original" || one.Tenant != "acme" ||
+			!strings.HasPrefix(one.By, "default/agent://") {
+			t.Errorf("replay %d: %+v", i, one)
+		}
+	}
+	if code, stdout, stderr := s.do("dead", "replay", "7"); code != 1 || !strings.Contains(stderr, "dead list") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
-	}
-	if r := requested(t, s, "beta"); r.Actor != "agent://operator" {
-		t.Errorf("it was asked as %s", r.Actor)
-	}
-	req := deadRequest(`{"say":"again"}`)
-	c := anew(&req)
-	if c.Priority != envelope.PriorityHigh || c.KeyScope != envelope.ScopeSession || c.Retry.MaxAttempts != 1 ||
-		c.Key == req.Constraints.IdempotencyKey ||
-		c.Context.Env != "staging" || c.Context.Scope["repo"] != "r" || c.Context.SessionID != "s1" ||
-		c.Timeout != 20*time.Second ||
-		c.CacheKey != "c1" || c.Budget == nil || c.MemoryMBLimit != 64 || c.NetAllowlist == nil || c.Provenance == nil {
-		t.Errorf("the call is not as the request: %+v", c)
 	}
 }
 
@@ -142,7 +149,8 @@ func TestDeadReplayLargeInput(t *testing.T) {
 	gone.Context.SessionID = "s2"
 	ref.SHA256 = strings.Repeat("0", 64)
 	bury(t, guest, gone, ref.String())
-	if code, _, stderr := s.do("dead", "replay", "2"); code != 1 || !strings.Contains(stderr, "--input @FILE") {
+	if code, _, stderr := s.do("dead", "replay", "2"); code != exitRetryable ||
+		!strings.Contains(stderr, string(envelope.CodeInputMissing)) {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
@@ -177,36 +185,33 @@ func TestDeadOfTenants(t *testing.T) {
 	}
 }
 
-// A dead letter that was asked for again says so, and others do not.
-func TestDeadAskedAgain(t *testing.T) {
+// A dead letter that was replayed says so and what became of it, and others do not.
+func TestDeadShowsReplays(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	other := deadRequest(`{"say":"never"}`)
 	other.Context.SessionID = "s2" // whose key it is
 	bury(t, guest, other, "")
-	if _, stdout, stderr := s.do("dead", "list", "--json"); strings.Contains(stdout, "asked_again") {
+	refused := deadRequest(`{"sing":"again"}`)
+	refused.Context.SessionID = "s3"
+	bury(t, guest, refused, "")
+	if _, stdout, stderr := s.do("dead", "list", "--json"); strings.Contains(stdout, "replays") {
 		t.Errorf("before: %s%s", stdout, stderr)
 	}
-	if code, stdout, stderr := s.do("dead", "replay", "1", "--tenant", "beta"); code != 0 {
-		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	for n, want := range map[string]int{"1": 0, "3": exitInvalid} {
+		if code, stdout, stderr := s.do("dead", "replay", n); code != want {
+			t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+		}
 	}
-	ref := requested(t, s, "beta").Ref
-	_, stdout, stderr := s.do("dead", "list", "--json")
-	var letters []letter.Shown
-	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 2 {
-		t.Fatalf("%v: %s%s", err, stdout, stderr)
-	}
-	if again := letters[0].AskedAgain; again == nil || again.Ref != ref || again.Tenant != "beta" ||
-		letters[0].Seq != 1 || letters[1].AskedAgain != nil {
-		t.Errorf("%s", stdout)
-	}
-	if _, stdout, _ := s.do("dead", "show", "1"); !strings.Contains(stdout, "asked again  ") ||
-		!strings.Contains(stdout, ref+" in tenant beta") {
-		t.Errorf("it does not say so: %s", stdout)
-	}
-	if _, stdout, _ := s.do("dead", "show", "2"); strings.Contains(stdout, "asked again") ||
-		!strings.Contains(stdout, `"say": "never"`) {
-		t.Errorf("it says so of another: %s", stdout)
+	ref := requested(t, s, "acme").Ref
+	for args, says := range map[string]string{
+		"dead list": ref, "dead show 1": ": success, as " + ref + " by default/agent://",
+		"dead show 3": ": I-REQ-SCHEMA, as ", "dead show 2": `"say": "never"`,
+	} {
+		_, stdout, stderr := s.do(strings.Fields(args)...)
+		if !strings.Contains(stdout, says) || args == "dead show 2" && strings.Contains(stdout, "replay ") {
+			t.Errorf("%s does not say %q: %s%s", args, says, stdout, stderr)
+		}
 	}
 }

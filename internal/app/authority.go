@@ -52,7 +52,7 @@ func tokenEndpoints(c *Conn, store *authority.Store, journal *record.Journal) []
 	if store == nil {
 		return nil
 	}
-	s := &authority.Service{Store: store, Record: journal.Credential}
+	s := &authority.Service{Store: store, Record: journal.Note}
 	return []bus.Endpoint{
 		bus.Answering(subjects.OpTokenRenew, func(ctx context.Context, from question.Sender,
 			_ struct{}) (question.TokenAnswer, *envelope.Error) {

@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -58,6 +60,10 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			}
 			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
 			return question.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
+		}),
+		bus.Answering(subjects.OpReplay, func(ctx context.Context, from question.Sender,
+			q question.Replay) (question.ResultAnswer, *envelope.Error) {
+			return replay(ctx, c, d, from, q)
 		}),
 		bus.Answering(subjects.OpPayload, func(ctx context.Context, from question.Sender,
 			q question.Payload) (question.PayloadAnswer, *envelope.Error) {
@@ -146,6 +152,23 @@ func stored(ctx context.Context, c *Conn, q question.Stored) (page question.Stor
 	}
 	page.Now = c.Clock.Now()
 	return page, nil
+}
+
+// replay carries out the replay of a dead letter for whoever asks.
+func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from question.Sender,
+	q question.Replay) (a question.ResultAnswer, _ *envelope.Error) {
+	letter, err := archive.DeadLetterAt(ctx, archive.Direct(c.JS), q.Letter)
+	switch {
+	case errors.Is(err, archive.ErrNoLetter):
+		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
+	case err != nil:
+		return a, envelope.NewError(envelope.CodeUnavailable, "the dead letter could not be read").
+			WithRetryAfter(time.Second).WithCause(err.Error())
+	}
+	by := cmp.Or(identity.From(ctx), &identity.Principal{Tenant: from.Tenant, Actor: from.Actor})
+	return d.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.Letter{
+		Seq: letter.Seq, Attempt: letter.Attempt, State: letter.State, Body: letter.Body,
+	}, q.Again)
 }
 
 // payload answers with a part of the large output of a call that is another's.

@@ -96,8 +96,8 @@ func MayAsk(op string, r identity.Role) *envelope.Error {
 		may = r != identity.Executor
 	case subjects.OpStored:
 		may = r == identity.Auditor || r == identity.Operator
-	case subjects.OpHealth, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList,
-		subjects.OpKeyRotate:
+	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
+		subjects.OpTokenList, subjects.OpKeyRotate:
 		may = r == identity.Operator
 	}
 	if may {

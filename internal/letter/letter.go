@@ -23,44 +23,26 @@ import (
 // Shown is a dead letter as it is shown.
 type Shown struct {
 	record.DeadLetter
-	AskedAgain *AskedAgain `json:"asked_again,omitzero"`
-}
-
-// AskedAgain is a later request for what a dead letter asked for.
-type AskedAgain struct {
-	Time   time.Time `json:"time"`
-	Ref    string    `json:"ref"`
-	Tenant string    `json:"tenant"`
+	Replays []*archive.LetterReplay `json:"replays,omitzero"` // oldest first
 }
 
 // againTime bounds the search of the record for later requests.
 const againTime = 10 * time.Second
 
-// Look looks up which of the letters were asked for again. It says so where that takes too long to find out.
+// Look looks up the replays of the letters. It says so where that takes too long to find out.
 func Look(ctx context.Context, stderr io.Writer, from archive.Archive, letters []record.DeadLetter) ([]Shown, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
-	found, err := archive.AskedAgain(looking, from, letters)
+	found, err := archive.Replays(looking, from, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "toolbus: the record is too long to find out in %s what was asked for again\n", againTime)
+		fmt.Fprintf(stderr, "toolbus: the record is too long to find out in %s what was replayed\n", againTime)
 		found, err = nil, nil
 	}
 	all := make([]Shown, len(letters))
 	for i, d := range letters {
-		all[i].DeadLetter = d
-		if r, ok := found[d.Seq]; ok {
-			all[i].AskedAgain = &AskedAgain{r.Timestamp, r.Ref, r.Tenant}
-		}
+		all[i] = Shown{d, found[d.Seq]}
 	}
 	return all, err
-}
-
-// When says in a table when a letter was asked for again.
-func (d Shown) When() string {
-	if d.AskedAgain == nil {
-		return "-"
-	}
-	return d.AskedAgain.Time.UTC().Format(time.RFC3339)
 }
 
 // Write prints a dead letter for a person.
@@ -83,8 +65,9 @@ func (d Shown) Write(out io.Writer) error {
 		handed += fmt.Sprintf(", claimed %d times, last by %s", c.Count, c.By)
 	}
 	line("attempt", "%d, %s", d.Attempt, handed)
-	if again := d.AskedAgain; again != nil {
-		line("asked again", "%s as %s in tenant %s", d.When(), again.Ref, again.Tenant)
+	for _, r := range d.Replays {
+		line("replay", "%s: %s, as %s by %s in tenant %s", r.Time.UTC().Format(time.RFC3339), r.Became(), r.Ref,
+			cmp.Or(r.By, r.Actor), r.Tenant)
 	}
 	body, req, err := Asked(d.DeadLetter)
 	if err == nil {

@@ -94,7 +94,7 @@ func (d *deployment) notForRoles() (table []asked) {
 	for _, as := range []string{alice, bob, mallory, auditor, reader, door} {
 		for _, op := range []string{
 			subjects.OpHealth, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList, subjects.OpKeyRotate,
-			subjects.OpInventory,
+			subjects.OpInventory, subjects.OpReplay,
 		} {
 			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})
 		}

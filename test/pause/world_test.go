@@ -535,6 +535,8 @@ func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Reques
 	return id, 0, nil
 }
 
+func (gate) Note(context.Context, audit.Record) error { return nil }
+
 func (gate) Allowed(context.Context, call.State, int, []call.Owner) error { return nil }
 
 func (k killer) Kill(_ context.Context, _, id string, attempt int, due time.Time) (running bool) {
