@@ -159,8 +159,8 @@ func parsed(t *testing.T) *server.Options {
 	return o
 }
 
-// Connections of accounts for tokens leave some of each server to dispatchers, and what a connection or the log may take
-// up has a limit.
+// Connections of accounts for tokens leave some of each server to dispatchers. What a connection or the log may take up
+// has a limit.
 func TestLimits(t *testing.T) {
 	o, all := parsed(t), 0
 	for _, a := range o.Accounts {

@@ -24,7 +24,7 @@ const (
 const (
 	// MaxPending is how many bytes may wait in the server for a client that reads too slowly. The server then ends the
 	// connection.
-	MaxPending = 16 << 20
+	MaxPending = 8 << 20
 	// WriteDeadline is how long the server waits for a client that does not read at all.
 	WriteDeadline = 5 * time.Second
 	// MaxLogBytes and MaxLogFiles limit the log of a server.

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"crypto/rand"
 	"strings"
 
@@ -39,7 +40,8 @@ const (
 
 // InstancePrefix is how the instances of executors begin that have a token of p, so that no two tokens share one.
 func InstancePrefix(p identity.Principal) string {
-	return p.Family[:min(familyPart, len(p.Family))] + "-"
+	own := cmp.Or(strings.TrimPrefix(p.Family, p.Root()), p.Family) // that of a narrowed token begins with its root
+	return own[:min(familyPart, len(own))] + "-"
 }
 
 // NewInstance returns one that no other process has.

@@ -122,7 +122,8 @@ type guest struct {
 
 func guests() []guest {
 	all := []guest{
-		{Name: Agents, Payload: maxMessage, Connections: AgentConnections, Is: "Callers: agents, doors that speak for many, operators."},
+		{Name: Agents, Payload: maxMessage, Connections: AgentConnections,
+			Is: "Callers: agents, doors that speak for many, operators."},
 		{Name: Exec, Payload: maxOfExecutor, Connections: executorConnections, Is: "Executors."},
 		{Name: Auditors, Payload: maxMessage, Connections: auditorConnections,
 			Is: "Auditors, who read what happened, and nothing else."},

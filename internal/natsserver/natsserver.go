@@ -4,15 +4,19 @@ package natsserver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/internal/bucket"
 )
 
 // Options of a server. The zero value listens on a free loopback port and keeps nothing.
@@ -109,7 +113,7 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
 	if o.Log != nil {
-		srv.SetLoggerV2(logger{o.Log}, false, false, false)
+		srv.SetLoggerV2(newLogger(o.Log), false, false, false)
 	}
 	go srv.Start() // ends with Shutdown; Stop waits for it
 	if !srv.ReadyForConnections(startTimeout) {
@@ -146,30 +150,57 @@ func (s *Server) Stop() {
 // InProcess connects without a socket.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.srv) }
 
-// logger is the log of a server. What the server calls fatal does not end this process: whoever
-// started the server is told.
-type logger struct{ to *slog.Logger }
+// Bounds of how many warnings and errors of a server are logged. The server logs each message that it refuses.
+const (
+	logAtOnce    = 10_000
+	logPerSecond = 200
+)
+
+// logger is the log of a server. It drops what is above the limits, and says how much. What the server calls fatal does
+// not end this process: whoever started the server is told.
+type logger struct {
+	to *slog.Logger
+
+	mu    sync.Mutex
+	limit bucket.Bucket
+	left  int // lines since the last one that was logged
+}
+
+func newLogger(to *slog.Logger) *logger {
+	return &logger{to: to, limit: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
+}
+
+func (l *logger) log(level slog.Level, format string, v []any) {
+	l.mu.Lock()
+	logged, left := l.limit.Take(time.Now()), l.left
+	if l.left++; logged {
+		l.left = 0
+	}
+	l.mu.Unlock()
+	if logged && left > 0 {
+		l.to.Warn("nats server: lines were left out", "lines", left)
+	}
+	if logged {
+		l.to.Log(context.Background(), level, "nats server: "+fmt.Sprintf(format, v...))
+	}
+}
 
 // Noticef implements server.Logger; that all is well is a detail here.
-func (l logger) Noticef(format string, v ...any) {
+func (l *logger) Noticef(format string, v ...any) {
 	l.to.Debug("nats server: " + fmt.Sprintf(format, v...))
 }
 
 // Warnf implements server.Logger.
-func (l logger) Warnf(format string, v ...any) {
-	l.to.Warn("nats server: " + fmt.Sprintf(format, v...))
-}
+func (l *logger) Warnf(format string, v ...any) { l.log(slog.LevelWarn, format, v) }
 
 // Fatalf implements server.Logger.
-func (l logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
+func (l *logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
 
 // Errorf implements server.Logger.
-func (l logger) Errorf(format string, v ...any) {
-	l.to.Error("nats server: " + fmt.Sprintf(format, v...))
-}
+func (l *logger) Errorf(format string, v ...any) { l.log(slog.LevelError, format, v) }
 
 // Debugf implements server.Logger; it is never asked for.
-func (l logger) Debugf(string, ...any) {}
+func (l *logger) Debugf(string, ...any) {}
 
 // Tracef implements server.Logger; it is never asked for.
-func (l logger) Tracef(string, ...any) {}
+func (l *logger) Tracef(string, ...any) {}

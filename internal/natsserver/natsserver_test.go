@@ -58,6 +58,46 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// A client that has messages refused does not fill the log.
+func TestLogIsBounded(t *testing.T) {
+	var log bytes.Buffer
+	srv, err := natsserver.Start(natsserver.Options{
+		Config: `listen: "127.0.0.1:-1", jetstream: {store_dir: "` + t.TempDir() + `"}, authorization: {users: [
+			{user: a, password: b, permissions: {publish: {deny: ">"}}}]}`,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(srv.URL(), nats.UserInfo("a", "b"), nats.ErrorHandler(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	publish := func(n int) {
+		for range n {
+			if err := nc.Publish("x", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(50_000)
+	<-time.After(100 * time.Millisecond) // by then a few lines are logged again
+	publish(10)
+	nc.Close()
+	srv.Stop()
+	said := log.String()
+	if n := strings.Count(said, "Publish Violation"); n < 10_000 || n > 15_000 {
+		t.Errorf("%d of 50,000 refused messages are logged", n)
+	}
+	if !strings.Contains(said, "lines were left out") {
+		t.Error("the log does not say that lines were left out")
+	}
+}
+
 // Servers that know of each other replicate streams, and tell clients only of themselves.
 func TestCluster(t *testing.T) {
 	var all []natsserver.Cluster

@@ -36,6 +36,7 @@ var layers = []layer{
 	{"envelope", "internal/ijson internal/members internal/nearest schema"},
 	{"subjects", ""},
 	{"internal/wait", ""},
+	{"internal/bucket", ""},
 	{"internal/stalls", ""},
 	{"internal/form", ""},
 	{"internal/crew", ""},
@@ -73,8 +74,8 @@ var layers = []layer{
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
 	{"work", "call envelope internal/crew internal/form internal/jscode internal/wait kv subjects"},
-	{"authority", "accounts audit bus envelope identity internal/crew internal/form internal/jscode internal/nearest " +
-		"internal/wait question subjects"},
+	{"authority", "accounts audit bus envelope identity internal/bucket internal/crew internal/form internal/jscode " +
+		"internal/nearest internal/wait question subjects"},
 	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/dropped internal/fair internal/form internal/lane internal/wait kv question " +
@@ -89,7 +90,7 @@ var layers = []layer{
 	{"tool/tooltest", "call envelope internal/stalls question tool"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"telemetry", "envelope observe"},
-	{"internal/natsserver internal/natstest internal/rawpipeline", ""},
+	{"internal/natsserver internal/natstest internal/rawpipeline", "internal/bucket"},
 	{"internal/bustest", "bus call envelope internal/form internal/natstest kv question subjects"},
 	{"internal/deploytest", "accounts identity"},
 	{"internal/floor", "bus internal/wait subjects"},
