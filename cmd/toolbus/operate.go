@@ -22,6 +22,7 @@ import (
 
 func doctorCmd(g *global) *cobra.Command {
 	var keys, profile string
+	var files []string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: cli.NoArgs,
 		Long: `Looks at the server, the streams, executors, dispatchers and clocks, and at the rights of the connection. The
@@ -29,23 +30,34 @@ exit code is 1 when a check fails.
 
 Of a deployment with tokens it compares servers, accounts and streams with the profile that its keys were made
 with. With the token of an operator it asks a dispatcher about them; with --keys it looks for itself, and at
-dispatchers with a token for an operator that it makes for a minute.`,
+dispatchers with a token for an operator that it makes for a minute.
+
+With --config it asks no server: it checks the limits in the configuration files of servers, those of accounts and
+logs, too, which a running server does not report.`,
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
-			"  toolbus doctor --server nats://bus:4222 --keys ./deployment/keys",
+			"  toolbus doctor --server nats://bus:4222 --keys ./deployment/keys\n" +
+			"  toolbus doctor --config /etc/toolbus/nats-1.conf",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g.given("keys") && keys == "" || g.given("profile") && keys == "" {
 				return usagef("--keys names the folder of the deployment's secrets, and --profile goes with it")
 			}
-			checks, err := g.diagnose(cmd.Context(), keys, profile)
-			if err != nil {
-				return err
+			var checks []doctor.Check
+			for _, file := range files {
+				checks = append(checks, doctor.Configuration(file)...)
+			}
+			if len(files) == 0 {
+				var err error
+				if checks, err = g.diagnose(cmd.Context(), keys, profile); err != nil {
+					return err
+				}
 			}
 			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
-			err = g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
+			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
 	cmd.Flags().StringVar(&keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cmd.Flags().StringSliceVar(&files, "config", nil, "configuration file of a server to check, instead of a running one")
 	cmd.Flags().StringVar(&profile, "profile", "",
 		"with --keys: the profile that it should be of, by default the one that it was made with")
 	return cmd

@@ -148,6 +148,10 @@ func TestDeployment(t *testing.T) {
 			return replace(imported, "imports: [{service: {account: TB, subject: \"$JS.API.STREAM.>\"}}\n"+
 				strings.TrimPrefix(imported, "imports: ["))(conf)
 		}, "rights too many", "AGENTS of one has service $JS.API.STREAM.> from TB"},
+		"slow clients take up much": {replace("max_pending: 8388608", "max_pending: 64MB"),
+			"limits", "one let a client that does not read take up more than 8 MiB"},
+		"slow clients for long": {replace(`write_deadline: "5s"`, ""), "limits", "longer than 5s"},
+		"few connections":       {replace("max_connections: 10000", "max_connections: 1000"), "limits", "fewer than 10000"},
 		"monitoring for all": {replace("max_payload: 1MB", "max_payload: 1MB\nhttp: \"0.0.0.0:-1\""),
 			"listeners", "one answer monitoring to everybody"},
 	} {

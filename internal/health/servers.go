@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -22,7 +23,13 @@ type server struct {
 	HTTPHost  string `json:"http_host"`
 	HTTPPort  int    `json:"http_port"`
 	HTTPSPort int    `json:"https_port"`
-	Cluster   struct {
+
+	MaxConnections int   `json:"max_connections"`
+	MaxPayload     int64 `json:"max_payload"`
+	MaxPending     int64 `json:"max_pending"`
+	WriteDeadline  int64 `json:"write_deadline"` // nanoseconds
+
+	Cluster struct {
 		Addr string `json:"addr"`
 		TLS  bool   `json:"tls_required"`
 	} `json:"cluster"`
@@ -62,7 +69,7 @@ func Servers(ctx context.Context, sys *nats.Conn, want Want) []question.Check {
 	}
 	slices.SortFunc(all, func(a, b told[server]) int { return cmp.Compare(a.Server.Name, b.Server.Name) })
 	checks := []question.Check{number(len(all), want), syncing(all, want)}
-	return append(append(checks, listening(all), room(all)), walls(ctx, sys, len(all))...)
+	return append(append(checks, limited(all), listening(all), room(all)), walls(ctx, sys, len(all))...)
 }
 
 // number compares how many servers there are with the profile.
@@ -97,6 +104,28 @@ func syncing(all []told[server], want Want) question.Check {
 			profile.Name+" promises not to", fix)
 	}
 	return question.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
+}
+
+// limited compares the limits of servers with those of the template. Servers do not report those of accounts.
+func limited(all []told[server]) question.Check {
+	for _, l := range []struct {
+		says string
+		is   func(s server) bool
+	}{
+		{fmt.Sprintf("take fewer than %d connections, so that clients can leave none to dispatchers", accounts.Connections),
+			func(s server) bool { return s.MaxConnections < accounts.Connections }},
+		{fmt.Sprintf("let a client that does not read take up more than %d MiB, or for longer than %s",
+			accounts.MaxPending>>20, accounts.WriteDeadline), func(s server) bool {
+			return s.MaxPending > accounts.MaxPending || time.Duration(s.WriteDeadline) > accounts.WriteDeadline
+		}},
+		{"take messages of less than 1 MiB", func(s server) bool { return s.MaxPayload < 1<<20 }},
+	} {
+		if who := names(all, l.is); who != "" {
+			return question.Failed("limits", who+" "+l.says,
+				"write the configuration of the servers again: `toolbus keys init` says how; and see `toolbus doctor --config`")
+		}
+	}
+	return question.Well("limits", "of connections, messages and slow clients are as `toolbus keys init` writes them")
 }
 
 // listening looks for doors in the walls: listeners that take no tokens, or take them in the clear.
