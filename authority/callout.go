@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/bucket"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 )
 
@@ -22,12 +24,15 @@ type Check func(token string, now time.Time) (*identity.Principal, error)
 
 // CalloutOptions are what answers about new connections depend on.
 type CalloutOptions struct {
-	Keys   *accounts.Keys
-	Check  Check
-	Facts  func(identity.Principal) accounts.Facts // the tools of an executor's pool, and how many partitions there are
-	Now    func() time.Time
-	Note   func(identity.Principal) // is told who was let in; nil for nobody
-	Logger *slog.Logger             // is told why somebody was turned away, which whoever it was is not
+	Keys  *accounts.Keys
+	Check Check
+	Facts func(identity.Principal) accounts.Facts // the tools of an executor's pool, and how many partitions there are
+	Now   func() time.Time
+	Note  func(identity.Principal) // is told who was let in; nil for nobody
+	// Admit refuses a connection with a token of a principal to an account, by an error; see [Connections.Admit]. Nil
+	// refuses none.
+	Admit  func(p identity.Principal, account, server string, cid uint64) error
+	Logger *slog.Logger // is told why somebody was turned away, which whoever it was is not
 }
 
 // Callout answers the server's questions who a new connection is. Any number may run side by side, over connections to
@@ -36,6 +41,10 @@ type Callout struct {
 	CalloutOptions
 	sub  *nats.Subscription
 	crew *crew.Crew[*nats.Msg]
+
+	mu         sync.Mutex
+	complaints bucket.Bucket
+	left       int // complaints since the last one that was logged
 }
 
 const (
@@ -48,13 +57,16 @@ const (
 	maxCallouts = 256
 	// maxRequest is far above a question with a token and a chain of certificates.
 	maxRequest = 64 << 10
+	// logAtOnce and logPerSecond bound how many refused connections are logged.
+	logAtOnce    = 100
+	logPerSecond = 10
 	// renewTime is how long a connection lives that may only exchange its token.
 	renewTime = time.Minute
 )
 
 // ServeCallout answers until Stop.
 func ServeCallout(nc *nats.Conn, o CalloutOptions) (*Callout, error) {
-	c := &Callout{CalloutOptions: o}
+	c := &Callout{CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
 	c.crew = crew.Bounded(maxCallouts, c.serve)
 	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.crew.Start(msg) })
 	if err == nil {
@@ -107,7 +119,7 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	case errors.Is(err, identity.ErrNotReady):
 		return nil, err // the server says so when it has waited, and whoever it was tries again
 	case err != nil:
-		c.Logger.Warn("a connection was refused", "err", err, "host", r.ClientInformation.Host,
+		c.complain("a connection was refused", "err", err, "host", r.ClientInformation.Host,
 			"connection", fmt.Sprintf("%.100q", r.ConnectOptions.Name))
 		a.Jwt, a.Error = "", "refused"
 	}
@@ -116,6 +128,22 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 		return nil, err
 	}
 	return c.Keys.XKey.Seal([]byte(text), server)
+}
+
+// complain logs a warning, unless there were too many lately.
+func (c *Callout) complain(what string, about ...any) {
+	c.mu.Lock()
+	logged, left := c.complaints.Take(c.Now()), c.left
+	if c.left++; logged {
+		c.left = 0
+	}
+	c.mu.Unlock()
+	if logged && left > 0 {
+		about = append(about, "not_logged_before", left)
+	}
+	if logged {
+		c.Logger.Warn(what, about...)
+	}
 }
 
 // open decrypts and decodes a question. One that is not encrypted did not come from a server of this deployment.
@@ -162,11 +190,17 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 			return "", fmt.Errorf("an executor of %s must not be that instance", p.User())
 		}
 	}
+	account := accounts.Account(*p, f)
+	if c.Admit != nil {
+		if err := c.Admit(*p, account, r.Server.ID, r.ClientInformation.ID); err != nil {
+			return "", err
+		}
+	}
 	if c.Note != nil {
 		c.Note(*p)
 	}
 	u := jwt.NewUserClaims(r.UserNkey)
-	u.Name, u.Audience, u.Expires = p.User(), accounts.Account(*p, f), until.Unix()
+	u.Name, u.Audience, u.Expires = p.User(), account, until.Unix()
 	u.Permissions = accounts.Permissions(*p, f)
 	u.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeStandard, jwt.ConnectionTypeInProcess}
 	return u.Encode(c.Keys.Issuer)

@@ -43,10 +43,12 @@ func (l *log) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-func (l *log) has(s string) bool {
+func (l *log) has(s string) bool { return strings.Contains(l.text(), s) }
+
+func (l *log) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.String(), s)
+	return l.String()
 }
 
 func guard(t testing.TB) *guarded {

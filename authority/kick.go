@@ -26,51 +26,43 @@ const (
 	kickMore = 250 * time.Millisecond // for each further one, and for what it does
 )
 
-// listed is what a server says of its connections.
+// connection is one that a server lists.
+type connection struct {
+	CID     uint64    `json:"cid"`
+	User    string    `json:"authorized_user"`
+	Account string    `json:"account"`
+	Start   time.Time `json:"start"`
+	Sent    int64     `json:"in_msgs"` // by the client
+	Heard   int64     `json:"out_msgs"`
+}
+
+// listed is a page of the connections of a server.
 type listed struct {
 	Server struct {
 		ID string `json:"id"`
 	} `json:"server"`
 	Data struct {
-		Total       int `json:"total"`
-		Offset      int `json:"offset"`
-		Connections []struct {
-			CID  uint64 `json:"cid"`
-			User string `json:"authorized_user"`
-		} `json:"connections"`
+		Total       int          `json:"total"`
+		Offset      int          `json:"offset"`
+		Connections []connection `json:"connections"`
 	} `json:"data"`
 }
 
 // Kick closes the connections of all users that match, on all servers, and returns how many. It is safe to do it again,
 // and by several at once. An error says that some may be open.
 func (k *Kicker) Kick(ctx context.Context, match func(accounts.User) bool) (closed int, err error) {
-	answers := make(chan *nats.Msg, 100)
-	inbox := k.nc.NewInbox()
-	sub, err := k.nc.ChanSubscribe(inbox, answers)
-	if err == nil {
-		defer func() { _ = sub.Unsubscribe() }() // it ends with the connection otherwise
-		err = k.nc.PublishRequest("$SYS.REQ.SERVER.PING.CONNZ", inbox, page(0))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("list connections: %w", err)
-	}
-	quiet := time.NewTimer(kickWait)
-	defer quiet.Stop()
-	for servers := 0; ; servers++ {
-		select {
-		case msg := <-answers:
-			n, failed := k.kickAt(ctx, msg.Data, match)
-			closed, err = closed+n, errors.Join(err, failed)
-			quiet.Reset(kickMore)
-		case <-quiet.C:
-			if servers == 0 {
-				err = errors.New("no server lists its connections")
+	err = k.each(ctx, func(server string, all []connection) (err error) {
+		for _, c := range all {
+			if u, ok := accounts.ParseUser(c.User); ok && match(u) {
+				failed := k.close(ctx, server, c.CID)
+				if err = errors.Join(err, failed); failed == nil {
+					closed++
+				}
 			}
-			return closed, err
-		case <-ctx.Done():
-			return closed, errors.Join(err, ctx.Err())
 		}
-	}
+		return err
+	})
+	return closed, err
 }
 
 // Family closes the connections with tokens of a family.
@@ -84,39 +76,62 @@ func (k *Kicker) Actor(ctx context.Context, tenant, actor string) (closed int, e
 	return k.Kick(ctx, func(u accounts.User) bool { return u.Tenant == tenant && u.Actor == actor })
 }
 
-// kickAt closes what matches on one server, whose first page is answer.
-func (k *Kicker) kickAt(ctx context.Context, answer []byte, match func(accounts.User) bool) (closed int, err error) {
-	server, found, err := k.find(ctx, answer, match)
-	for _, cid := range found {
-		_, failed := k.ask(ctx, server, "KICK", fmt.Appendf(nil, `{"cid":%d}`, cid))
-		if err = errors.Join(err, failed); failed == nil {
-			closed++
-		}
-	}
-	return closed, err
+// close closes one connection. The error is nil, too, if it is closed already.
+func (k *Kicker) close(ctx context.Context, server string, cid uint64) error {
+	_, err := k.ask(ctx, server, "KICK", fmt.Appendf(nil, `{"cid":%d}`, cid))
+	return err
 }
 
-// find reads all pages of a server before anything is closed, which would move what is on them.
-func (k *Kicker) find(
-	ctx context.Context, answer []byte, match func(accounts.User) bool,
-) (server string, found []uint64, err error) {
+// each passes to take the connections of each server that answers in time. It reads all pages of a server before take
+// may close some, which would move the others between pages. The error includes those of take, and is not nil if no
+// server answers.
+func (k *Kicker) each(ctx context.Context, take func(server string, all []connection) error) error {
+	answers := make(chan *nats.Msg, 100)
+	inbox := k.nc.NewInbox()
+	sub, err := k.nc.ChanSubscribe(inbox, answers)
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }() // it ends with the connection otherwise
+		err = k.nc.PublishRequest("$SYS.REQ.SERVER.PING.CONNZ", inbox, page(0))
+	}
+	if err != nil {
+		return fmt.Errorf("list connections: %w", err)
+	}
+	quiet := time.NewTimer(kickWait)
+	defer quiet.Stop()
+	for servers := 0; ; servers++ {
+		select {
+		case msg := <-answers:
+			server, all, failed := k.list(ctx, msg.Data)
+			if failed == nil {
+				failed = take(server, all)
+			}
+			err = errors.Join(err, failed)
+			quiet.Reset(kickMore)
+		case <-quiet.C:
+			if servers == 0 {
+				err = errors.New("no server lists its connections")
+			}
+			return err
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// list returns all connections of the server whose first page is answer.
+func (k *Kicker) list(ctx context.Context, answer []byte) (server string, all []connection, err error) {
 	for {
 		var l listed
 		if err := json.Unmarshal(answer, &l); err != nil {
-			return server, found, fmt.Errorf("list connections: %w", err)
+			return server, all, fmt.Errorf("list connections: %w", err)
 		}
-		server = l.Server.ID
-		for _, c := range l.Data.Connections {
-			if u, ok := accounts.ParseUser(c.User); ok && match(u) {
-				found = append(found, c.CID)
-			}
-		}
+		server, all = l.Server.ID, append(all, l.Data.Connections...)
 		next := l.Data.Offset + kickPage
 		if next >= l.Data.Total {
-			return server, found, nil
+			return server, all, nil
 		}
 		if answer, err = k.ask(ctx, server, "CONNZ", page(next)); err != nil {
-			return server, found, err
+			return server, all, err
 		}
 	}
 }

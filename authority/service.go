@@ -19,6 +19,8 @@ import (
 type Service struct {
 	Store  *Store
 	Record func(context.Context, audit.Record) error
+
+	narrowed narrowings
 }
 
 // forOperators refuses everybody else.
@@ -116,6 +118,10 @@ func (s *Service) Narrow(
 	var refusal *envelope.Error
 	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
 		return a, refusal
+	}
+	if !s.narrowed.take(by.Root(), s.Store.Now()) {
+		return a, envelope.NewError(envelope.CodeQueue, "the tokens of this credential are narrowed too often").
+			WithEffect(envelope.EffectNone).WithRetryAfter(time.Second)
 	}
 	p, err := by.Narrow(less, s.Store.Now().Truncate(time.Second))
 	switch {

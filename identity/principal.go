@@ -67,8 +67,11 @@ const (
 	MaxLife = 24 * time.Hour
 )
 
+// idLength is how long a name of [NewID] is.
+const idLength = 20
+
 // NewID returns a name that nobody can guess, for a token or a family.
-func NewID() string { return strings.ToLower(rand.Text()[:20]) }
+func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
 // IsSub reports whether an actor is a sub-actor of another: its name is that one's, a slash, and more. The slashes of
 // "agent://" start no sub-actor.
@@ -137,6 +140,17 @@ func (p Principal) Root() string {
 	return p.Family
 }
 
+// narrowedPart is how much longer the family of a narrowed token is than its root.
+const narrowedPart = 12
+
+// RootOf returns the root of a family that [NewID] or [Principal.Narrow] has made, see [Principal.Root].
+func RootOf(family string) string {
+	if len(family) > idLength {
+		return family[:len(family)-narrowedPart]
+	}
+	return family
+}
+
 // Speaker reports whether a connection of that user may bring requests of p: its own, or as a door of its tenant.
 func (p Principal) Speaker(user string) bool {
 	return user == p.User() || strings.HasPrefix(user, string(Door)+"."+subjects.Token(p.Tenant)+".")
@@ -173,7 +187,8 @@ func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 		child.Origin = p.Role
 	}
 	child.Chain = append(slices.Clone(p.Chain), p.Family)
-	child.ID, child.Family, child.Issued = NewID(), NewID(), latest(now, p.Issued)
+	child.ID, child.Issued = NewID(), latest(now, p.Issued)
+	child.Family = p.Root() + NewID()[:narrowedPart]
 	child.Scopes = sorted(l.Scopes)
 	for _, s := range child.Scopes {
 		if !p.Has(s) {

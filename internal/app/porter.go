@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -30,8 +31,10 @@ func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err
 		return nil, err
 	}
 	out := authority.NewEvictor(s, system)
+	open := authority.NewConnections(system, c.Clock.Now, c.Logger)
 	porter, err := authority.ServeCallout(asked, authority.CalloutOptions{
-		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Logger: c.Logger,
+		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
+		Logger: c.Logger,
 		Facts: func(p identity.Principal) accounts.Facts {
 			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool)}
 		},
@@ -42,9 +45,10 @@ func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); out.Run(ctx) }()
-	return func() { end(); <-done; porter.Stop(); asked.Close(); system.Close() }, nil
+	var running sync.WaitGroup
+	running.Go(func() { out.Run(ctx) })
+	running.Go(func() { open.Run(ctx) })
+	return func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
 }
 
 // dialAs connects as another user of the server's file.

@@ -1,0 +1,160 @@
+package authority_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/identity"
+)
+
+// dispatch answers about connections as a dispatcher does, with bounds, until it is stopped or the test ends.
+func (g *guarded) dispatch() *authority.Connections {
+	g.t.Helper()
+	nc, o := g.as(g.keys.Callout), g.options()
+	open := authority.NewConnections(g.as(g.keys.System), time.Now, slog.New(slog.NewTextHandler(g.said, nil)))
+	o.Admit = open.Admit
+	c, err := authority.ServeCallout(nc, o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	ctx := g.t.Context()
+	var running sync.WaitGroup
+	running.Go(func() { open.Run(ctx) })
+	g.t.Cleanup(func() { running.Wait(); c.Stop() }) // after the context of the test has ended
+	return open
+}
+
+// until waits until something is so.
+func (g *guarded) until(what string, is func() bool) {
+	g.t.Helper()
+	tick, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late:
+			g.t.Fatalf("within 20 s it is not so: %s", what)
+		}
+	}
+}
+
+// crowd opens connections with tokens, and counts those that last.
+func (g *guarded) crowd(n int, tokens ...string) (last *atomic.Int64, all *sync.Map) {
+	g.t.Helper()
+	last, all = &atomic.Int64{}, &sync.Map{}
+	var opening sync.WaitGroup
+	for worker := range 20 {
+		opening.Go(func() {
+			for i := worker; i < n; i += 20 {
+				nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(tokens[i%len(tokens)]),
+					nats.ClosedHandler(func(nc *nats.Conn) { last.Add(-1); all.Delete(nc) }))
+				if err == nil {
+					last.Add(1)
+					all.Store(nc, true)
+					g.t.Cleanup(nc.Close)
+				}
+			}
+		})
+	}
+	opening.Wait()
+	return last, all
+}
+
+// Two dispatchers let in as many connections as a family may have, those of narrowed tokens included, wherever it was
+// let in before, and close what was too much. Others come in all the same, and so does the family when some have gone.
+func TestConnectionsOfFamily(t *testing.T) {
+	g := guard(t)
+	g.dispatch()
+	g.dispatch()
+	root := g.principal(identity.Agent, "agent://a", identity.NewID())
+	less, err := root.Narrow(identity.Less{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.set(less.Family, less)
+	last, all := g.crowd(600, root.Family, less.Family)
+	g.until("no more last than may", func() bool { return last.Load() <= authority.FamilyConnections })
+	if n := last.Load(); n < authority.FamilyConnections-20 {
+		t.Errorf("%d connections last", n)
+	}
+	g.until("as many were let in as may", func() bool {
+		nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(root.Family))
+		if err == nil {
+			t.Cleanup(nc.Close)
+		}
+		return err != nil
+	})
+	g.dispatch() // which has let in none
+	refused := func() bool {
+		nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(root.Family))
+		if err != nil {
+			return true
+		}
+		closed := nc.StatusChanged(nats.CLOSED)
+		defer nc.Close()
+		select { // what a dispatcher has let in that knew too few is closed
+		case <-closed:
+			return true
+		case <-time.After(3 * time.Second):
+			return false
+		}
+	}
+	for range 5 {
+		if !refused() {
+			t.Fatal("one more lasts")
+		}
+	}
+	other := g.principal(identity.Agent, "agent://b", "other")
+	g.connect(nats.Token(other.Family))
+	n := 0
+	all.Range(func(nc, _ any) bool { nc.(*nats.Conn).Close(); n++; return n < 10 })
+	more, _ := g.crowd(10, less.Family)
+	if more.Load() != 10 {
+		t.Errorf("%d of 10 were let in when 10 were closed", more.Load())
+	}
+}
+
+// A client whose messages are refused in great number is closed, and its family refused, by each dispatcher.
+func TestFloodOfViolations(t *testing.T) {
+	g := guard(t)
+	g.dispatch()
+	g.dispatch()
+	p := g.principal(identity.Agent, "agent://a", "mallory")
+	bystander := g.connect(nats.Token(g.principal(identity.Agent, "agent://b", "bystander").Family))
+	over := make(chan struct{})
+	var flood sync.WaitGroup
+	flood.Go(func() { // also when the server ends a connection because it does not read all refusals
+		for {
+			nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(p.Family))
+			for err == nil {
+				err = nc.Publish("tb.call.others.x.y", nil)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	g.until("both dispatchers refuse it", func() bool {
+		return strings.Count(g.said.text(), "are closed and refused") == 2
+	})
+	close(over)
+	flood.Wait()
+	for range 10 {
+		if nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(p.Family)); err == nil {
+			nc.Close()
+			t.Fatal("it is let in again")
+		}
+	}
+	if err := bystander.FlushTimeout(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,161 @@
+package authority
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/identity"
+)
+
+// books are Connections with a clock of the test, and no server.
+type books struct {
+	*Connections
+	t     *testing.T
+	clock time.Time
+}
+
+func newBooks(t *testing.T) *books {
+	b := &books{t: t, clock: time.Unix(1e9, 0)}
+	b.Connections = NewConnections(nil, func() time.Time { return b.clock }, slog.New(slog.DiscardHandler))
+	return b
+}
+
+func (b *books) connection(cid uint64, family string, sent, heard int64) connection {
+	return connection{
+		CID: cid, User: "agent.acme.a." + family, Account: accounts.Agents, Start: time.Unix(1e9, 0), Sent: sent,
+		Heard: heard,
+	}
+}
+
+// after lets time pass, lists connections, and expects the families that flood.
+func (b *books) after(past time.Duration, want int, all ...connection) {
+	b.t.Helper()
+	b.clock = b.clock.Add(past)
+	b.counted("s", all, b.clock)
+	if got := b.flooding(); len(got) != want {
+		b.t.Errorf("%d families flood, want %d", len(got), want)
+	}
+}
+
+// Messages that are answered are no flood, nor are those that may wait for an answer; others are, also over many
+// connections that end before any is listed, and although the client has itself sent more than it asks for.
+func TestDebts(t *testing.T) {
+	const second = time.Second
+	t.Run("busy", func(t *testing.T) {
+		b := newBooks(t)
+		for i := range int64(100) {
+			b.after(second, 0, b.connection(1, "x", 15_000*(i+1), 15_000*i))
+		}
+	})
+	t.Run("burst", func(t *testing.T) {
+		b := newBooks(t)
+		for range 5 {
+			b.after(second, 0, b.connection(1, "x", 200_000, 0))
+			b.after(20*second, 0, b.connection(1, "x", 200_000, 200_000))
+			b.remove(place{"s", 1})
+		}
+	})
+	t.Run("long ago", func(t *testing.T) { // it is older than this dispatcher
+		b := newBooks(t)
+		b.after(24*time.Hour, 0, b.connection(1, "x", 1e8, 0))
+	})
+	t.Run("refused", func(t *testing.T) {
+		b := newBooks(t)
+		b.after(second, 0, b.connection(1, "x", 200_000, 0))
+		b.after(second, 1, b.connection(1, "x", 400_000, 0))
+		b.after(second, 0, b.connection(1, "x", 400_000, 0))
+	})
+	t.Run("amplified", func(t *testing.T) {
+		b := newBooks(t)
+		b.after(second, 0, b.connection(1, "x", 200_000, 1e9))
+		b.after(second, 1, b.connection(1, "x", 500_000, 2e9))
+	})
+	t.Run("over many", func(t *testing.T) {
+		b := newBooks(t)
+		for i := range 100 {
+			b.ended(fmt.Appendf(nil, `{"server":{"id":"s"},"client":{"id":%d,"user":"agent.acme.a.x","acc":"AGENTS",`+
+				`"start":%q},"sent":{"msgs":4000},"received":{"msgs":10}}`, i, b.clock.Format(time.RFC3339)))
+		}
+		b.after(second, 1)
+		if len(b.open) > 0 {
+			t.Errorf("%d are open", len(b.open))
+		}
+	})
+}
+
+// Doors and operators come in to AGENTS where agents do not any more.
+func TestRoomForOthers(t *testing.T) {
+	b, full := newBooks(t), 0
+	for i := range accounts.AgentConnections {
+		p := identity.Principal{Role: identity.Agent, Family: fmt.Sprint("f", i%100)}
+		if b.Admit(p, accounts.Agents, "s", uint64(i)) != nil {
+			full++
+		}
+	}
+	if full != keptForOthers {
+		t.Errorf("%d agents were refused, want %d", full, keptForOthers)
+	}
+	for i, role := range []identity.Role{identity.Door, identity.Operator} {
+		if err := b.Admit(identity.Principal{Role: role, Family: "o"}, accounts.Agents, "t", uint64(i)); err != nil {
+			t.Errorf("%s: %v", role, err)
+		}
+	}
+}
+
+// When a server is gone, or has not let in whom dispatchers have, the family may come in again.
+func TestConnectionsGone(t *testing.T) {
+	b, p := newBooks(t), identity.Principal{Role: identity.Executor, Family: "f"}
+	fill := func(server string) {
+		t.Helper()
+		for i := range FamilyConnections {
+			if err := b.Admit(p, accounts.Exec, server, uint64(i)); err != nil {
+				t.Fatalf("%d at %s: %v", i, server, err)
+			}
+		}
+		if b.Admit(p, accounts.Exec, server, 1e6) == nil {
+			t.Fatal("one too many")
+		}
+	}
+	fill("s")
+	b.after(100*time.Millisecond, 0) // those are just about to come in
+	if b.Admit(p, accounts.Exec, "s", 1e6) == nil {
+		t.Fatal("one too many")
+	}
+	b.after(2*admitted, 0)
+	fill("s")
+	b.clock = b.clock.Add(2 * admitted)
+	b.forget(func(at place) bool { return at.server != "new" }, b.clock)
+	fill("new")
+}
+
+// A credential is narrowed at a bounded rate, whichever of its tokens is, and others are not kept waiting.
+func TestNarrowings(t *testing.T) {
+	var n narrowings
+	now := time.Now()
+	took := func(root string) (k int) {
+		for n.take(root, now) {
+			k++
+		}
+		return k
+	}
+	if k := took("a"); k != narrowAtOnce {
+		t.Errorf("%d at once", k)
+	}
+	if k := took("b"); k != narrowAtOnce {
+		t.Errorf("another: %d at once", k)
+	}
+	now = now.Add(time.Second)
+	if k := took("a"); k != narrowPerSecond {
+		t.Errorf("%d a second later", k)
+	}
+	for i := range 10 * maxNarrowers {
+		now = now.Add(time.Second)
+		n.take(fmt.Sprint(i), now)
+	}
+	if len(n.root) > maxNarrowers {
+		t.Errorf("%d are remembered", len(n.root))
+	}
+}
