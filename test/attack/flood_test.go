@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,7 +204,6 @@ func TestReaderFlood(t *testing.T) {
 	idle := f.server.peak()
 	sub := accounts.Permissions(p, accounts.Facts{}).Sub.Allow
 	answers := sub[slices.IndexFunc(sub, func(s string) bool { return strings.HasPrefix(s, "tb.ans.") })]
-	var asked int
 	over := time.Now().Add(20 * time.Second)
 	deaf := make([]*rawConn, 40)
 	renew := func(i int) {
@@ -220,7 +220,7 @@ func TestReaderFlood(t *testing.T) {
 	}
 	subject := "tb.svc.describe." + strings.Join(strings.Split(answers, ".")[2:4], ".")
 	var asking sync.WaitGroup
-	var mu sync.Mutex
+	var asked atomic.Int64
 	for range 4 {
 		c := rawDial(t, rawOptions{url: f.url, token: token})
 		asking.Go(func() {
@@ -228,26 +228,56 @@ func TestReaderFlood(t *testing.T) {
 				reply := strings.TrimSuffix(answers, ">") + fmt.Sprint("x", n)
 				word := strings.Join(strings.Split(reply, ".")[4:], ".")
 				err := c.publish(subject, reply, rawHeader("Tb-Answer: "+word, "Tb-Token: "+token), `{}`)
+				if n%100 == 99 && err == nil {
+					err = c.flush()
+				}
 				if err != nil {
-					t.Error(err)
-					return
+					return // it hears no answers either, and is closed
 				}
-				mu.Lock()
-				asked++
-				mu.Unlock()
-				if n%100 == 99 {
-					if err := c.flush(); err != nil {
-						t.Error(err)
-						return
-					}
-				}
+				asked.Add(1)
 			}
 		})
 	}
 	asking.Wait()
-	t.Logf("%d questions", asked)
+	t.Logf("%d questions", asked.Load())
 	if f.dispatcher.ended() {
 		t.Error(f.dispatcher.output())
+	}
+	f.within(idle)
+}
+
+// Forty connections send calls that are as large as calls may be, and no calls.
+func TestCallFlood(t *testing.T) {
+	onlyLong(t)
+	f := flooded(t)
+	_, token := f.agent()
+	idle, over := f.server.peak(), time.Now().Add(15*time.Second)
+	text := rawPublish("tb.call.evil.agent_3a_2f_2fmallory.x", "tb.ans.evil.agent_3a_2f_2fmallory.x.y",
+		rawHeader("Tb-Token: "+token), strings.Repeat("x", 500<<10))
+	var sending sync.WaitGroup
+	var sent atomic.Int64
+	for range 40 {
+		sending.Go(func() {
+			for time.Now().Before(over) {
+				c, err := rawConnect(rawOptions{url: f.url, token: token})
+				if err != nil {
+					continue
+				}
+				go c.listen()
+				for time.Now().Before(over) && c.send(text) == nil {
+					sent.Add(1)
+				}
+				_ = c.conn.Close()
+				<-c.done
+			}
+		})
+	}
+	sending.Wait()
+	said := f.dispatcher.output()
+	t.Logf("%d calls of 500 KiB; the dispatcher lost its connection %d times", sent.Load(),
+		strings.Count(said, "connection to the bus lost"))
+	if f.dispatcher.ended() {
+		t.Error(said)
 	}
 	f.within(idle)
 }
