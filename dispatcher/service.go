@@ -151,7 +151,9 @@ func (d *Dispatcher) Cancel(
 	}
 	s := last.State
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
-		d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+		if q.CallID != a.Owner.CallID { // the owner waits, whichever actor knows its call id
+			d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+		}
 		return question.CancelAnswer{Told: "detached"}, nil
 	}
 	o, err := settle.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{

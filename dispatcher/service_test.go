@@ -46,13 +46,18 @@ func TestStrangersAreToldNothing(t *testing.T) {
 	})
 }
 
-// Another actor may share a call and know its owner's call id. Its cancel detaches at the most.
+// Another actor may share a call and know its owner's call id. Its cancel changes nothing for the owner, which waits in
+// the dispatcher because it has sent its request twice.
 func TestOnlyTheOwnersActorCancels(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
 		w.ask(1)
 		c, refusal := w.d.Cancel(t.Context(), from("other"), w.query(1))
 		if refusal != nil || c.Told != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
+		}
+		if got := w.outcomes["inbox1"]; len(got) > 0 {
+			t.Errorf("the owner was told %+v", got)
 		}
 	})
 }
