@@ -77,6 +77,8 @@ type deployment struct {
 	gates   sync.Map      // chan struct{} by the input of another held call, closed to let it end
 	runs    atomic.Int64  // of the victim's call
 	killed  atomic.Int64  // held calls whose run was ended
+	died    chan struct{} // has a value then
+	subs    []subscription
 	victim  *held
 }
 
@@ -112,7 +114,10 @@ func deploy(t *testing.T) *deployment {
 
 func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
 	t.Helper()
-	d := &deployment{T: t, dir: t.TempDir() + "/target", crowd: map[string]*party{}, release: make(chan struct{})}
+	d := &deployment{
+		T: t, dir: t.TempDir() + "/target", crowd: map[string]*party{}, release: make(chan struct{}),
+		died: make(chan struct{}, 1),
+	}
 	d.serve()
 	var err error
 	d.signer, err = d.keys.Signer()
@@ -156,6 +161,10 @@ func (d *deployment) tools() *toolbus.Tools {
 		case <-d.gate(in):
 		case <-ctx.Done():
 			d.killed.Add(1)
+			select {
+			case d.died <- struct{}{}:
+			default: // no test waits for it
+			}
 			return "", ctx.Err()
 		}
 		return "true", run.Emit("last")

@@ -189,8 +189,10 @@ func (c *rawConn) flush() error {
 }
 
 // until waits for a condition, which is called with the connection locked.
-func (c *rawConn) until(ok func() bool) error {
-	late := time.After(rawTime)
+func (c *rawConn) until(ok func() bool) error { return c.within(rawTime, ok) }
+
+func (c *rawConn) within(most time.Duration, ok func() bool) error {
+	late := time.After(most)
 	for {
 		c.mu.Lock()
 		done, ended, changed := ok(), c.ended, c.changed
@@ -204,7 +206,7 @@ func (c *rawConn) until(ok func() bool) error {
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("nothing came for %s", rawTime)
+			return fmt.Errorf("nothing came within %s", most)
 		}
 	}
 }
@@ -234,6 +236,16 @@ func (c *rawConn) received(is func(rawMsg) bool) (all []rawMsg) {
 		}
 	}
 	return all
+}
+
+// count returns how many messages have come on a subject. Callers hold c.mu.
+func (c *rawConn) count(subject string) (n int) {
+	for _, m := range c.messages {
+		if m.subject == subject {
+			n++
+		}
+	}
+	return n
 }
 
 // errors returns the text of each -ERR that has come.
