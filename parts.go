@@ -33,7 +33,8 @@ type ExecutorOptions struct {
 	Supervisor string   // the program that ends theirs; default toolbus-supervisor beside this one, else this one
 }
 
-// Executor runs tools.
+// Executor runs tools. Its process becomes undumpable: tools that are programs run as the same user, and cannot attach
+// to it or read its environment, memory and open files. The kernel writes no core dump of the process.
 type Executor struct {
 	conn    *Conn
 	options app.ExecutorOptions

@@ -74,16 +74,25 @@ func harden() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become child subreaper: %w", err)
 	}
-	// The tool cannot attach to its supervisor, and gains no privileges by which it or its
-	// children would escape the supervisor's signals.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("become undumpable: %w", err)
+	if err := Undumpable(); err != nil {
+		return err
 	}
+	// The tool gains no privileges by which it or its children would escape the supervisor's signals.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
 	if _, err := children(os.Getpid()); err != nil {
 		return fmt.Errorf("read the process tree (needs /proc with CONFIG_PROC_CHILDREN): %w", err)
+	}
+	return nil
+}
+
+// Undumpable keeps the processes of the same user, such as tools, from attaching to this process, and from reading its
+// environment, memory and open files below /proc. Processes with CAP_SYS_PTRACE, such as those of root, still can. The
+// kernel writes no core dump of the process. Calling it again changes nothing.
+func Undumpable() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("become undumpable: %w", err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/supervisor"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/work"
 )
@@ -43,6 +44,9 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
 	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
+		return err
+	}
+	if err := supervisor.Undumpable(); err != nil {
 		return err
 	}
 	defer rest(o.Adapters)

@@ -1,0 +1,109 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+	"github.com/seed-018f16cc/toolbus/internal/natstest"
+)
+
+// spy is a tool that looks what it can read of its supervisor and of its executor, and of itself, which it can.
+const spy = `#!/bin/sh
+cat >/dev/null
+supervisor=$PPID
+executor=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$supervisor/status)
+for who in "itself $$" "supervisor $supervisor" "executor $executor"; do
+	set -- $who
+	{ cat /proc/$2/environ >/dev/null; } 2>/dev/null && got="$got $1/environ"
+	( : </proc/$2/mem ) 2>/dev/null && got="$got $1/mem"
+	{ ls /proc/$2/fd/ >/dev/null; } 2>/dev/null && got="$got $1/fd"
+	{ cat /proc/$2/maps >/dev/null; } 2>/dev/null && got="$got $1/maps"
+done
+printf '{"type":"output","output":{"uid":"%s","executor":"%s","got":"%s"},"side_effects":[],"warnings":[]}\n' \
+	"$(id -u)" "$executor" "$got"
+`
+
+const spyManifest = `tool_id: spy
+semver: 1.0.0
+owner: "@attack"
+title: Spy
+description: Reads what it can of the processes that run it.
+status: active
+determinism: Pure
+transport: process
+endpoint: {command: [./spy]}
+functions:
+  run: {description: Look around., request: any.json, response: any.json}
+limits: {timeout_ms_default: 20000, timeout_ms_max: 20000, concurrency_max: 1}
+`
+
+// nobody is the user of the executor and its tools where the tests run as root, who may read everything.
+const nobody = 65534
+
+// A tool reads neither environment, nor memory, nor open files of its executor and its supervisor, whose user it is.
+func TestToolReadsItsExecutor(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "hidden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	folder := filepath.Join(dir, "tools", "spy")
+	for _, err := range []error{
+		os.Chmod(dir, 0o755), os.MkdirAll(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, "tool.yaml"), []byte(spyManifest), 0o644),
+		os.WriteFile(filepath.Join(folder, "spy"), []byte(spy), 0o755),
+		os.WriteFile(filepath.Join(folder, "any.json"), []byte(`{"type":"object"}`), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	deploytest.Output(t, "go", "-C", "../..", "build", "-o", dir, "./cmd/executor", "./cmd/toolbus-supervisor")
+	srv := natstest.Start(t)
+	d := &deployment{T: t, url: srv.URL}
+	tools := toolbus.NewTools()
+	d.ok(tools.AddFolder(filepath.Join(dir, "tools")))
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Logger: quiet()})
+	d.part(conn, err, spying(conn, tools))
+	cmd := exec.Command(filepath.Join(dir, "executor"), "--server", srv.URL, "--tools", filepath.Join(dir, "tools"))
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "HOME=/", "TOOLBUS_TEST_SECRET=x")
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	deploytest.Launch(t, cmd).Await(t, "works for pool")
+	client, err := conn.Client(toolbus.ClientOptions{})
+	d.ok(err)
+	defer client.Close()
+	r, err := client.Call(t.Context(), toolbus.Call{Tool: "spy", Input: []byte(`{}`)})
+	d.ok(err)
+	for _, want := range []string{
+		fmt.Sprintf(`"executor":"%d"`, cmd.Process.Pid), "itself/environ", "itself/mem", "itself/fd", "itself/maps",
+	} {
+		if r.Status != toolbus.Success || !strings.Contains(string(r.Output), want) {
+			t.Fatalf("the tool does not say %s: %+v", want, r)
+		}
+	}
+	if got := string(r.Output); strings.Contains(got, "executor/") || strings.Contains(got, "supervisor/") {
+		t.Errorf("the tool reads %s", got)
+	}
+}
+
+// spying returns a dispatcher that admits calls of tools.
+func spying(conn *toolbus.Conn, tools *toolbus.Tools) func(context.Context, func(string)) error {
+	return func(ctx context.Context, ready func(string)) error {
+		d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
+		if err != nil {
+			return err
+		}
+		return d.Run(ctx)
+	}
+}
