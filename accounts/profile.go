@@ -190,6 +190,34 @@ func (p Plan) Write(dir string) (files []File, err error) {
 	return files, nil
 }
 
+// Rewrite replaces the configurations of the servers of a deployment that [Plan.Write] has made in dir, as this build
+// writes them. Deployment and Profile are those of its secrets; the other fields are as they were. Secrets and what
+// belongs to TLS stay as they are.
+func (p Plan) Rewrite(dir string) (files []File, err error) {
+	keys, err := Load(filepath.Join(dir, "keys"))
+	if err != nil {
+		return nil, err
+	}
+	p.Deployment, p.Profile = keys.Deployment, keys.Profile
+	public, err := keys.Public()
+	if err != nil {
+		return nil, err
+	}
+	if files, err = p.Servers(public); err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		file := filepath.Join(dir, f.Name)
+		if err = os.WriteFile(file+".tmp", f.Text, 0o644); err == nil {
+			err = os.Rename(file+".tmp", file)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("deployment: %w", err)
+		}
+	}
+	return files, nil
+}
+
 func (f File) write(dir string) error {
 	name, mode := filepath.Join(dir, f.Name), os.FileMode(0o644)
 	if f.Secret {

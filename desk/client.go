@@ -42,7 +42,7 @@ var ErrNobody = errors.New("no dispatcher answers executors on this bus (start o
 
 // ErrUnheard means that dispatchers get the questions of an executor, and their answers do not arrive.
 var ErrUnheard = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
-	"configurations of the servers again, or start dispatchers with --older-builds: see docs/compatibility.md)")
+	"configurations of the servers again with `toolbus keys servers`, or start dispatchers with --older-builds)")
 
 // answerTime is how long a dispatcher may take to answer. One that is gone by then is not waited for any longer:
 // another one is asked. An executor does not start if the answers to maxUnheard questions in a row do not arrive.

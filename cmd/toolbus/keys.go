@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ func keysCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
 		Use: "keys", Short: "Make the secrets of a deployment, and the configurations of its servers", GroupID: "operate",
 	})
-	cmd.AddCommand(keysInitCmd(g))
+	cmd.AddCommand(keysInitCmd(g), keysServersCmd(g))
 	return cmd
 }
 
@@ -38,28 +39,77 @@ write is on disk before it is acknowledged.`,
     --host nats-3.example:4222 --etc /etc/toolbus --store /var/lib/toolbus`,
 		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, args[0]) },
 	}
+	cmd.Flags().StringVar(&plan.Profile, "profile", "single", "single, standard or durable")
+	cmd.Flags().StringVar(&plan.Deployment, "name", "toolbus", "name of the deployment, for which its tokens are good")
+	placeFlags(cmd, &plan)
+	return cmd
+}
+
+// placeFlags adds the flags that say where servers run.
+func placeFlags(cmd *cobra.Command, plan *accounts.Plan) {
 	f := cmd.Flags()
-	f.StringVar(&plan.Profile, "profile", "single", "single, standard or durable")
-	f.StringVar(&plan.Deployment, "name", "toolbus", "name of the deployment, for which its tokens are good")
 	f.StringSliceVar(&plan.Hosts, "host", nil,
 		"where each server listens for clients, as host:port; the servers reach each other 2000 ports above it; "+
 			"by default 127.0.0.1 from port 4222 on")
 	f.BoolVar(&plan.Encrypted, "tls", false, "encrypt on loopback, too; beyond it everything is")
 	f.StringVar(&plan.Etc, "etc", "", "folder that these files will be in where the servers run; by default DIR")
 	f.StringVar(&plan.Store, "store", "", "folder for streams and logs where the servers run; by default DIR/store")
+}
+
+func keysServersCmd(g *global) *cobra.Command {
+	plan := accounts.Plan{}
+	cmd := &cobra.Command{
+		Use: "servers DIR", Short: "Write the configurations of a deployment's servers again", Args: cli.Args(1, 1, "a folder"),
+		Long: `Replaces the configuration of each NATS server in DIR, which keys init has made, by one of this build. Give the
+flags that keys init was given. Secrets, certificates and credentials stay as they are. Restart the servers with the
+new configurations one by one.`,
+		Example: `  toolbus keys servers ./deployment`,
+		RunE:    func(_ *cobra.Command, args []string) error { return g.rewriteServers(plan, args[0]) },
+	}
+	placeFlags(cmd, &plan)
 	return cmd
 }
 
-func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
-	if dir, err = filepath.Abs(dir); err != nil {
+func (g *global) rewriteServers(plan accounts.Plan, dir string) error {
+	dir, makeStore, err := placed(&plan, dir)
+	if err != nil {
 		return err
 	}
-	if plan.Etc == "" {
-		plan.Etc = dir
+	files, err := plan.Rewrite(dir)
+	if err == nil {
+		err = makeStore()
 	}
-	own := plan.Store == ""
-	if own {
-		plan.Store = filepath.Join(dir, "store")
+	if err != nil {
+		return err
+	}
+	said, names := []string{}, []string{}
+	for _, f := range files {
+		names = append(names, f.Name)
+		said = append(said, "server:  nats-server -c "+filepath.Join(dir, f.Name))
+	}
+	return g.say(map[string]any{"dir": dir, "files": names}, strings.Join(said, "\n"))
+}
+
+// placed sets the folders of a plan that are not given, and returns the absolute path of dir. makeStore makes the folder
+// of the streams if that is not given: a server opens its log there before it makes the folder.
+func placed(plan *accounts.Plan, dir string) (in string, makeStore func() error, err error) {
+	if in, err = filepath.Abs(dir); err != nil {
+		return "", nil, err
+	}
+	if plan.Etc == "" {
+		plan.Etc = in
+	}
+	if plan.Store != "" {
+		return in, func() error { return nil }, nil
+	}
+	plan.Store = filepath.Join(in, "store")
+	return in, func() error { return os.MkdirAll(plan.Store, 0o700) }, nil
+}
+
+func (g *global) initKeys(plan accounts.Plan, dir string) error {
+	dir, makeStore, err := placed(&plan, dir)
+	if err != nil {
+		return err
 	}
 	url, err := plan.URL()
 	if err != nil {
@@ -69,8 +119,8 @@ func (g *global) initKeys(plan accounts.Plan, dir string) (err error) {
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w\nname another folder, or remove it: tokens of the old deployment are of no use then", err)
 	}
-	if err == nil && own { // a server opens its log there before it makes the folder
-		err = os.MkdirAll(plan.Store, 0o700)
+	if err == nil {
+		err = makeStore()
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,5 +36,38 @@ func TestKeysInit(t *testing.T) {
 		if code, _, stderr := s.do(try.args...); code != try.code || !strings.Contains(stderr, try.says) {
 			t.Errorf("%v: exit %d, %s", try.args, code, stderr)
 		}
+	}
+}
+
+// The configurations of servers are written again as they were, and nothing else is.
+func TestKeysServers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deployment")
+	s, place := shell{t: t}, []string{"--store", "/var/lib/x", "--host", "127.0.0.1:5222"}
+	if code, _, stderr := s.do(append([]string{"keys", "init", dir}, place...)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	conf := filepath.Join(dir, "nats-1.conf")
+	made, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := os.ReadFile(filepath.Join(dir, "keys", "issuer.nk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(conf, []byte("what an older build wrote"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := s.do(append([]string{"keys", "servers", dir}, place...)...)
+	if code != 0 || !strings.Contains(out, conf) {
+		t.Fatalf("exit %d: %s%s", code, out, stderr)
+	}
+	for file, want := range map[string][]byte{conf: made, filepath.Join(dir, "keys", "issuer.nk"): keys} {
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what it was: %v", file, err)
+		}
+	}
+	if code, _, stderr := s.do("keys", "servers", t.TempDir()); code != 1 || !strings.Contains(stderr, "keys") {
+		t.Errorf("without a deployment: exit %d, %s", code, stderr)
 	}
 }

@@ -75,7 +75,7 @@ func inTB(ctx context.Context, nc *nats.Conn) Check {
 			"give their user no permissions in the servers' configuration: it may do everything in its account")
 	case info.Account != accounts.TB:
 		return question.Failed("rights of dispatchers", "their key leads to the account "+info.Account,
-			"write the configuration of the servers anew: `toolbus keys init` says how")
+			"write the configuration of the servers again with `toolbus keys servers`, and restart them")
 	case info.Permissions != nil:
 		return question.Failed("rights of dispatchers", fmt.Sprintf("missing: they may publish %v, and hear %v, alone",
 			info.Permissions.Publish, info.Permissions.Subscribe),
