@@ -61,7 +61,7 @@ func (r remote) fetch(ctx context.Context, at streaming.Position,
 type chunkStream struct {
 	source remote
 	reader *streaming.Reader
-	sub    *nats.Subscription
+	sub    *nats.Subscription // nil if the token is bound, which hears no live chunks: s asks for all
 	cancel context.CancelFunc
 	done   chan error             // the result of delivering all chunks
 	proof  atomic.Pointer[string] // of the call as it is known so far
@@ -84,11 +84,13 @@ func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request, r
 	}
 	s.proof.Store(new(subjects.ChunkProof(reply, key.ID)))
 	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
-	sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), s.hear)
-	if err != nil {
-		return nil, fmt.Errorf("follow chunks: %w", err)
+	if !c.bound {
+		sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), s.hear)
+		if err != nil {
+			return nil, fmt.Errorf("follow chunks: %w", err)
+		}
+		s.sub = sub
 	}
-	s.sub = sub
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.join = func(attempt int) { s.asking.Go(func() { s.ask(ctx, attempt) }) }
 	go func() { // finish or stop waits for it
@@ -132,7 +134,7 @@ func (s *chunkStream) accepted(a *envelope.Accepted) {
 	if a.ChunkProof != "" {
 		s.proof.Store(&a.ChunkProof)
 	}
-	if s.attempt = a.Attempt; a.Joined || s.missed {
+	if s.attempt = a.Attempt; a.Joined || s.missed || s.sub == nil {
 		s.catchUp()
 	}
 }
@@ -239,7 +241,9 @@ func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
 }
 
 func (s *chunkStream) stop() {
-	_ = s.sub.Unsubscribe() // gone with the connection otherwise
+	if s.sub != nil {
+		_ = s.sub.Unsubscribe() // gone with the connection otherwise
+	}
 	s.cancel()
 	<-s.done
 	s.asking.Wait()

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
@@ -62,6 +63,7 @@ type Client struct {
 	onRefused func(do func()) (forget func())
 	forget    func() // of what this client does then
 	inbox     *bus.Inbox
+	bound     bool // the token is bound: the server lets it hear no live chunks
 	catalog   catalog
 
 	watch   *flight.Watcher
@@ -83,12 +85,11 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	inbox, err := bus.NewInbox(nc, o.Tenant, o.Actor)
+	inbox, bound, err := openInbox(nc, o)
 	if err != nil {
 		return nil, err
 	}
-	inbox.Token = o.Token
-	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, crew: crew.New(func(job func()) { job() })}
+	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, bound: bound, crew: crew.New(func(job func()) { job() })}
 	c.barred, c.forget = func() error { return nil }, func() {}
 	c.onRefused = func(func()) (forget func()) { return func() {} }
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
@@ -99,6 +100,19 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 		flight.Run(c.watch, status)
 	})
 	return c, nil
+}
+
+// openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
+func openInbox(nc *nats.Conn, o ClientOptions) (in *bus.Inbox, bound bool, err error) {
+	var says identity.Principal
+	if o.Token != nil {
+		says, _ = identity.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
+	}
+	if in, err = bus.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
+		return nil, false, err
+	}
+	in.Token = o.Token
+	return in, says.Bound(), nil
 }
 
 // checkName refuses the name of a tenant or an actor that no request could be proven to come from:

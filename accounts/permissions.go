@@ -18,6 +18,8 @@ type Facts struct {
 	Tools      []string // ids of those of an executor's pool
 	Instance   string   // of an executor, see [Instance]
 	Expired    bool     // the token may only be exchanged for a new one
+	// OlderBuilds lets a bound token hear all answers and chunks of its actor: clients of f16d274 know no other subjects.
+	OlderBuilds bool
 }
 
 // Account returns the account that a connection belongs to.
@@ -37,25 +39,25 @@ func Account(p identity.Principal, f Facts) string {
 // may do nothing.
 func Permissions(p identity.Principal, f Facts) jwt.Permissions {
 	if f.Expired {
-		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p))
+		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p, f))
 	}
 	switch p.Role {
 	case identity.Agent:
 		own := subjects.PayloadsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
-		return allow(append(asks(p), payloads(own)...), append(hears(p), chunks(caller(p))))
+		return allow(append(asks(p), payloads(own)...), agentHears(p, f))
 	case identity.Door:
 		tenant, all := subjects.Token(p.Tenant)+".", subjects.PayloadsOf(subjects.Token(p.Tenant), "")
 		return allow(
 			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all)...),
-			append(hears(p), "tb.ans."+tenant+">", chunks(tenant)))
+			append(hears(p, f), "tb.ans."+tenant+">", chunks(tenant)))
 	case identity.Operator:
-		return allow(asks(p)[1:], hears(p))
+		return allow(asks(p)[1:], hears(p, f))
 	case identity.Auditor:
 		publish := asks(p)[1:]
 		if p.Has(identity.ScopeAudit) {
 			publish = append(publish, "$JS.API.DIRECT.GET."+subjects.AuditStream, "$JS.API.DIRECT.GET."+subjects.DeniedStream)
 		}
-		return allow(publish, hears(p))
+		return allow(publish, hears(p, f))
 	case identity.Executor:
 		return executor(p, f)
 	}
@@ -78,9 +80,21 @@ func asks(p identity.Principal) []string {
 }
 
 // hears are the subjects on which an actor is answered, by dispatchers and by the server.
-func hears(p identity.Principal) []string {
-	inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
-	return []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
+func hears(p identity.Principal, f Facts) []string {
+	if f.OlderBuilds {
+		return []string{subjects.Answers(p.Tenant, p.Actor) + ">", subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox() +
+			".>"}
+	}
+	return []string{p.Answers() + ">", p.Inbox() + ".>"}
+}
+
+// agentHears are those of an agent, with the chunks of its actor's calls. Their subjects name neither run nor scopes, so
+// a bound token asks a dispatcher for its chunks.
+func agentHears(p identity.Principal, f Facts) []string {
+	if p.Bound() && !f.OlderBuilds {
+		return hears(p, f)
+	}
+	return append(hears(p, f), chunks(caller(p)))
 }
 
 func chunks(of string) string { return "tb.chunk." + of + ">" }
@@ -109,7 +123,7 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 		}
 	}
 	return allow(publish,
-		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.DeskAnswers(p.Pool, f.Instance)+"*",
+		append(hears(p, f), subjects.InboxOf(f.Instance)+".>", subjects.DeskAnswers(p.Pool, f.Instance)+"*",
 			subjects.KillWildcard, subjects.SeekWildcard))
 }
 

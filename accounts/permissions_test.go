@@ -22,6 +22,9 @@ func everybody() map[string]identity.Principal {
 	whole := all[string(identity.Auditor)]
 	whole.Scopes = []string{identity.ScopeAudit}
 	all["auditor of all"] = whole
+	bound := all[string(identity.Agent)]
+	bound.Run = "r"
+	all["bound agent"] = bound
 	return all
 }
 
@@ -92,6 +95,21 @@ func TestPermissionsAreNarrow(t *testing.T) {
 	none := Permissions(identity.Principal{Role: "king"}, f)
 	if !slices.Equal(none.Pub.Deny, []string{">"}) || !slices.Equal(none.Sub.Deny, []string{">"}) {
 		t.Errorf("got %+v", none)
+	}
+}
+
+// A bound token hears what is sent below its family alone, unless dispatchers serve earlier builds.
+func TestBoundHears(t *testing.T) {
+	p := everybody()["bound agent"]
+	own := []string{"tb.ans.default.agent_3a_2f_2fa.0123456789ab.>", "_INBOX.default.agent_3a_2f_2fa.0123456789ab.>"}
+	for _, expired := range []bool{false, true} {
+		if got := Permissions(p, Facts{Expired: expired}).Sub.Allow; !slices.Equal(got, own) {
+			t.Errorf("expired: %t: %q", expired, got)
+		}
+	}
+	free := Permissions(everybody()["agent"], Facts{}).Sub.Allow
+	if got := Permissions(p, Facts{OlderBuilds: true}).Sub.Allow; !slices.Equal(got, free) || len(got) != 3 {
+		t.Errorf("with older builds: %q", got)
 	}
 }
 

@@ -36,10 +36,13 @@ type Inbox struct {
 	words   *chacha.ChaCha8
 }
 
-// NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done.
-func NewInbox(nc *nats.Conn, tenant, actor string) (*Inbox, error) {
+// NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done. Its reply subjects are
+// below [subjects.Answers] of the actor and the further tokens: the holder of a bound token hears nothing but what is
+// below its family.
+func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, error) {
 	own := subjects.Answers(tenant, actor)
-	in := &Inbox{Tenant: tenant, Actor: actor, NC: nc, prefix: own + rand.Text() + ".", skip: len(own)}
+	prefix := own + strings.Join(append(further, rand.Text()), ".") + "."
+	in := &Inbox{Tenant: tenant, Actor: actor, NC: nc, prefix: prefix, skip: len(own)}
 	return in, in.listen(in.prefix)
 }
 

@@ -221,6 +221,7 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 		endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, by: credential(nats.Header(r.Headers())),
 		reply: reply, body: r.Data(),
 	}
+	q.by.Reply = reply
 	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 

@@ -24,6 +24,7 @@ func examples(t *testing.T) *journal {
 	a.Owner = call.Owner{
 		CallID: a.Owner.CallID, Actor: "agent", Reply: "_INBOX.a", ContentType: "application/json",
 		Trace: "22222222-2222-4222-8222-222222222222", Parent: "00-0-0-01", Run: "run", Role: "role", Lane: "lane",
+		Scopes: "+pay read",
 	}
 	j.add(call.Admit(j.state, a).Event)
 	j.admit(call.SideEffectful, "33333333-3333-4333-8333-333333333333")

@@ -41,7 +41,7 @@ func (a Attempt) size() int {
 	}
 	o := a.Owner
 	for _, v := range []string{
-		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane,
+		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, o.Scopes,
 		a.Nonce, string(a.Priority), a.More,
 	} {
 		n += quoted(v)
@@ -71,7 +71,7 @@ func joinSize(callID string) int { return len(callID) + len(`"",`) }
 func quoted(v string) int {
 	n := len(v) + len(`"",`)
 	for i := range len(v) {
-		if v[i] < ' ' || strings.IndexByte("\"\\|%\x7f", v[i]) >= 0 {
+		if v[i] <= ' ' || strings.IndexByte("\"\\|%\x7f", v[i]) >= 0 {
 			n += 5
 		}
 	}

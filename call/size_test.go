@@ -16,12 +16,12 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 	const id = "11111111-1111-4111-8111-111111111111"
 	for name, text := range map[string]string{
 		"nothing": "", "plain": strings.Repeat("x", 256), "wide": strings.Repeat("ü𝄞", 128),
-		"escapes": strings.Repeat("\"\\|%\n\x00\x7f", 64),
+		"spaces": strings.Repeat(" ", 256), "escapes": strings.Repeat("\"\\|%\n\x00\x7f", 64),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			owner := Owner{CallID: id, Actor: text, Reply: text, ContentType: text, Trace: text, Parent: text, Run: text,
-				Role: text, Lane: text}
+				Role: text, Lane: text, Scopes: text}
 			s := State{Facts: Facts{Tenant: text, Tool: text, ID: text, Fn: text, Version: text, Digest: text, Pool: text,
 				Fingerprint: text, ArgsHash: text}}
 			for n := range MaxAttempts {

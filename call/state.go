@@ -135,6 +135,9 @@ type Owner struct {
 	Run         string `json:"run,omitzero"`
 	Role        string `json:"role,omitzero"`
 	Lane        string `json:"lane,omitzero"`
+	// Scopes are the scopes that the call needs, see [NoteScopes]. "" means that nobody knows them: the bus asks for no
+	// tokens, or a build before 0.2 has admitted the attempt.
+	Scopes string `json:"scopes,omitzero"`
 }
 
 // Claim says who runs the attempt. Fence is the sequence of the claim event.

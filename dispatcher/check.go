@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,6 +66,9 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	owner := call.Owner{
 		CallID: req.CallID, Actor: in.From.Actor, Reply: in.Reply, ContentType: in.ContentType, Trace: req.Context.TraceID,
 		Run: req.Context.RunID, Role: req.Context.RoleID, Lane: req.Context.LaneID,
+	}
+	if c.principal != nil {
+		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
 	}
 	facts := call.Facts{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,

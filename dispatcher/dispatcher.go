@@ -102,7 +102,9 @@ type Options struct {
 	Control  Control
 	Pools    Pools
 	Tokens   *identity.Checker // nil: whoever the subject says is believed to be that
-	Evidence Evidence          // nil: nothing is known, and nothing ended early for want of executors
+	// OlderBuilds answers bound tokens anywhere below the prefix of their actor, as clients of f16d274 ask.
+	OlderBuilds bool
+	Evidence    Evidence // nil: nothing is known, and nothing ended early for want of executors
 	// Definitions says which tools are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time

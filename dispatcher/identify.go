@@ -25,6 +25,8 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 		return refusal
 	case p.Role != identity.Agent:
 		return gate.NotFor(p.Role, "calls")
+	case d.misdirected(p, c.in.Reply):
+		return elsewhere(p)
 	case p.Run != "" && to.RunID != p.Run:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for run %.100q alone", p.Run))
 	case p.Lane != "" && to.LaneID != p.Lane:
@@ -58,6 +60,9 @@ func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 func (d *Dispatcher) Asks(ctx context.Context, op string, from question.Sender,
 	c question.Credential) (*identity.Principal, *envelope.Error) {
 	p, refusal := gate.Asks(d.Tokens, d.Now(), op, from, c)
+	if refusal == nil && p != nil && d.misdirected(p, c.Reply) {
+		refusal = elsewhere(p)
+	}
 	if refusal != nil {
 		return nil, d.Deny(ctx, from, refusal)
 	}

@@ -86,7 +86,7 @@ func TestCredentials(t *testing.T) {
 					edit = []string{`"timezone"`, `"scopes":` + c.claims + `,"timezone"`}
 				}
 				in := w.request(1, edit...)
-				in.Token = mint(w, s, p)
+				in.Token, in.Reply = mint(w, s, p), p.Answers()+"word"
 				w.d.Handle(t.Context(), in)
 				synctest.Wait()
 				switch got := w.refusals(); {
@@ -146,7 +146,8 @@ func TestWhoseConnection(t *testing.T) {
 		} {
 			for _, op := range []string{subjects.OpResult, subjects.OpTokenRenew, subjects.OpTokenNarrow} {
 				may := want && (op == subjects.OpResult || user == p.User())
-				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{Token: mint(w, s, p), User: user})
+				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{
+					Token: mint(w, s, p), User: user, Reply: p.Answers() + "word"})
 				if (refusal == nil) != may || refusal != nil && refusal.Code != envelope.CodeIdentity {
 					t.Errorf("%s over the connection of %q: %v", op, user, refusal)
 				}
@@ -171,7 +172,9 @@ func TestWhoMayAsk(t *testing.T) {
 					p.Pool = "default"
 				}
 				before := len(w.refusals())
-				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{Token: mint(w, s, p), User: p.User()})
+				_, refusal := w.d.Asks(t.Context(), op, from("agent"), question.Credential{
+					Token: mint(w, s, p), User: p.User(), Reply: p.Answers() + "word",
+				})
 				may := slices.Contains(strings.Fields(roles), string(role))
 				if (refusal == nil) != may || (len(w.refusals()) == before) != may {
 					t.Errorf("%s by %s: %v", op, role, refusal)

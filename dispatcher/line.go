@@ -210,6 +210,13 @@ func (d *Dispatcher) place(ctx context.Context, l *line, s call.State, a *asker,
 		}
 		v := call.Admit(s, a.ask)
 		var again bool
+		if refusal := outside(a.principal, s, v); refusal != nil {
+			if s, again = d.turnDown(ctx, l, s, a, refusal); again {
+				*fresh = true
+				continue
+			}
+			return s, false
+		}
 		switch v.Do {
 		case call.Join:
 			refusal := d.noJoin(a)

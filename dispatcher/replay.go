@@ -105,9 +105,9 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *ques
 	defer d.answers.drop(in.Reply)
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
-	d.handle(ctx, &candidate{request: request{in: in}, principal: &identity.Principal{
+	d.handle(ctx, &candidate{request: request{in: in, principal: &identity.Principal{
 		Tenant: in.From.Tenant, Actor: in.From.Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll},
-	}})
+	}}})
 	select {
 	case a := <-heard:
 		return a, nil

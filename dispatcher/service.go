@@ -16,16 +16,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// State reads the log that ref names, for an actor that may see it.
-func (d *Dispatcher) State(ctx context.Context, from question.Sender, q question.Call) (call.State, *envelope.Error) {
+// StateOf reads the log that ref names, for an actor that may see attempt n of it.
+func (d *Dispatcher) StateOf(
+	ctx context.Context, from question.Sender, q question.Call, n int,
+) (call.State, *envelope.Error) {
 	last, refusal := d.last(ctx, from, q)
+	if a, ok := last.State.Attempt(n); refusal == nil && ok && !covered(ctx, a) {
+		refusal = unknownCall(q.Ref)
+	}
 	return last.State, refusal
 }
 
 // last reads the last event of that log.
 func (d *Dispatcher) last(ctx context.Context, from question.Sender, q question.Call) (call.Entry, *envelope.Error) {
 	return d.entry(ctx, q.Ref, func(s call.State) bool {
-		return subjects.Token(s.Tenant) == from.Tenant && concerns(s, from.Actor, q.CallID)
+		return subjects.Token(s.Tenant) == from.Tenant && concerns(ctx, s, from.Actor, q.CallID)
 	})
 }
 
@@ -37,7 +42,7 @@ func (d *Dispatcher) OutputShelf(
 ) (of subjects.Shelf, _ *envelope.Error) {
 	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
 		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
-			return a.Decision != nil && a.Decision.OutputHash == q.SHA256
+			return a.Decision != nil && a.Decision.OutputHash == q.SHA256 && covered(ctx, a)
 		})
 		if i < 0 || q.SHA256 == "" || subjects.Token(s.Tenant) != from.Tenant {
 			return false
@@ -67,15 +72,19 @@ func (d *Dispatcher) entry(
 			WithRetryAfter(time.Second)
 	}
 	if last.State.Empty() || !may(last.State) {
-		return call.Entry{}, envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
+		return call.Entry{}, unknownCall(ref)
 	}
 	return last, nil
 }
 
-// concerns reports whether the actor owns an attempt of the call, or names one of its call ids.
-func concerns(s call.State, actor, callID string) bool {
+func unknownCall(ref string) *envelope.Error {
+	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
+}
+
+// concerns reports whether the actor owns an attempt of the call, or names one of its call ids, and its token covers it.
+func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 	for _, a := range s.Attempts {
-		if subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID) {
+		if (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a) {
 			return true
 		}
 	}
@@ -89,11 +98,14 @@ func (d *Dispatcher) attempt(
 	if last, refusal = d.last(ctx, from, q); refusal != nil {
 		return last, a, refusal
 	}
-	if q.CallID == "" {
-		return last, last.State.Last(), nil
+	a, ok := last.State.Last(), true
+	if q.CallID != "" {
+		a, ok = last.State.AttemptOf(q.CallID)
 	}
-	a, ok := last.State.AttemptOf(q.CallID)
-	if !ok {
+	switch {
+	case !covered(ctx, a): // another attempt concerns the actor
+		return last, a, unknownCall(q.Ref)
+	case !ok:
 		says := fmt.Sprintf("no call id %q is bound to this call", q.CallID)
 		return last, a, envelope.NewError(envelope.CodeNotFound, says).
 			WithFix("leave the call id out for the newest attempt, or give the one that the request had")
@@ -103,9 +115,9 @@ func (d *Dispatcher) attempt(
 
 // toldAs returns the call id under which the actor is told of the call: the one that it names, or its
 // own. With those of others it could ask in their names.
-func toldAs(s call.State, actor string, q question.Call) string {
+func toldAs(ctx context.Context, s call.State, actor string, q question.Call) string {
 	for _, a := range slices.Backward(s.Attempts) {
-		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor {
+		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
 			return a.Owner.CallID
 		}
 	}
@@ -120,7 +132,7 @@ func (d *Dispatcher) Result(
 	if refusal != nil {
 		return none, refusal
 	}
-	return d.standing(ctx, last.State, a, toldAs(last.State, from.Actor, q))
+	return d.standing(ctx, last.State, a, toldAs(ctx, last.State, from.Actor, q))
 }
 
 // standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.

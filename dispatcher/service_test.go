@@ -32,7 +32,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 				refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: cancel %+v, %v", when, c, refusal)
 			}
-			if _, refusal := w.d.State(t.Context(), from("stranger"), stranger); refusal == nil ||
+			if _, refusal := w.d.StateOf(t.Context(), from("stranger"), stranger, 1); refusal == nil ||
 				refusal.Code != envelope.CodeNotFound {
 				t.Errorf("%s: state, as chunks are read by it: %v", when, refusal)
 			}

@@ -62,6 +62,8 @@ const (
 type request struct {
 	in  *question.Incoming
 	req *envelope.Request
+	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
+	principal *identity.Principal
 }
 
 // candidate is a request on its way through the stages, with what they have found out.
@@ -75,8 +77,6 @@ type candidate struct {
 	accepted bool   // the input is valid
 	deadline time.Time
 	asker    *asker // at the end
-	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
-	principal *identity.Principal
 }
 
 // check puts a request through the stages, and returns the one that refused it.

@@ -308,6 +308,52 @@ func TestSubActors(t *testing.T) {
 	}
 }
 
+// A bound token covers what it may have called itself, and is answered below its family, also when it is renewed.
+func TestBound(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Principal)
+		bound  bool
+	}{
+		"scopes":     {func(*Principal) {}, true},
+		"all":        {func(p *Principal) { p.Scopes = []string{ScopeAll} }, false},
+		"none":       {func(p *Principal) { p.Scopes = nil }, false},
+		"a run":      {func(p *Principal) { p.Scopes, p.Run = nil, "r0" }, true},
+		"a lane":     {func(p *Principal) { p.Scopes, p.Lane = nil, "l0" }, true},
+		"narrowed":   {func(p *Principal) { p.Scopes, p.Chain = nil, []string{"parent"} }, true},
+		"a door":     {func(p *Principal) { p.Role = Door }, false},
+		"an auditor": {func(p *Principal) { p.Role, p.Chain = Auditor, []string{"parent"} }, false},
+	} {
+		p := agent()
+		p.Lane = ""
+		test.change(&p)
+		renewed, err := p.Renewed(t0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []Principal{p, renewed} {
+			answers, inbox := "tb.ans.acme.agent_3a_2f_2fa.", "_INBOX.acme.agent_3a_2f_2fa"
+			if test.bound {
+				answers, inbox = answers+p.Family+".", inbox+"."+p.Family
+			}
+			if p.Bound() != test.bound || p.Answers() != answers || p.Inbox() != inbox {
+				t.Errorf("%s: %t, %s, %s", name, p.Bound(), p.Answers(), p.Inbox())
+			}
+		}
+	}
+	p := agent()
+	p.Run, p.Lane = "r0", "l0"
+	for name, covers := range map[string]bool{
+		"its own": p.Covers("r0", "l0", []string{"pay"}, true), "without scopes": p.Covers("r0", "l0", nil, true),
+		"unknown scopes": !p.Covers("r0", "l0", nil, false), "another run": !p.Covers("r1", "l0", nil, true),
+		"no run": !p.Covers("", "l0", nil, true), "another lane": !p.Covers("r0", "", nil, true),
+		"another scope": !p.Covers("r0", "l0", []string{"pay", "admin"}, true),
+	} {
+		if !covers {
+			t.Errorf("%s", name)
+		}
+	}
+}
+
 func TestNobody(t *testing.T) {
 	for name, spoil := range map[string]func(*Principal){
 		"role":           func(p *Principal) { p.Role = "root" },

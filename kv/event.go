@@ -182,6 +182,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	c.counted(&a.N, n)
 	text(&c.coder, &a.InVain)
 	flag(&c.coder, &a.Strict)
+	text(&c.coder, &a.Owner.Scopes)
 	if !c.reading && a.More == "" && form.Member != "" {
 		a.More = "|" + form.Member
 	}

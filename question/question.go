@@ -25,6 +25,7 @@ type Sender struct {
 // server over whose connection it came, as the server says, "" where it does not.
 type Credential struct {
 	Token, User string
+	Reply       string // subject of the answer
 }
 
 // Incoming is a call as it came from the bus.

@@ -41,6 +41,8 @@ type Options struct {
 	// the caller whose connection it is, if Caller is one.
 	Instance string
 	Caller   subjects.Owner
+	// Inbox is the prefix of the subjects on which the server answers a connection with a token; "" without one.
+	Inbox string
 
 	// Held is the connection of a process that has a token; nil of one that has none.
 	Held *Held
@@ -87,6 +89,7 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	if o.Caller != (subjects.Owner{}) {
 		inbox = o.Caller.Inbox()
 	}
+	inbox = cmp.Or(o.Inbox, inbox)
 	connect := append(append(bus.Watched(log), nats.CustomInboxPrefix(inbox)), o.Connect...)
 	if o.Keys != nil {
 		user, err := byKey(o.Keys.Dispatcher)

@@ -193,7 +193,7 @@ func chunks(
 	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender,
 	q question.Chunks,
 ) (a question.ChunksAnswer, _ *envelope.Error) {
-	s, refusal := d.State(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID})
+	s, refusal := d.StateOf(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
 	if refusal != nil {
 		return a, refusal
 	}

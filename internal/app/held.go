@@ -96,6 +96,9 @@ func Hold(file string, o *Options) (*Held, error) {
 
 // hold makes a connection with these options show the token.
 func hold(b *bearer.Bearer, o *Options) *Held {
+	if says := b.Says(); says.Role != identity.Executor {
+		o.Inbox = says.Inbox()
+	}
 	h := &Held{bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1)}
 	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
 	return h
@@ -250,7 +253,7 @@ func (h *Held) renewFirst(ctx context.Context, nc *nats.Conn) error {
 
 func (h *Held) inboxOn(nc *nats.Conn) (*bus.Inbox, error) {
 	says := h.bearer.Says()
-	inbox, err := bus.NewInbox(nc, says.Tenant, says.Actor)
+	inbox, err := bus.NewInbox(nc, says.Tenant, says.Actor, says.Below()...)
 	if err == nil {
 		inbox.Token = h.Token
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without
-// keys it does nothing: the server asks nobody.
-func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err error) {
+// keys it does nothing: the server asks nobody. older is [accounts.Facts.OlderBuilds].
+func openPorter(c *Conn, r *tool.Registry, s *authority.Store, older bool) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
 	}
@@ -36,7 +36,7 @@ func openPorter(c *Conn, r *tool.Registry, s *authority.Store) (stop func(), err
 		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
 		Logger: c.Logger,
 		Facts: func(p identity.Principal) accounts.Facts {
-			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool)}
+			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
 		},
 	})
 	if err != nil {

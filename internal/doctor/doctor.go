@@ -37,8 +37,13 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if o.Token != nil {
 		connect = append(connect, nats.TokenHandler(o.Token))
 	}
+	p, unreadable := whose(o.Token)
+	hears, below := of.Inbox(), []string(nil)
+	if p != nil && p.Bound() {
+		hears, below = p.Inbox(), p.Below()
+	}
 	nc, err := bus.DialCaller(url, "toolbus-doctor", append([]nats.Option{
-		nats.CustomInboxPrefix(of.Inbox()),
+		nats.CustomInboxPrefix(hears),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding
 	}, connect...)...)
 	if err != nil {
@@ -56,7 +61,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, question.Failed("dispatchers", err.Error(), ""))
 	}
 	defer func() { _ = c.Close() }()
-	inbox, err := bus.NewInbox(nc, c.Tenant, c.Actor)
+	inbox, err := bus.NewInbox(nc, c.Tenant, c.Actor, below...)
 	if err != nil {
 		return append(checks, question.Failed("answers", err.Error(), ""))
 	}
@@ -65,9 +70,8 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, question.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
 	inbox.Token = o.Token
-	p, err := whose(o.Token)
-	if err != nil {
-		return append(checks, question.Failed("rights", err.Error(), "name the file with your token by --credentials"))
+	if unreadable != nil {
+		return append(checks, question.Failed("rights", unreadable.Error(), "name the file with your token by --credentials"))
 	}
 	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)

@@ -66,6 +66,9 @@ func (d *deployment) say(a asked) envelope.Code {
 	d.Helper()
 	p, tenant, actor := d.crowd[a.as], d.crowd[a.as].Tenant, a.actor()
 	word := strings.ToLower(identity.NewID()) + "." + "w"
+	if says, err := identity.Inspect(a.token); err == nil && says.Bound() && says.Actor == actor {
+		word = says.Family + "." + word // it is answered nowhere else
+	}
 	reply := subjects.Answers(tenant, actor) + word
 	header := nats.Header{subjects.HeaderAnswer: {word}, subjects.HeaderContentType: {envelope.ContentJSON}}
 	if a.token != "" {

@@ -43,8 +43,8 @@ const (
 // parties says of each what its token says.
 func parties() map[string]identity.Principal {
 	return map[string]identity.Principal{
-		alice:    {Tenant: "acme", Role: identity.Agent, Scopes: []string{"read"}},
-		bob:      {Tenant: "acme", Role: identity.Agent, Scopes: []string{"read"}},
+		alice:    {Tenant: "acme", Role: identity.Agent},
+		bob:      {Tenant: "acme", Role: identity.Agent},
 		mallory:  {Tenant: "evil", Role: identity.Agent, Scopes: []string{identity.ScopeAll}},
 		door:     {Tenant: "acme", Role: identity.Door},
 		auditor:  {Tenant: "acme", Role: identity.Auditor},
