@@ -1,21 +1,22 @@
-"""Runs client.py, for TestPythonClient: checks.py PAGE BUS SILENT SCRIPTED
+"""Runs client.py, for TestPythonClient: checks.py PAGE BUS SILENT SCRIPTED WALLED CREDENTIALS
 
 PAGE is docs/wire.md, BUS the URL of a bus, SILENT of a server with nobody on it, SCRIPTED of one with a dispatcher that
 answers each copy of a request as a test wants it to. What the page shows is sent as it stands, and what comes back is
-compared with it.
+compared with it. WALLED is a bus that asks for tokens, CREDENTIALS a folder with some.
 """
 import base64, concurrent.futures, hashlib, json, os, queue, re, sys, time, traceback, uuid
 
 from client import Chunks, Client, Nobody, Refused, call_id_of_key, canonical, msgpack, stable_key, token
 
-page, bus, silent, scripted = sys.argv[1:]
+page, bus, silent, scripted, walled, credentials = sys.argv[1:]
 text = open(page, encoding="utf-8").read()
 examples = dict(re.findall(r"```json ([a-z-]+)\n(.*?)```", text, re.S))
 exec(re.search(r"```python segments\n(.*?)```", text, re.S)[1])
 compared, aside = set(), concurrent.futures.ThreadPoolExecutor()
 # What differs from run to run, or with the build.
 VARIES = {"now_unix_ms", "deadline_unix_ms", "duration_ms", "cpu_ms", "memory_peak_mb", "queue_ms", "fence", "digest",
-          "audit_event_id", "Tb-After", "sentence", "told", "description", "message"}
+          "audit_event_id", "Tb-After", "sentence", "told", "description", "message", "token", "family",
+          "expires", "renew_until"}
 
 
 def shown(name):
@@ -295,8 +296,38 @@ def copies():
         assert outcome["status"] == status, outcome
 
 
+def tokens():
+    agent, brief, late = (f"{credentials}/{name}.token" for name in ("agent", "brief", "late"))
+    c = Client(walled, file=agent)
+    like(shown("renew-answer"), c.ask("token_renew", stands("renew-question")))
+    r = c.request(to=3)
+    chunks = Chunks(c, r)
+    assert chunks.whole(c.call(r)) == [("d", 1), ("d", 2), ("d", 3)]
+    first, family = c.token, c.says["tb_family"]
+    c.renew()
+    assert c.token != first and c.says["tb_family"] == family and c.call(c.request(to=2))["output"] == {"sum": 3}
+    with open(agent) as f:
+        assert f.read().strip() == c.token
+    assert os.stat(agent).st_mode & 0o777 == 0o600
+    c = Client(walled, file=brief)  # it is renewed while the call waits, and the connection is another one
+    first, outcome = c.token, aside.submit(c.call, c.request(to=1, hold="renewed"))
+    other = Client(walled, file=agent)
+    while c.token == first:
+        other.ask("describe", {"tool": "demo.count"})
+    other.call(other.request("free", hold="renewed"))
+    assert outcome.result(60)["output"] == {"sum": 1}, outcome
+    c = Client(walled, file=late)
+    assert c.call(c.request(to=4))["output"] == {"sum": 10} and c.says["exp"] > time.time()
+    with open(f"{credentials}/junk.token", "w") as f:
+        f.write(first[:-4] + "AAAA")
+    try:
+        raise AssertionError(Client(walled, file=f.name))
+    except Refused as refused:
+        assert "Authorization Violation" in str(refused), refused
+
+
 for check in (names, describe, call, patience_and_msgpack, refusal, joining, cancel, deadline, payloads, service_refusals,
-              segments, replies, nobody, copies):
+              segments, replies, nobody, copies, tokens):
     try:
         check()
     except BaseException:

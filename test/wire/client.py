@@ -2,7 +2,7 @@
 
 It shows what a client has to do, and is not one to use: it does not connect again. checks.py runs it.
 """
-import base64, collections, hashlib, json, queue, random, re, secrets, socket, struct, threading, time, uuid
+import base64, collections, hashlib, json, os, queue, random, re, secrets, socket, struct, threading, time, uuid
 
 Message = collections.namedtuple("Message", "subject headers body")
 FORM, PART, PATIENCE = 2, 512 << 10, 60  # PATIENCE, in seconds, is for how long a test waits in vain
@@ -12,20 +12,23 @@ NOT_BY_ITSELF = ("P-PRECOND-CANCELLED", "S-TOOL-INTERNAL")  # retryable, but onl
 class Nats:
     """One connection. Each subscription is a queue of messages."""
 
-    def __init__(self, url):
+    def __init__(self, url, token=""):
         host, port = url.replace("nats://", "").split(":")
         self.socket = socket.create_connection((host, int(port)))
         self.input, self.lock, self.queues = self.socket.makefile("rb"), threading.Lock(), {}
         assert json.loads(self.input.readline()[len("INFO "):])["headers"]
-        self.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
+        connect = {"verbose": False, "headers": True, "no_responders": True, "auth_token": token}
+        self.send(f"CONNECT {json.dumps(connect)}\r\nPING\r\n".encode())
+        if (line := self.input.readline()) != b"PONG\r\n":
+            raise Refused(line.decode().strip())
         threading.Thread(target=self.read, daemon=True).start()
 
     def send(self, data):
         with self.lock:
             self.socket.sendall(data)
 
-    def subscribe(self, subject):
-        messages, sid = queue.Queue(), secrets.token_hex(8)
+    def subscribe(self, subject, messages=None):
+        messages, sid = messages or queue.Queue(), secrets.token_hex(8)
         self.queues[sid] = messages
         self.send(f"SUB {subject} {sid}\r\n".encode())
         return messages
@@ -46,7 +49,7 @@ class Nats:
                 if len(first.split()) > 1:  # NATS/1.0 503
                     headers["Status"] = first.split()[1]
                 self.queues[words[1]].put(Message(words[0], headers, data[head:]))
-            elif verb == "-ERR":
+            elif verb == "-ERR" and "Expired" not in line.decode():
                 raise RuntimeError(line)
 
 
@@ -87,7 +90,7 @@ def msgpack(v):
 
 
 class Refused(Exception):
-    """The service could not answer; the argument is its error."""
+    """The service could not answer, or the server accepts no connection; the argument is its error."""
 
 
 class Nobody(Exception):
@@ -95,19 +98,46 @@ class Nobody(Exception):
 
 
 class Client:
-    def __init__(self, url, tenant="default", actor="agent://py"):
-        self.nats, self.tenant, self.actor, self.proofs = Nats(url), tenant, actor, {}  # proofs of chunks, by call
-        self.me = token(tenant) + "." + token(actor)
+    def __init__(self, url, tenant="default", actor="agent://py", file=None):
+        """file is one with a token, which says tenant and actor."""
+        self.url, self.file, self.token, self.ears, self.proofs = url, file, "", "", {}  # proofs of chunks, by call
+        if file:
+            with open(file) as f:
+                self.take(f.read().strip())
+            tenant, actor, self.ears = self.says["tb_tenant"], self.says["sub"], self.says["tb_family"] + "."
+        self.tenant, self.actor, self.me = tenant, actor, token(tenant) + "." + token(actor)
+        self.nats = Nats(url, self.token)
+        if file and time.time() > self.says["exp"]:
+            self.renew()
+
+    def take(self, text):
+        body = text.split(".")[1]
+        self.token, self.says = text, json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        self.due = time.monotonic() + (self.says["exp"] - self.says["iat"]) * 2 / 3
+
+    def renew(self):
+        """Exchanges the token, replaces its file, and connects anew: the server ends a connection with its token."""
+        answer = self.ask("token_renew", {})
+        with open(os.open(self.file + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+            f.write(answer["token"] + "\n")
+        os.replace(f"{self.file}.new", self.file)
+        self.take(answer["token"])
+        self.nats = Nats(self.url, self.token)
+        return answer
 
     def inbox(self):
-        word = f"tb.ans.{self.me}.{secrets.token_hex(16)}"
+        word = f"tb.ans.{self.me}.{self.ears}{secrets.token_hex(16)}"
         return word, self.nats.subscribe(word)
+
+    def with_token(self, **headers):
+        return dict(headers, Tb_Token=self.token) if self.token else headers
 
     def ask(self, op, question):
         """Asks the service. question is a dict, or a body as it stands."""
         body = question if isinstance(question, bytes) else json.dumps({"form": FORM, **question}).encode()
         reply, inbox = self.inbox()
-        self.nats.publish(f"tb.svc.{op}.{self.me}", body, reply)
+        answered = reply.split(".", 4)[4]  # between accounts the server replaces the reply subject
+        self.nats.publish(f"tb.svc.{op}.{self.me}", body, reply, **self.with_token(Tb_Answer=answered))
         answer = inbox.get(timeout=PATIENCE)  # one that gives up would ask again
         if answer.headers.get("Status") == "503":
             raise Nobody
@@ -163,8 +193,12 @@ class Client:
         self.proofs[key] = hashlib.sha256(f"{reply}\n{key}".encode()).hexdigest()[:32]
         sent, turned_away, taken, started, again = 0, set(), False, False, time.monotonic()
         while time.monotonic() < deadline + 0.1:
+            if self.token and time.monotonic() > self.due:
+                self.renew()
+                self.nats.subscribe(reply, inbox)
+                again = 0  # an answer may be lost with the connection
             if time.monotonic() >= again:
-                headers = {"Content_Type": "application/json", **headers}
+                headers = self.with_token(**{"Content_Type": "application/json", **headers})
                 self.nats.publish(f"tb.call.{self.me}.{token(r['tool_id'])}", body, reply, **headers)
                 sent += 1
                 again = self.next_copy(deadline, 2 if taken else min(0.4 * 2**(sent - 1), 2))

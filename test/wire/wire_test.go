@@ -35,11 +35,14 @@ func TestPythonClient(t *testing.T) {
 		t.Fatalf("%v: install Python 3.8 or newer (apt-get install python3); its standard library is enough", err)
 	}
 	bus, silent, scripted := natstest.Start(t), natstest.Start(t), natstest.Start(t)
-	serve(t, bus)
+	open := func(bool) (*app.Conn, error) { return app.Connect("wire", app.Options{URL: bus.URL, Lease: lease}) }
+	serve(t, open)
 	answers := answerCopies(t, scripted)
+	walled, credentials := serveWalled(t)
 	ctx, cancel := context.WithTimeout(t.Context(), clientTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "checks.py", "../../docs/wire.md", bus.URL, silent.URL, scripted.URL)
+	cmd := exec.CommandContext(ctx, python, "checks.py", "../../docs/wire.md", bus.URL, silent.URL, scripted.URL, walled,
+		credentials)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -58,8 +61,8 @@ func TestClientIsShort(t *testing.T) {
 	}
 }
 
-// serve runs two dispatchers and an executor, with the tool of the page.
-func serve(t *testing.T, srv *natstest.Server) {
+// serve runs two dispatchers and an executor, with the tool of the page, each with a connection of its own.
+func serve(t *testing.T, connect func(executes bool) (*app.Conn, error)) {
 	t.Helper()
 	registry, err := tool.Load(toolFolder(t), app.Transports()...)
 	if err != nil {
@@ -67,21 +70,24 @@ func serve(t *testing.T, srv *natstest.Server) {
 	}
 	count := native.New(map[string]native.Func{"count": new(holds).run})
 	for range 2 {
-		run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
+		c, err := connect(false)
+		run(t, c, err, func(ctx context.Context, c *app.Conn, ready func()) error {
 			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
 				Ready: ready})
 		})
 	}
-	run(t, srv, func(ctx context.Context, c *app.Conn, ready func()) error {
+	c, err := connect(true)
+	run(t, c, err, func(ctx context.Context, c *app.Conn, ready func()) error {
 		adapters := map[string]tool.Adapter{native.Transport: count}
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: registry, Adapters: adapters, Ready: ready})
 	})
 }
 
 // run starts a process of the bus, waits until it serves, and stops it at the end of the test.
-func run(t *testing.T, srv *natstest.Server, process func(ctx context.Context, c *app.Conn, ready func()) error) {
+func run(
+	t *testing.T, c *app.Conn, err error, process func(ctx context.Context, c *app.Conn, ready func()) error,
+) {
 	t.Helper()
-	c, err := app.Connect("wire", app.Options{URL: srv.URL, Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
