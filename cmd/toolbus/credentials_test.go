@@ -18,10 +18,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 )
 
-// deployed is a bus of a new deployment, with a dispatcher; its first operator's credential is beside its keys.
-func deployed(t *testing.T) (s shell, operator string) {
+// unserved is the server of a new deployment, without a dispatcher; the first operator's credential is beside its keys.
+func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "deployment")
+	dir = filepath.Join(t.TempDir(), "deployment")
 	if code, _, stderr := (shell{t: t}).do("keys", "init", dir); code != 0 {
 		t.Fatal(stderr)
 	}
@@ -33,7 +33,7 @@ func deployed(t *testing.T) (s shell, operator string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := natstest.Start(t, func(o *server.Options) {
+	return natstest.Start(t, func(o *server.Options) {
 		text, err := accounts.Config(keys.Deployment, public, accounts.Shape{
 			Server: o.ServerName, Listen: "127.0.0.1:-1", Store: o.StoreDir, MaxStore: o.JetStreamMaxStore,
 		})
@@ -46,7 +46,13 @@ func deployed(t *testing.T) (s shell, operator string) {
 		}
 		of.Host, of.Port = o.Host, o.Port
 		*o = of
-	})
+	}), dir
+}
+
+// deployed is a bus of a new deployment, with a dispatcher; its first operator's credential is beside its keys.
+func deployed(t *testing.T) (s shell, operator string) {
+	t.Helper()
+	srv, dir := unserved(t)
 	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Keys: filepath.Join(dir, "keys")})
 	if err != nil {
 		t.Fatal(err)

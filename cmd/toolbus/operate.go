@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func doctorCmd(g *global) *cobra.Command {
@@ -101,7 +103,12 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.C
 	if a.Credentials == "" {
 		return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
 	}
-	if conn, err := toolbus.Connect(ctx, a.Server, o); err == nil { // which renews them; what is wrong is a finding
+	conn, err := toolbus.Connect(ctx, a.Server, o) // which renews them; what is wrong is a finding
+	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
+		why := refusal.Reason
+		return []doctor.Check{question.Failed("credentials", why.String(), why.Fix)}, nil
+	}
+	if err == nil {
 		conn.Close()
 	}
 	held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))

@@ -214,6 +214,10 @@ func TestRefusedCredentials(t *testing.T) {
 			r.Error.Details.Effect != envelope.EffectNone {
 			t.Errorf("exit %d: %v, %s%s", code, bad, stdout, stderr)
 		}
+		code, stdout, _ = s.do("doctor", "--credentials", c.credential)
+		if code != 1 || !strings.Contains(stdout, string(c.code)) || strings.Contains(stdout, "--credentials") {
+			t.Errorf("doctor: exit %d, %s", code, stdout)
+		}
 		for _, ask := range []string{
 			"call hello", "tools list", "tools show hello", "result hello.x", "why hello.x", "cancel hello.x",
 			"audit replay", "dead list", "credentials list", "credentials narrow", "credentials revoke x",
@@ -266,5 +270,22 @@ func TestRevokedWhileItWaits(t *testing.T) {
 		}
 		agent = filepath.Join(t.TempDir(), "agent")
 		s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	}
+}
+
+// Where no dispatcher answers the server, that is what is said, and not that the credentials are wrong.
+func TestNoDispatcherToAsk(t *testing.T) {
+	t.Parallel()
+	srv, dir := unserved(t)
+	s := shell{t: t, url: srv.URL}
+	for command, want := range map[string]int{
+		"credentials whoami": 1, "doctor": 1, "tools list": 1, "call hello --json --timeout 20s": exitRetryable,
+	} {
+		args := append(strings.Fields(command), "--credentials", filepath.Join(dir, "operator.token"))
+		code, stdout, stderr := s.do(args...)
+		if said := stdout + stderr; code != want || !strings.Contains(said, "start a dispatcher") ||
+			strings.Contains(said, "--credentials") {
+			t.Errorf("%s: exit %d, %s", command, code, said)
+		}
 	}
 }
