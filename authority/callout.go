@@ -42,7 +42,10 @@ type Callout struct {
 	sub  *nats.Subscription
 	crew *crew.Crew[*nats.Msg]
 
+	late sync.WaitGroup // refusals that are held back
+
 	mu         sync.Mutex
+	held       map[string]int // their number, by the root family of the token
 	complaints bucket.Bucket
 	left       int // complaints since the last one that was logged
 }
@@ -60,13 +63,21 @@ const (
 	// logAtOnce and logPerSecond bound how many refused connections are logged.
 	logAtOnce    = 100
 	logPerSecond = 10
+	// holdTime is the time that a refusal is held back whose reason may pass: too many connections, or a flood. A client
+	// takes one that comes within a second for the end of its token. Of one root family maxHeld are held at once, of
+	// maxHeldRoots families; others are sent at once.
+	holdTime     = 1200 * time.Millisecond
+	maxHeld      = 4
+	maxHeldRoots = 1024
 	// renewTime is how long a connection lives that may only exchange its token.
 	renewTime = time.Minute
 )
 
 // ServeCallout answers until Stop.
 func ServeCallout(nc *nats.Conn, o CalloutOptions) (*Callout, error) {
-	c := &Callout{CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
+	c := &Callout{
+		CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}, held: map[string]int{},
+	}
 	c.crew = crew.Bounded(maxCallouts, c.serve)
 	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.crew.Start(msg) })
 	if err == nil {
@@ -89,21 +100,50 @@ func (c *Callout) Stop() {
 		}
 	}
 	c.crew.End()
+	c.late.Wait()
 }
 
 func (c *Callout) serve(msg *nats.Msg) {
-	answer, err := c.answer(msg.Data, msg.Header.Get(serverKeyHeader))
+	answer, crowded, err := c.answer(msg.Data, msg.Header.Get(serverKeyHeader))
 	if err != nil {
 		c.Logger.Warn("a question about a connection was not answered", "err", err)
 		return
 	}
+	if crowded == "" || !c.hold(crowded, func() { c.respond(msg, answer) }) {
+		c.respond(msg, answer)
+	}
+}
+
+// hold calls do in holdTime, and reports whether it will: not if too many of a root family are held back.
+func (c *Callout) hold(root string, do func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[root] >= maxHeld || len(c.held) >= maxHeldRoots {
+		return false
+	}
+	c.held[root]++
+	c.late.Add(1)
+	time.AfterFunc(holdTime, func() {
+		defer c.late.Done()
+		do()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.held[root]--; c.held[root] == 0 {
+			delete(c.held, root)
+		}
+	})
+	return true
+}
+
+func (c *Callout) respond(msg *nats.Msg, answer []byte) {
 	if err := msg.Respond(answer); err != nil {
 		c.Logger.Warn("a connection was not answered", "err", err)
 	}
 }
 
-// answer returns what the server is to be told about a connection, or why it is no question of a server.
-func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) {
+// answer returns what the server is to be told about a connection, or why it is no question of a server. crowded is the
+// root family of a token that was refused for the bounds of [CalloutOptions].Admit, which may pass; else "".
+func (c *Callout) answer(data []byte, server string) (sealed []byte, crowded string, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a question must not end the process
 			err = fmt.Errorf("panic: %v", p)
@@ -111,23 +151,33 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	}()
 	r, err := c.open(data, server)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	a := jwt.NewAuthorizationResponseClaims(r.UserNkey)
 	a.Audience = r.Server.ID
 	switch a.Jwt, err = c.admit(r); {
 	case errors.Is(err, identity.ErrNotReady):
-		return nil, err // the server says so when it has waited, and whoever it was tries again
+		return nil, "", err // the server says so when it has waited, and whoever it was tries again
 	case err != nil:
 		c.complain("a connection was refused", "err", err, "host", r.ClientInformation.Host,
 			"connection", fmt.Sprintf("%.100q", r.ConnectOptions.Name))
 		a.Jwt, a.Error = "", "refused"
+		if beyond, ok := errors.AsType[*outOfBounds](err); ok {
+			crowded = beyond.root
+		}
 	}
 	text, err := a.Encode(c.Keys.Issuer)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return c.Keys.XKey.Seal([]byte(text), server)
+	sealed, err = c.Keys.XKey.Seal([]byte(text), server)
+	return sealed, crowded, err
+}
+
+// outOfBounds means that a connection was refused for what other connections do, and not for its token.
+type outOfBounds struct {
+	error
+	root string // family of the token
 }
 
 // complain logs a warning, unless there were too many lately.
@@ -193,7 +243,7 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 	account := accounts.Account(*p, f)
 	if c.Admit != nil {
 		if err := c.Admit(*p, account, r.Server.ID, r.ClientInformation.ID); err != nil {
-			return "", err
+			return "", &outOfBounds{err, p.Root()}
 		}
 	}
 	if c.Note != nil {

@@ -249,6 +249,35 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A refusal that may pass comes so late that no client takes it for the end of its token.
+func TestRefusedForBounds(t *testing.T) {
+	g := guard(t)
+	g.principal(identity.Agent, "agent://a", "good")
+	o := g.options()
+	o.Admit = func(identity.Principal, string, string, uint64) error { return errors.New("too many connections") }
+	c, err := authority.ServeCallout(g.as(g.keys.Callout), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	began := time.Now()
+	if _, err := nats.Connect(g.url, nats.Token("good")); !errors.Is(err, nats.ErrAuthorization) {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("refused after %s", took)
+	}
+	if _, err := bus.Dial(g.url, "x", nats.Token("good")); !bus.NotNow(err) || bus.Denied(err) {
+		t.Error(err)
+	}
+	if _, err := bus.Dial(g.url, "x", nats.Token("unknown")); !bus.Denied(err) {
+		t.Error(err)
+	}
+	if !g.said.has("too many connections") {
+		t.Error(g.said.text())
+	}
+}
+
 // An expired token that may be renewed is good for that alone.
 func TestRenewalOnly(t *testing.T) {
 	g := guard(t)

@@ -75,21 +75,30 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 
 // A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
 // it has asked one that was just going away, another one answers the next time.
+// A dispatcher that refuses a token answers at once, and one that has no room for the connection after 1.2 s.
 const (
-	unanswered   = 1500 * time.Millisecond
-	connectTries = 3
+	refusedWithin = time.Second
+	unanswered    = 1500 * time.Millisecond
+	connectTries  = 3
 )
 
 // ErrUnanswered means that the server refused a connection because no dispatcher told it in two seconds whose the
 // connection is.
 var ErrUnanswered = errors.New("no dispatcher answered the server's question about the token")
 
+// ErrCrowded means that dispatchers refused a connection because the token, or all agents, have too many already.
+var ErrCrowded = errors.New("the bus has no room for this connection")
+
 func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 	for range connectTries {
 		begun := time.Now()
 		nc, err = nats.Connect(servers, opts...)
-		if !unauthorized(err) || time.Since(begun) < unanswered {
+		took := time.Since(begun)
+		switch {
+		case !unauthorized(err), took < refusedWithin:
 			return nc, err
+		case took < unanswered:
+			return nc, fmt.Errorf("%w: %w", ErrCrowded, err)
 		}
 	}
 	return nc, fmt.Errorf("%w: %w", ErrUnanswered, err)
@@ -97,7 +106,11 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 
 // Denied reports whether an error of [Dial] says that the server does not accept the user or the token, and, if it asks
 // dispatchers, that one of them answered so.
-func Denied(err error) bool { return unauthorized(err) && !errors.Is(err, ErrUnanswered) }
+func Denied(err error) bool { return unauthorized(err) && !NotNow(err) }
+
+// NotNow reports whether an error of [Dial] says that the server accepts no connection for a reason that may pass:
+// [ErrUnanswered] or [ErrCrowded].
+func NotNow(err error) bool { return errors.Is(err, ErrUnanswered) || errors.Is(err, ErrCrowded) }
 
 // maxRequest is the largest message of a caller in bytes, headers included.
 const maxRequest = envelope.MaxEnvelope + envelope.MaxHeaders
@@ -158,6 +171,8 @@ func ConnectFix(err error) string {
 		return "change the server's configuration, or its version"
 	case errors.Is(err, ErrUnanswered):
 		return "start a dispatcher with the keys of this deployment, or wait until one has started"
+	case errors.Is(err, ErrCrowded):
+		return "close some connections that were made with this token, or try again later"
 	case unauthorized(err):
 		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
 			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"

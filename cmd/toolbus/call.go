@@ -183,7 +183,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
 		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason), "")
 	}
-	if (bus.Unreachable(err) || errors.Is(err, bus.ErrUnanswered)) && ctx.Err() == nil {
+	if (bus.Unreachable(err) || bus.NotNow(err)) && ctx.Err() == nil {
 		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
 	}
 	if err != nil {
