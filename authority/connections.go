@@ -29,8 +29,12 @@ const (
 	// The server logs each message that it refuses, and counts it as one that the client has sent. So a client that sends
 	// many more messages than it gets answers is taken to have them refused. What an actor has open, or a door for its
 	// tenant, is not answered yet, and stays below maxUnanswered.
-	maxUnanswered = 250_000 // messages
-	unanswered    = 2000    // a second, in the long run
+	maxUnanswered = 500_000 // messages
+	unanswered    = 5000    // a second, in the long run
+	// An executor acknowledges work, and says that it runs it, without an answer: for each message that it gets it may
+	// send ofExecutor, and each of its connections ownExecutor a second besides.
+	ofExecutor  = 4
+	ownExecutor = 5000
 	// maxAnswers is how many answers a second count for each connection: a client can have itself sent more.
 	maxAnswers = 20_000
 	// shutOut is how long dispatchers refuse a family whose connections were closed for that.
@@ -57,6 +61,7 @@ type place struct {
 type open struct {
 	root        string
 	agent       bool // in AGENTS, and neither a door nor an operator
+	executor    bool
 	since       time.Time
 	at          time.Time // of the counts
 	sent, heard int64     // messages, as the server counts them
@@ -94,7 +99,7 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, root := c.now(), p.Root()
-	o := &open{root: root, agent: ofAgents(account, p.Role), since: now}
+	o := &open{root: root, agent: ofAgents(account, p.Role), executor: p.Role == identity.Executor, since: now}
 	switch {
 	case now.Before(c.out[root]):
 		return fmt.Errorf("family %s is shut out until %s: too many of its messages were refused", root,
@@ -214,16 +219,23 @@ func (c *Connections) update(at place, l connection) {
 	}
 	now, o := c.now(), c.open[at]
 	if o == nil { // which another dispatcher has let in, perhaps long ago
-		o = &open{root: identity.RootOf(u.Family), agent: ofAgents(l.Account, u.Role), since: l.Start}
+		o = &open{
+			root: identity.RootOf(u.Family), agent: ofAgents(l.Account, u.Role), executor: u.Role == identity.Executor,
+			since: l.Start,
+		}
 		c.add(at, o)
 	}
 	was, free := o.owed, 0.0
 	if o.at.IsZero() {
 		o.at = l.Start
-		free = unanswered * now.Sub(l.Start).Seconds()
+		free = unanswered * max(0, now.Sub(l.Start).Seconds())
 	}
-	answers := min(float64(l.Heard-o.heard), maxAnswers*max(0, now.Sub(o.at).Seconds()))
-	o.owed = max(0, was+float64(l.Sent-o.sent)-answers-max(0, free))
+	past := max(0, now.Sub(o.at).Seconds())
+	answers := min(float64(l.Heard-o.heard), maxAnswers*past)
+	if o.executor {
+		answers, free = answers*ofExecutor, free+ownExecutor*past
+	}
+	o.owed = max(0, was+float64(l.Sent-o.sent)-answers-free)
 	o.sent, o.heard, o.at = l.Sent, l.Heard, now
 	if owed := c.debts[o.root] + o.owed - was; owed > 0 {
 		c.debts[o.root] = owed

@@ -14,18 +14,19 @@ import (
 type books struct {
 	*Connections
 	t     *testing.T
+	role  string // of the user of connections
 	clock time.Time
 }
 
 func newBooks(t *testing.T) *books {
-	b := &books{t: t, clock: time.Unix(1e9, 0)}
+	b := &books{t: t, role: "agent", clock: time.Unix(1e9, 0)}
 	b.Connections = NewConnections(nil, func() time.Time { return b.clock }, slog.New(slog.DiscardHandler))
 	return b
 }
 
 func (b *books) connection(cid uint64, family string, sent, heard int64) connection {
 	return connection{
-		CID: cid, User: "agent.acme.a." + family, Account: accounts.Agents, Start: time.Unix(1e9, 0), Sent: sent,
+		CID: cid, User: b.role + ".acme.a." + family, Account: accounts.Agents, Start: time.Unix(1e9, 0), Sent: sent,
 		Heard: heard,
 	}
 }
@@ -53,8 +54,8 @@ func TestDebts(t *testing.T) {
 	t.Run("burst", func(t *testing.T) {
 		b := newBooks(t)
 		for range 5 {
-			b.after(second, 0, b.connection(1, "x", 200_000, 0))
-			b.after(20*second, 0, b.connection(1, "x", 200_000, 200_000))
+			b.after(second, 0, b.connection(1, "x", 400_000, 0))
+			b.after(20*second, 0, b.connection(1, "x", 400_000, 400_000))
 			b.remove(place{"s", 1})
 		}
 	})
@@ -64,20 +65,28 @@ func TestDebts(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		b := newBooks(t)
-		b.after(second, 0, b.connection(1, "x", 200_000, 0))
-		b.after(second, 1, b.connection(1, "x", 400_000, 0))
 		b.after(second, 0, b.connection(1, "x", 400_000, 0))
+		b.after(second, 1, b.connection(1, "x", 800_000, 0))
+		b.after(second, 0, b.connection(1, "x", 800_000, 0))
 	})
 	t.Run("amplified", func(t *testing.T) {
 		b := newBooks(t)
-		b.after(second, 0, b.connection(1, "x", 200_000, 1e9))
-		b.after(second, 1, b.connection(1, "x", 500_000, 2e9))
+		b.after(second, 0, b.connection(1, "x", 400_000, 1e9))
+		b.after(second, 1, b.connection(1, "x", 900_000, 2e9))
+	})
+	t.Run("executor", func(t *testing.T) { // of 5,000 calls a second, which runs 5,000 more
+		b := newBooks(t)
+		b.role = "executor"
+		for i := range int64(1000) {
+			b.after(second, 0, b.connection(1, "x", 18_000*i, 5000*i))
+		}
+		b.after(second, 1, b.connection(1, "x", 18_000_000+600_000, 5_000_000))
 	})
 	t.Run("over many", func(t *testing.T) {
 		b := newBooks(t)
 		for i := range 100 {
 			b.ended(fmt.Appendf(nil, `{"server":{"id":"s"},"client":{"id":%d,"user":"agent.acme.a.x","acc":"AGENTS",`+
-				`"start":%q},"sent":{"msgs":4000},"received":{"msgs":10}}`, i, b.clock.Format(time.RFC3339)))
+				`"start":%q},"sent":{"msgs":10000},"received":{"msgs":10}}`, i, b.clock.Format(time.RFC3339)))
 		}
 		b.after(second, 1)
 		if len(b.open) > 0 {
