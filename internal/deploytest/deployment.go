@@ -33,6 +33,7 @@ type Deployment struct {
 	URL     string // of all servers
 	Keys    *accounts.Keys
 	Servers []*Process // nil until they are started
+	Memory  string     // GOMEMLIMIT of servers; "" is none
 
 	tls bool
 }
@@ -109,7 +110,11 @@ func (d *Deployment) anyDisk(i int) {
 func (d *Deployment) Serve(which ...int) {
 	d.T.Helper()
 	for _, i := range which {
-		d.Servers[i] = Launch(d.T, exec.Command(d.Server(), "-c", d.Conf(i)))
+		cmd := exec.Command(d.Server(), "-c", d.Conf(i))
+		if d.Memory != "" {
+			cmd.Env = append(os.Environ(), "GOMEMLIMIT="+d.Memory)
+		}
+		d.Servers[i] = Launch(d.T, cmd)
 	}
 	for _, i := range which {
 		d.Servers[i].listens(d.T, d.Host(i))

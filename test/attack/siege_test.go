@@ -1,0 +1,334 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+var builds = flag.String("builds", "", "measure toolbus and toolbus-supervisor of this folder, and fail for nothing")
+
+// scale is how much of everything there is.
+type scale struct {
+	profile     string
+	tls         bool
+	connections int           // of one token
+	readers     int           // that never read
+	flood       time.Duration // of each kind
+}
+
+func scaled() scale {
+	if *full {
+		return scale{profile: "standard", tls: true, connections: 10_000, readers: 40, flood: 10 * time.Second}
+	}
+	return scale{profile: "single", connections: 600, readers: 10, flood: 3 * time.Second}
+}
+
+// crowding is the flood in which calls of a bystander may time out: it fills the connection of the dispatcher, which
+// the server then closes.
+const crowding = "large calls"
+
+// What floods may cost, in MB.
+const (
+	serverGrowth     = 1024.0 // above an idle server
+	dispatcherMemory = 300.0
+)
+
+// siege is a deployment of processes, an attacker with one token, and a bystander of another tenant.
+type siege struct {
+	*deploytest.Deployment
+	*testing.T
+	scale
+	dispatcher *deploytest.Process
+	attacker   string             // the token of an agent, a new one for each flood
+	rogue      identity.Principal // an executor of a pool of its own
+	rogueToken string
+	bystander  *toolbus.Client
+	idle       float64 // MB of the largest server
+	figures    []string
+}
+
+// TestSiege floods a deployment of processes. Each kind of flood comes from one valid credential. Meanwhile the calls
+// of a bystander succeed, and no process uses more memory than the limits above. With -full it attacks three servers
+// with TLS.
+func TestSiege(t *testing.T) {
+	s := besiege(t)
+	for _, flood := range []struct {
+		name string
+		run  func(*siege, context.Context) string
+	}{
+		{"connections of one token", (*siege).connect},
+		{"readers that never read", (*siege).neverRead},
+		{"permission violations", (*siege).violate},
+		{crowding, (*siege).callLarge},
+		{"payloads", (*siege).store},
+		{"requests of an executor", (*siege).ask},
+	} {
+		t.Run(strings.ReplaceAll(flood.name, " ", "-"), func(t *testing.T) { s.under(t, flood.name, flood.run) })
+	}
+	t.Logf("%s, idle server %.0f MB\n%s", s.profile, s.idle, strings.Join(s.figures, "\n"))
+}
+
+func besiege(t *testing.T) *siege {
+	t.Helper()
+	s := &siege{T: t, scale: scaled()}
+	s.files()
+	of := deploytest.Build(t, "../..", "transcript_2eclean")
+	if *builds != "" {
+		of.Dir = s.replaced(of)
+	}
+	s.Deployment = deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: s.profile, TLS: s.tls})
+	var all []int
+	for i := range s.Servers {
+		all = append(all, i)
+	}
+	if *builds == "" {
+		s.Memory = unitLimit(t)
+	}
+	s.Serve(all...)
+	s.dispatcher = s.startDispatcher()
+	s.startExecutor()
+	s.rogue = identity.Principal{Tenant: "default", Actor: "executor://rogue", Role: identity.Executor, Pool: "other"}
+	_, s.rogueToken = s.Credential(s.rogue)
+	s.bystander = s.agent(bob)
+	for range 20 {
+		s.must(s.call(s.Context()))
+	}
+	for _, server := range s.Servers {
+		s.idle = max(s.idle, s.memory(server))
+	}
+	return s
+}
+
+// unitLimit returns the GOMEMLIMIT of the unit of servers.
+func unitLimit(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/systemd/toolbus-nats@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, limit, ok := strings.Cut(string(text), "\nEnvironment=GOMEMLIMIT=")
+	if !ok {
+		t.Fatal("the unit of servers has no GOMEMLIMIT")
+	}
+	limit, _, _ = strings.Cut(limit, "\n")
+	return limit
+}
+
+// replaced returns a folder with the server of this build and the programs of another one.
+func (s *siege) replaced(of deploytest.Programs) string {
+	s.Helper()
+	dir := s.TempDir()
+	for name, from := range map[string]string{
+		"nats-server": of.Dir, "toolbus": *builds, "toolbus-supervisor": *builds,
+	} {
+		from, err := filepath.Abs(filepath.Join(from, name))
+		s.must(err)
+		s.must(os.Symlink(from, filepath.Join(dir, name)))
+	}
+	return dir
+}
+
+func (s *siege) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// files checks that this process may have as many open files as the attack needs.
+func (s *siege) files() {
+	s.Helper()
+	var limit syscall.Rlimit
+	s.must(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)) // Go has raised it to the hard limit
+	if need := uint64(s.connections + 1000); limit.Cur < need {
+		s.Fatalf("this process may have %d open files, and %d connections need %d: raise the hard limit (ulimit -Hn)",
+			limit.Cur, s.connections, need)
+	}
+}
+
+func (s *siege) startDispatcher() *deploytest.Process {
+	s.Helper()
+	args := append([]string{"dispatcher", "--keys", filepath.Join(s.Dir, "keys"), "--tools", s.Tools, "--replicas",
+		strconv.Itoa(len(s.Servers))}, s.Access()...)
+	return deploytest.Start(s.T, "is serving", s.Toolbus(), args...)
+}
+
+// startExecutor starts an executor, at full scale as another user if this process may.
+func (s *siege) startExecutor() *deploytest.Process {
+	s.Helper()
+	file, _ := s.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	other := *full && os.Geteuid() == 0
+	access := append([]string{"--credentials", file}, s.Access()...)
+	if other {
+		access = s.Handed(file, nobody)
+	}
+	cmd := exec.Command(s.Toolbus(), append([]string{"executor", "--tools", s.Tools}, access...)...)
+	if other {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Env = append(os.Environ(), "HOME=/nonexistent")
+	} else if *full {
+		s.Log("NOT root: executors have the same user as all other processes")
+	}
+	p := deploytest.Launch(s.T, cmd)
+	p.Await(s.T, "works for pool")
+	return p
+}
+
+// agent is a client of an agent, with a token of its own.
+func (s *siege) agent(actor string) *toolbus.Client {
+	s.Helper()
+	_, token := s.Credential(identity.Principal{Actor: actor, Role: identity.Agent})
+	options := []nats.Option{nats.Token(token)}
+	if s.tls {
+		options = append(options, nats.Secure(s.TLS()))
+	}
+	conn, err := toolbus.Connect(s.Context(), s.URL, toolbus.Options{
+		Actor: actor, NATS: options, Logger: slog.New(slog.DiscardHandler),
+	})
+	s.must(err)
+	s.Cleanup(conn.Close)
+	c, err := conn.Client(toolbus.ClientOptions{Actor: actor, Token: func() string { return token }})
+	s.must(err)
+	s.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// call makes a call of the bystander.
+func (s *siege) call(ctx context.Context) error {
+	r, err := s.bystander.Call(ctx, toolbus.Call{
+		Tool: "transcript.clean", Input: []byte(`{"text":"a line ` + identity.NewID() + `"}`),
+	})
+	if err == nil && r.Status != toolbus.Success {
+		err = errors.New(r.Error.String())
+	}
+	return err
+}
+
+// raw connects an attacker to the first server.
+func (s *siege) raw(token, name string) (*rawConn, error) {
+	return rawConnect(rawOptions{url: "nats://" + s.Host(0), tls: s.TLS(), token: token, name: name})
+}
+
+// rawRogue connects the rogue executor, and returns which instance it is.
+func (s *siege) rawRogue() (c *rawConn, instance string) {
+	s.Helper()
+	says, err := identity.Inspect(s.rogueToken)
+	s.must(err)
+	instance = accounts.NewInstance(says)
+	c, err = s.raw(s.rogueToken, accounts.ConnectionName(instance))
+	s.must(err)
+	return c, instance
+}
+
+func (s *siege) memory(p *deploytest.Process) float64 {
+	s.Helper()
+	mb, err := proc.ResidentMB(p.Cmd.Process.Pid)
+	s.must(err)
+	return mb
+}
+
+// logged returns the bytes that the servers have logged: to files beside their streams, and to standard error.
+func (s *siege) logged() (bytes int64) {
+	s.Helper()
+	files, err := filepath.Glob(filepath.Join(s.Dir, "store", "*.log*"))
+	s.must(err)
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil { // one that was removed meanwhile has no bytes
+			bytes += info.Size()
+		}
+	}
+	for _, server := range s.Servers {
+		bytes += server.Wrote.Load()
+	}
+	return bytes
+}
+
+// watched is what is measured during a flood.
+type watched struct {
+	server, dispatcher float64 // largest, in MB
+	took               []time.Duration
+	failed             []string
+}
+
+// under runs a flood while the bystander calls 20 times a second, and checks what it costs.
+func (s *siege) under(t *testing.T, name string, flood func(*siege, context.Context) string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var w watched
+	var watching sync.WaitGroup
+	watching.Go(func() { w.watch(ctx, s) })
+	logs, began := s.logged(), time.Now()
+	inner := *s
+	inner.T = t
+	_, inner.attacker = s.Credential(identity.Principal{Actor: mallory, Role: identity.Agent})
+	what := flood(&inner, ctx)
+	took := time.Since(began)
+	cancel()
+	watching.Wait()
+	slices.Sort(w.took)
+	of := func(percent int) time.Duration { return w.took[len(w.took)*percent/100].Round(100 * time.Microsecond) }
+	s.figures = append(s.figures, fmt.Sprintf("%s: %s in %.1f s; server %.0f MB, dispatcher %.0f MB; log %.3f MB/s; "+
+		"bystander p50 %s, p99 %s, %d of %d failed", name, what, took.Seconds(), w.server, w.dispatcher,
+		float64(s.logged()-logs)/1e6/took.Seconds(), of(50), of(99), len(w.failed), len(w.took)))
+	if *builds != "" {
+		return
+	}
+	if w.server > s.idle+serverGrowth {
+		t.Errorf("a server has %.0f MB, and %.0f MB when idle", w.server, s.idle)
+	}
+	if w.dispatcher > dispatcherMemory {
+		t.Errorf("the dispatcher has %.0f MB", w.dispatcher)
+	}
+	if most := int64(len(s.Servers) * (accounts.MaxLogFiles + 1) * accounts.MaxLogBytes); s.logged() > most {
+		t.Errorf("the logs have %d bytes, more than %d", s.logged(), most)
+	}
+	if len(w.failed) > 0 && name != crowding {
+		t.Errorf("calls of a bystander failed: %q", w.failed)
+	}
+}
+
+// watch calls as the bystander, and looks at the memory of the processes, until ctx ends.
+func (w *watched) watch(ctx context.Context, s *siege) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for len(w.took) == 0 || ctx.Err() == nil {
+		began := time.Now()
+		if err := s.call(context.WithoutCancel(ctx)); err != nil {
+			w.failed = append(w.failed, err.Error())
+		}
+		w.took = append(w.took, time.Since(began))
+		for _, server := range s.Servers {
+			w.server = max(w.server, s.memory(server))
+		}
+		w.dispatcher = max(w.dispatcher, s.memory(s.dispatcher))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// answers is where the attacker is answered.
+func answers() string { return subjects.Answers("default", mallory) }
