@@ -60,8 +60,8 @@ func table() []Row {
 		}, {
 			CodeRevoked, TerminalError, false, 0, EffectUnknown, "The token was revoked",
 			"ask an operator for a new one",
-			"an operator revoked it, the token that it was narrowed from, or all of its actor; or its key is not, or no longer, " +
-				"of this bus",
+			"an operator revoked it, the token that it was narrowed from, or all of its actor; or its key is not, or no " +
+				"longer, of this bus",
 			401, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
 			CodeScope, TerminalError, false, 0, EffectUnknown, "The token does not cover the request",
