@@ -82,14 +82,14 @@ func asks(p identity.Principal) []string {
 // hears are the subjects on which an actor is answered, by dispatchers and by the server.
 func hears(p identity.Principal, f Facts) []string {
 	if f.OlderBuilds {
-		return []string{subjects.Answers(p.Tenant, p.Actor) + ">", subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox() +
-			".>"}
+		inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
+		return []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
 	}
 	return []string{p.Answers() + ">", p.Inbox() + ".>"}
 }
 
-// agentHears are those of an agent, with the chunks of its actor's calls. Their subjects name neither run nor scopes, so
-// a bound token asks a dispatcher for its chunks.
+// agentHears are the subjects that an agent hears, with the chunks of its actor's calls. Subjects of chunks name
+// neither run nor scopes, so a client with a bound token asks dispatchers for its chunks.
 func agentHears(p identity.Principal, f Facts) []string {
 	if p.Bound() && !f.OlderBuilds {
 		return hears(p, f)

@@ -92,8 +92,8 @@ func (s *Service) Renew(ctx context.Context, by *identity.Principal) (a question
 	return s.mint(ctx, audit.CredentialRenewed, by, p)
 }
 
-// originate refuses to renew an agent's token that may have been narrowed from one of another role, as builds before 0.2
-// did. Such a token does not say its origin: the list of issued credentials says that it is an agent's, or nothing does.
+// originate refuses to renew an agent's token that may have been narrowed from a token of another role, as builds
+// before 0.2 did. Such a token does not say its origin. Only the list of issued credentials can say that its root is an agent.
 func (s *Service) originate(ctx context.Context, p *identity.Principal) *envelope.Error {
 	if p.Role != identity.Agent || len(p.Chain) == 0 || p.Origin == identity.Agent {
 		return nil
@@ -212,8 +212,8 @@ func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope
 	return time.Duration(n) * time.Second, nil
 }
 
-// Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation whether such
-// a credential is listed or not: narrowed tokens, and those minted offline, are not.
+// Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation also if no
+// such credential is listed: narrowed tokens, and tokens that were minted offline, are not listed.
 func (s *Service) Revoke(
 	ctx context.Context, by *identity.Principal, q question.Revoke,
 ) (a question.RevokeAnswer, _ *envelope.Error) {

@@ -219,7 +219,8 @@ func TestRevocationOfNothingListed(t *testing.T) {
 		families int
 		nearest  []string
 	}{
-		{"a misspelt family", question.Revoke{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0, []string{listed.Family}},
+		{"a misspelt family", question.Revoke{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0,
+			[]string{listed.Family}},
 		{"another family", question.Revoke{Family: "none"}, 0, nil},
 		{"a misspelt actor", question.Revoke{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
 		{"another tenant", question.Revoke{Tenant: "amce", Actor: "agent://billing"}, 0,

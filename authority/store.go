@@ -273,8 +273,8 @@ func (s *Store) Revoke(ctx context.Context, family, by string) error {
 	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack)
 }
 
-// Bar ends all tokens of an actor and of its sub-actors, however they were minted, and returns how many families of them
-// are listed. It revokes the listed ones by family, too: so tokens that were narrowed from them to no sub-actor end.
+// Bar ends all tokens of an actor and of its sub-actors, however they were minted, and returns how many families of
+// them are listed. It also revokes each listed family, and with it all tokens that were narrowed from it.
 func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}

@@ -135,8 +135,8 @@ func TestNoCredential(t *testing.T) {
 	})
 }
 
-// A question comes over a connection that its own token has opened, or over one of a door of its tenant. A door asks for
-// no new tokens for those of others.
+// A question comes over a connection that its own token has opened, or over one of a door of its tenant. A door neither
+// renews nor narrows the tokens of others.
 func TestWhoseConnection(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		s, p := guarded(w), someAgent()

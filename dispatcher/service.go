@@ -81,7 +81,8 @@ func unknownCall(ref string) *envelope.Error {
 	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
 }
 
-// concerns reports whether the actor owns an attempt of the call, or names one of its call ids, and its token covers it.
+// concerns reports whether the actor owns an attempt of the call, or names one of its call ids, and its token covers
+// that attempt.
 func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 	for _, a := range s.Attempts {
 		if (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a) {

@@ -127,8 +127,8 @@ func (r *Revocations) BarredSince(since time.Time) map[[2]string]time.Time {
 	return late
 }
 
-// Revoked reports whether a token of p is revoked, or one that it was made from, or its actor, or an actor that this is a
-// sub-actor of, was barred since p was issued.
+// Revoked reports whether a token of p is revoked, or one that it was made from. It also reports true if the actor, or
+// one that it is a sub-actor of, was barred after p was issued.
 func (r *Revocations) Revoked(p *Principal) bool { return errors.Is(r.check(p), ErrRevoked) }
 
 // check returns [ErrRevoked], [ErrNotReady], or nil.

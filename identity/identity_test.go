@@ -276,7 +276,8 @@ func TestNarrowNeverWidens(t *testing.T) {
 			child.Tenant != p.Tenant || child.Expires.After(p.Expires) || child.RenewUntil.After(p.RenewUntil) ||
 			child.Actor != p.Actor && !strings.HasPrefix(child.Actor, p.Actor+"/") ||
 			p.Run != "" && child.Run != p.Run || p.Lane != "" && child.Lane != p.Lane ||
-			child.Role != p.Role || child.Actor != p.Actor && p.Role != Agent || !slices.Contains(child.Chain, p.Family) || child.Family == p.Family
+			child.Role != p.Role || child.Actor != p.Actor && p.Role != Agent ||
+			!slices.Contains(child.Chain, p.Family) || child.Family == p.Family
 		if wider {
 			t.Fatalf("%+v of %+v", child, p)
 		}

@@ -131,8 +131,8 @@ func (p Principal) User() string {
 	return string(p.Role) + "." + subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "." + p.Family
 }
 
-// Root returns the family of the token that p was narrowed from first, or the family of p. All tokens that were made from
-// one issued token have the same root.
+// Root returns the first family of p.Chain, or p.Family if p was not narrowed. All tokens that were made from one
+// issued token have the same root.
 func (p Principal) Root() string {
 	if len(p.Chain) > 0 {
 		return p.Chain[0]
@@ -179,8 +179,8 @@ type Less struct {
 // ErrWider means that a token was asked for with more rights than the one that it is to be made from.
 var ErrWider = errors.New("a token can only be narrowed")
 
-// Narrow returns a token with less rights and the role of p, which ends with p at the latest and is revoked with it. Only
-// an agent's token can be narrowed to a sub-actor: such a token calls tools, which no other role may.
+// Narrow returns a token with less rights and the role of p, which ends with p at the latest and is revoked with it.
+// Only an agent's token can be narrowed to a sub-actor: such a token calls tools, which no other role may.
 func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 	child := p
 	if len(p.Chain) == 0 {
@@ -234,8 +234,8 @@ func sorted(scopes []string) []string {
 	return slices.Compact(scopes)
 }
 
-// latest keeps a token that was made from another from being issued before it: an actor may have been barred in the same
-// second, see [Revocations.Barred].
+// latest returns the later time. A token is not issued before the one that it was made from: the actor may have been
+// barred in the same second, see [Revocations.Barred].
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

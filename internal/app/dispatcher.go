@@ -199,7 +199,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,
 		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
-		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
+		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds,
+		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOfAll(c.JS),
 		Health:   vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,

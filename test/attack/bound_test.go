@@ -80,7 +80,8 @@ func (d *deployment) reach(name string, h holder, ref, call, key string) {
 			d.Errorf("%s: it hears %s>: %q", name, s, said)
 		}
 	}
-	for _, q := range []string{`{"form":2,"ref":"` + ref + `"}`, `{"form":2,"ref":"` + ref + `","call_id":"` + call + `"}`} {
+	for _, named := range []string{"", `,"call_id":"` + call + `"`} {
+		q := `{"form":2,"ref":"` + ref + `"` + named + `}`
 		for _, op := range []string{"result", "why", "cancel"} {
 			got := r.ask(op, "acme", carol, h.token, own, q)
 			d.refused(name+": "+op, got, "P-PRECOND-NOT_FOUND", `"told"`, "deadline")
