@@ -93,7 +93,8 @@ func (s *Service) Renew(ctx context.Context, by *identity.Principal) (a question
 }
 
 // originate refuses to renew an agent's token that may have been narrowed from a token of another role, as builds
-// before 0.2 did. Such a token does not say its origin. Only the list of issued credentials can say that its root is an agent.
+// before 0.2 did. Such a token does not say its origin. Only the list of issued credentials can say that its root is an
+// agent.
 func (s *Service) originate(ctx context.Context, p *identity.Principal) *envelope.Error {
 	if p.Role != identity.Agent || len(p.Chain) == 0 || p.Origin == identity.Agent {
 		return nil
