@@ -26,10 +26,6 @@ import (
 // deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are
 // not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, started time.Time) flight.Word {
-	if call.Timeout != 0 && call.Timeout < time.Millisecond { // no time to look any closer
-		req := c.request(call, nil)
-		return flight.Word{Request: req, Response: c.refused(req, tooShort())}
-	}
 	ctx, within, free, err := uncut(ctx, started)
 	if err != nil {
 		return flight.Word{Err: err}
@@ -38,7 +34,7 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) fligh
 	e := &errand{ctx: ctx, started: started, within: within}
 	e.Told = make(chan flight.Word, flight.Words)
 	e.call = e.show.of(call)
-	c.watch.Add(&e.Call, started.Add(e.atMost(cmp.Or(call.Timeout, describeTime))))
+	c.watch.Add(&e.Call, started.Add(e.atMost(e.patience(call.Timeout))))
 	defer c.unwatch(e)
 	if c.barred() != nil {
 		return c.given(e, false)
@@ -89,6 +85,7 @@ func (c *Client) conclude(e *errand, r *envelope.Response) (_ flight.Word, ended
 	default:
 		ended = !e.mayRetry(1, r) && !isApart(r)
 	}
+	r = e.advised(r)
 	if !ended && !c.crew.Start(func() { c.rest(e, r) }) {
 		go c.rest(e, r) // the client was closed meanwhile; it ends with the call
 	}
@@ -97,7 +94,7 @@ func (c *Client) conclude(e *errand, r *envelope.Response) (_ flight.Word, ended
 
 // accepts says whether a success is certainly what the tool promises.
 func accepts(fn *function, r *envelope.Response) bool {
-	return r.Provenance.OutputRef == nil && r.Provenance.Digest == fn.digest && fn.response.Accepts(r.Output)
+	return fn != nil && r.Provenance.OutputRef == nil && r.Provenance.Digest == fn.digest && fn.response.Accepts(r.Output)
 }
 
 // given is what is said of an errand that is given up: its caller went away, or the bus is silent. Why it is may be
@@ -164,8 +161,21 @@ type errand struct {
 	flight.Call
 
 	// Of the call, once it is prepared.
-	req *envelope.Request
-	fn  *function
+	req         *envelope.Request
+	fn          *function       // nil if it is not known
+	described   bool            // the tool is known
+	pool        string          // of the tool
+	unnamed     *envelope.Error // the functions of the tool, if the call names none of several
+	undescribed *envelope.Error // why dispatchers do not describe the tool
+}
+
+// patience is the time that an answer to a call with a timeout is waited for. A call whose timeout is out of range has
+// no deadline, and is refused as soon as a dispatcher reads it.
+func (e *errand) patience(timeout time.Duration) time.Duration {
+	if timeout == 0 || !valid(timeout) {
+		return describeTime
+	}
+	return timeout
 }
 
 // atMost is a timeout, but no longer than the caller has.
@@ -181,7 +191,7 @@ func (e *errand) atMost(timeout time.Duration) time.Duration {
 func (e *errand) requests(c *Client, t *described) {
 	e.req = c.request(e.call, t)
 	k := &e.req.Constraints
-	if k.TimeoutMS > envelope.MaxTimeoutMS {
+	if !valid(e.call.Timeout) {
 		return
 	}
 	timeout := e.atMost(time.Duration(k.TimeoutMS) * time.Millisecond).Milliseconds()
@@ -191,7 +201,9 @@ func (e *errand) requests(c *Client, t *described) {
 
 // isDue notes when the call is to be answered, now that its request says so.
 func (c *Client) isDue(e *errand) {
-	c.watch.Due(&e.Call, e.started.Add(time.Duration(e.req.Constraints.TimeoutMS)*time.Millisecond))
+	if timeout := time.Duration(e.req.Constraints.TimeoutMS) * time.Millisecond; valid(e.call.Timeout) {
+		c.watch.Due(&e.Call, e.started.Add(timeout))
+	}
 }
 
 // begin prepares the call and sends its request; it ends soon after the deadline, when the connection lets go of it.
@@ -220,7 +232,7 @@ func (c *Client) begin(e *errand) {
 func (c *Client) first(e *errand, req *envelope.Request) (*envelope.Response, error) {
 	x, err := c.open(e, req, e.Told)
 	if err != nil {
-		return c.unstored(req, err)
+		return c.unready(req, err)
 	}
 	if err = c.start(x); err != nil {
 		c.shut(x)
@@ -240,9 +252,6 @@ func (c *Client) ready(e *errand) (*envelope.Response, error) {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return c.refused(e.req, c.inbox.NotAllowed(err)), nil
 	case err != nil:
-		if refused, ok := errors.AsType[*Refusal](err); ok {
-			return c.refused(e.req, refused.Reason), nil
-		}
 		return nil, err
 	}
 	e.req.Constraints.DeadlineUnixMS -= time.Since(e.started).Milliseconds() // what the preparation took
@@ -253,7 +262,7 @@ func (c *Client) ready(e *errand) (*envelope.Response, error) {
 func (c *Client) rest(e *errand, r *envelope.Response) {
 	r, err := c.attempts(e, r)
 	if err == nil {
-		r = c.complete(e, r)
+		r = c.complete(e, e.advised(r))
 	}
 	e.Told <- flight.Word{Request: e.req, Response: r, Err: err}
 }

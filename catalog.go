@@ -72,12 +72,12 @@ func (c *Client) Describe(ctx context.Context) (question.Description, error) {
 
 // Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
 func (c *Client) Tool(ctx context.Context, id string) (question.Tool, error) {
-	t, refusal, err := c.tool(ctx, id, describeTime)
+	t, err := c.tool(ctx, id, describeTime)
 	switch {
 	case err != nil:
 		return question.Tool{}, err
-	case refusal != nil:
-		return question.Tool{}, &Refusal{refusal}
+	case t == nil:
+		return question.Tool{}, &Refusal{c.noTool(ctx, id)}
 	}
 	return t.info, nil
 }
@@ -134,36 +134,30 @@ func (c *Client) BusTime() time.Time {
 }
 
 // tool returns the description of a tool, from the cache while it is fresh, and waits for it for
-// a while at the most.
-func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, *envelope.Error, error) {
+// a while at the most. It is nil if dispatchers have no such tool.
+func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, error) {
 	if !utf8.ValidString(id) {
-		return nil, envelope.NoTool(id, nil), nil // and it cannot be asked for
+		return nil, nil // and it cannot be asked for
 	}
 	c.catalog.mu.Lock()
 	t := c.catalog.tools[id]
 	c.catalog.mu.Unlock()
 	if t != nil && time.Since(t.fetched) < freshDescription {
-		return t, nil, nil
+		return t, nil
 	}
 	if t != nil {
 		atMost = min(atMost, refreshTime)
 	}
 	fresh, err := c.fetchOnce(ctx, id, atMost)
-	switch {
-	case err != nil && t != nil:
-		return t, nil, nil // the old description is better than no call
-	case err != nil:
-		return nil, nil, err
-	case fresh == nil:
-		return nil, c.noTool(ctx, id, atMost), nil
+	if err != nil && t != nil {
+		return t, nil // the old description is better than no call
 	}
-	return fresh, nil, nil
+	return fresh, err
 }
 
-// noTool refuses a call of a tool that there is not. Which ones there are is asked only to
-// say which one was probably meant.
-func (c *Client) noTool(ctx context.Context, id string, atMost time.Duration) *envelope.Error {
-	ctx, cancel := context.WithTimeout(ctx, min(atMost, describeAgain))
+// noTool says that there is no such tool. Which ones there are is asked only to say which one was probably meant.
+func (c *Client) noTool(ctx context.Context, id string) *envelope.Error {
+	ctx, cancel := context.WithTimeout(ctx, describeAgain)
 	defer cancel()
 	d, _ := c.Describe(ctx) // without an answer nothing is suggested
 	ids := make([]string, len(d.Tools))

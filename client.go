@@ -50,9 +50,9 @@ type ClientOptions struct {
 	Logger   *slog.Logger     // one INFO line per call; nil discards
 }
 
-// Client calls tools. It keeps the duties of the agent: it checks requests before they
-// are sent, computes stable keys, retries only what may be retried, and checks outputs. Its
-// methods are safe for concurrent use.
+// Client calls tools. It keeps the duties of the agent: it computes stable keys, retries only what may be retried, and
+// checks outputs. It refuses only requests that it cannot send; dispatchers check all others, and record what they
+// refuse. Its methods are safe for concurrent use.
 type Client struct {
 	ClientOptions
 	nc      *nats.Conn
@@ -223,7 +223,7 @@ func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envel
 		"duration_ms", took.Milliseconds(), "error.code", code)
 }
 
-// refused is the local answer to a request that fails preflight: nothing was sent.
+// refused is the local answer to a request that cannot be sent. It is not on record.
 func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
 		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,

@@ -1,6 +1,7 @@
 package toolbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +143,7 @@ func (c *Client) shut(x *exchange) {
 func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, error) {
 	x, err := c.open(e, req, make(chan flight.Word, 1))
 	if err != nil {
-		return c.unstored(req, err)
+		return c.unready(req, err)
 	}
 	defer c.shut(x)
 	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
@@ -237,7 +238,7 @@ func (c *Client) silence(
 ) *envelope.Response {
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, NotStarted: notStarted}
 	return envelope.Failure(req.CallID, e, p,
-		envelope.Metrics{DurationMS: req.Constraints.TimeoutMS + time.Since(deadline).Milliseconds()})
+		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())})
 }
 
 // message encodes the request; a large input goes to the payload store first.
@@ -253,10 +254,25 @@ func (c *Client) message(e *errand, req *envelope.Request) (*nats.Msg, error) {
 		msg.Header.Set(subjects.HeaderInputRef, ref.String())
 		sent.Input = []byte("null")
 	}
-	data, err := envelope.AppendRequest(nil, &sent) // preflight has checked its input
+	data, err := envelope.AppendRequest(nil, &sent)
+	if err != nil { // a text of it is no UTF-8
+		sent.Input = []byte("null")
+		reason := cmp.Or(sent.Check(), envelope.NewError(envelope.CodeMalformed, ""))
+		return nil, unsendable{reason.WithCause(err.Error())}
+	}
 	msg.Data = data
-	return msg, err
+	if most := c.nc.MaxPayload(); most > 0 && int64(msg.Size()) > most {
+		return nil, unsendable{envelope.NewError(envelope.CodeLimit,
+			fmt.Sprintf("the request is %d bytes, and the server takes at most %d", msg.Size(), most))}
+	}
+	return msg, nil
 }
+
+// unsendable is the error of a request that cannot be sent.
+type unsendable struct{ reason *envelope.Error }
+
+// Error implements error.
+func (u unsendable) Error() string { return u.reason.String() }
 
 func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
 	if c.Payloads == nil {
@@ -266,11 +282,15 @@ func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
 	}
 	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
 	defer cancel()
-	return c.Payloads.PutNow(bounded, c.owner().On(e.fn.pool), data)
+	return c.Payloads.PutNow(bounded, c.owner().On(e.pool), data)
 }
 
-// unstored is what is said of a request that could not be made ready, if its input found no room.
-func (c *Client) unstored(req *envelope.Request, err error) (*envelope.Response, error) {
+// unready returns the refusal of a request that could not be made ready because it cannot be sent, or because its input
+// found no room.
+func (c *Client) unready(req *envelope.Request, err error) (*envelope.Response, error) {
+	if u, ok := errors.AsType[unsendable](err); ok {
+		return c.refused(req, u.reason), nil
+	}
 	if !errors.Is(err, streaming.ErrFull) {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
@@ -20,17 +22,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// known returns the description of a tool for a call, which has until then to be sent at all: a
-// dispatcher may be starting, so unlike elsewhere it is no answer that nobody listens.
-func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, *envelope.Error, error) {
+// known returns the description of a tool, nil if dispatchers have no such tool. It asks until then: a dispatcher may be
+// starting, so a question without an answer is no answer here.
+func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, error) {
 	for {
-		t, refusal, err := c.tool(ctx, id, time.Until(until))
+		t, err := c.tool(ctx, id, time.Until(until))
 		pause := describePause
 		if refused, ok := errors.AsType[*Refusal](err); ok {
 			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)
 		}
 		if !c.silent(err) || !wait.For(ctx, min(pause, time.Until(until))) || time.Until(until) <= 0 {
-			return t, refusal, err
+			return t, err
 		}
 	}
 }
@@ -44,26 +46,36 @@ func (c *Client) silent(err error) bool {
 			accounts.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
 }
 
-// prepare builds the request of a call and checks it before it is sent. A
-// refusal is what the dispatcher would answer; an error means that the bus could not be asked.
+// prepare makes the request of a call. It leaves to a dispatcher whatever one can refuse, so that each refusal is on
+// record: a refusal here is of a request that cannot be sent. An error means that the bus could not be asked.
 func (c *Client) prepare(e *errand) (refusal *envelope.Error, err error) {
 	asked := time.Now()
-	t, refusal, err := c.known(e.ctx, e.call.Tool, e.Deadline)
+	var t *described
+	if valid(e.call.Timeout) {
+		t, err = c.known(e.ctx, e.call.Tool, e.Deadline)
+	}
 	e.requests(c, t)
-	refusal = cmp.Or(refusal, c.calls.May(c.Token, c.subject(e.call.Tool)))
+	refusal = c.calls.May(c.Token, c.subject(e.call.Tool))
+	if refused, ok := errors.AsType[*Refusal](err); ok && !c.silent(err) {
+		e.undescribed, err = refused.Reason, nil // a dispatcher refuses the call, too
+	}
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
 	c.isDue(e)
-	if e.fn, refusal = fit(e.req, t); refusal == nil || t.fetched.After(asked) {
-		return refusal, nil
+	if !e.fits(t) && t != nil && t.fetched.Before(asked) {
+		if t = c.renewed(e.ctx, t, e.Deadline); t != nil { // a newer build may have the function
+			e.requests(c, t)
+			c.isDue(e)
+			e.fits(t)
+		}
 	}
-	if t = c.renewed(e.ctx, t, e.Deadline); t != nil { // no refusal by what the tool was
-		e.requests(c, t)
-		c.isDue(e)
-		e.fn, refusal = fit(e.req, t)
-	}
-	return refusal, nil
+	return e.sendable(), nil
+}
+
+// valid reports whether a timeout of a call is in the range of the wire; 0 is the tool's own.
+func valid(timeout time.Duration) bool {
+	return timeout == 0 || timeout >= time.Millisecond && timeout.Milliseconds() <= envelope.MaxTimeoutMS
 }
 
 // renewed returns the description of another build of the tool than t, if there is one now. It waits for as long as for
@@ -76,67 +88,58 @@ func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *de
 	return fresh
 }
 
-// fit fills in what the description of the tool says, and checks the request by it.
-func fit(req *envelope.Request, t *described) (*function, *envelope.Error) {
-	fn, refusal := t.function(req.Fn)
-	if refusal != nil {
-		return nil, refusal
+// fits fills in what the description t of the tool says. It reports whether the tool has the function.
+func (e *errand) fits(t *described) bool {
+	if e.req.Input == nil {
+		e.req.Input = jsontext.Value("{}")
 	}
-	req.Fn = fn.name
-	if req.Input == nil {
-		req.Input = jsontext.Value("{}")
+	e.fn, e.unnamed, e.described = nil, nil, t != nil
+	if t == nil {
+		e.req.Fn = cmp.Or(e.req.Fn, "run") // the tool is refused, whatever the function
+		return false
 	}
-	return fn, check(req, fn.request)
+	fn, refusal := t.function(e.req.Fn)
+	if e.pool = t.info.Pool; refusal != nil {
+		if e.req.Fn == "" {
+			e.unnamed = refusal
+		}
+		return false
+	}
+	e.fn, e.req.Fn = fn, fn.name
+	return true
 }
 
-// check lists all that is wrong with a request before it is sent, in the words of the dispatcher. It
-// fills in the key, which depends on an input that is right.
-func check(req *envelope.Request, input *schema.Schema) *envelope.Error {
-	if len(req.Input) > envelope.MaxPayload {
+// sendable returns why the request cannot be sent, so that no dispatcher can refuse it. It fills in the key.
+func (e *errand) sendable() *envelope.Error {
+	req := e.req
+	switch {
+	case len(req.Input) > envelope.MaxPayload:
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
+	case len(req.Input) > envelope.MaxInline && !e.described: // nobody knows whose executors are to read it
+		return cmp.Or(e.undescribed, envelope.NoTool(req.ToolID, nil))
 	}
-	if bad := ijson.Check(req.Input); len(bad) > 0 {
+	bad := ijson.Check(req.Input)
+	noJSON := func(v schema.Violation) bool { return v.Rule == ijson.RuleSyntax }
+	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
 		return envelope.InputFault(schema.Below("/input", bad))
 	}
 	if req.Constraints.IdempotencyKey == "" {
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
 		if err != nil {
-			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
+			key = "refused-" + req.CallID // it is no I-JSON
 		}
 		req.Constraints.IdempotencyKey = key
 	}
-	refusal := checkHead(req)
-	if refusal != nil && refusal.Code != envelope.CodeSchema {
-		return refusal
-	}
-	bad := input.ValidateChecked(req.Input)
-	if len(bad) == 0 {
-		return refusal
-	}
-	bad = schema.Below("/input", bad)
-	if refusal != nil {
-		bad = append(refusal.Details.Violations, bad...)
-	}
-	return envelope.NewError(envelope.CodeSchema, "").WithViolations(bad...)
+	return nil
 }
 
-// checkHead checks a request but for its input, which may be large.
-func checkHead(req *envelope.Request) *envelope.Error {
-	if req.Plain() {
-		return nil
+// advised returns the answer to a request that named no function, with the functions that there are.
+func (e *errand) advised(r *envelope.Response) *envelope.Response {
+	if e.unnamed != nil && r.Error != nil && r.Error.Code == envelope.CodeSchema {
+		r.Error.WithFix(e.unnamed.Fix)
 	}
-	head := *req
-	head.Input = jsontext.Value("{}")
-	return head.Check()
-}
-
-// tooShort refuses a timeout that the unit of the wire cannot say.
-func tooShort() *envelope.Error {
-	return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Violation{
-		Pointer: "/constraints/timeout_ms", Rule: "minimum",
-		Message: "the timeout must be at least 1 ms, or left out for the tool's own",
-	})
+	return r
 }
 
 // request fills in what the call leaves open.

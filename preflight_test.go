@@ -1,6 +1,7 @@
 package toolbus_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/go-cmp/cmp"
+	diff "github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -17,52 +18,42 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The whole request is checked before it is sent: nobody listens here who would refuse it.
-func TestPreflight(t *testing.T) {
+// What cannot be sent is refused by the client, with its place, and without a record. test/blackbox has the refusals
+// that dispatchers put on record.
+func TestNotSent(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
 	sent := f.answering(envelope.Response{})
-	scopes := slices.Repeat([]string{"s"}, envelope.MaxScopes+1)
+	large := jsontext.Value(`"` + strings.Repeat("x", envelope.MaxPayload) + `"`)
 	for name, test := range map[string]struct {
 		call toolbus.Call
 		code envelope.Code
 		at   []string
 	}{
-		"short key":    {toolbus.Call{Key: "short"}, envelope.CodeSchema, []string{"/constraints/idempotency_key"}},
-		"long timeout": {toolbus.Call{Timeout: time.Hour}, envelope.CodeSchema, []string{"/constraints/timeout_ms"}},
-		"unknown key scope": {toolbus.Call{KeyScope: "tribe"}, envelope.CodeSchema,
-			[]string{"/constraints/idempotency_scope"}},
-		"all at once": {
-			toolbus.Call{Key: "short", Priority: "urgent", Input: jsontext.Value(`[]`),
-				Context: envelope.Context{Scopes: scopes}},
-			envelope.CodeSchema, []string{"/constraints/idempotency_key", "/constraints/priority", "/context/scopes", "/input"},
-		},
-		"call id": {toolbus.Call{CallID: "mine"}, envelope.CodeSchema, []string{"/call_id"}},
-		"large head": {toolbus.Call{Context: envelope.Context{Evidence: slices.Repeat([]string{strings.Repeat("é", 2000)},
-			65)}}, envelope.CodeSchema, []string{"/context/evidence"}},
+		"no JSON":     {toolbus.Call{Input: jsontext.Value(`{"n":`)}, envelope.CodeMalformed, []string{"/input/n"}},
+		"input UTF-8": {toolbus.Call{Input: jsontext.Value("[\"a\", \"\xff\"]")}, envelope.CodeMalformed, []string{"/input/1"}},
+		"large":       {toolbus.Call{Input: large}, envelope.CodeLimit, nil},
 		"key UTF-8": {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed,
 			[]string{"/constraints/idempotency_key"}},
 		"scope UTF-8": {toolbus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed,
 			[]string{"/context/scopes/1"}},
-		"function":   {toolbus.Call{Fn: "\xff"}, envelope.CodeFnUnknown, nil},
-		"tool UTF-8": {toolbus.Call{Tool: "echo\xff"}, envelope.CodeToolUnknown, nil},
-		"retry policy": {toolbus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, envelope.CodeSchema,
-			[]string{"/constraints/retry_policy/max_attempts"}},
+		"function": {toolbus.Call{Fn: "\xff"}, envelope.CodeMalformed, []string{"/fn"}},
+		"tool":     {toolbus.Call{Tool: "echo\xff"}, envelope.CodeMalformed, []string{"/tool_id"}},
+		"message": {toolbus.Call{Context: envelope.Context{Evidence: []string{strings.Repeat("x", 2<<20)}}},
+			envelope.CodeLimit, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.call.Tool == "" {
-				test.call.Tool = "echo"
-			}
+			test.call.Tool = cmp.Or(test.call.Tool, "echo")
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			r, err := c.Call(ctx, test.call)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Status != envelope.InvalidRequest || r.Error.Code != test.code ||
-				r.Error.Details.Effect != envelope.EffectNone ||
-				!slices.Equal(r.Provenance.PolicyApplied, []string{"client-preflight"}) {
-				t.Fatalf("%s %+v (cause %q) %+v", r.Status, r.Error, r.Error.Cause, r.Provenance)
+			p := r.Provenance
+			if r.Status != envelope.InvalidRequest || r.Error.Code != test.code || p.AuditEventID != "" ||
+				r.Error.Details.Effect != envelope.EffectNone || !slices.Equal(p.PolicyApplied, []string{"client-preflight"}) {
+				t.Fatalf("%s %+v (cause %q) %+v", r.Status, r.Error, r.Error.Cause, p)
 			}
 			var at []string
 			for _, v := range r.Error.Details.Violations {
@@ -134,7 +125,7 @@ func TestRequestSaysWhatTheCallDoes(t *testing.T) {
 			NetAllowlist: []string{"example.org"}, RetryPolicy: retry,
 		},
 	}
-	if diff := cmp.Diff(want, *got); diff != "" {
-		t.Error(diff)
+	if d := diff.Diff(want, *got); d != "" {
+		t.Error(d)
 	}
 }

@@ -3,6 +3,7 @@ package envelope
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,8 +24,8 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 	return in(contentType, body)
 }
 
-// AppendRequest appends r to b as JSON. Its input is known to be JSON: it was part of a decoded envelope,
-// or has passed [ijson.Check]. A large one is not looked at again.
+// AppendRequest appends r to b as JSON. Its input is known to be JSON. It was part of a decoded envelope, or the receiver
+// is to check it: it may have a name twice in one object, and lone surrogates. A large one is not looked at again.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
 	payload := large(r.Input)
 	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}
@@ -35,7 +36,19 @@ func AppendRequest(b []byte, r *Request) ([]byte, error) {
 	if payload != nil {
 		rest.Input = null
 	}
-	return appendAround(b, &rest, "input", payload)
+	body, err := appendAround(b, &rest, "input", payload)
+	if err != nil && payload == nil && isJSON(r.Input) {
+		rest.Input = null
+		if spliced, err := appendAround(b, &rest, "input", r.Input); err == nil {
+			return spliced, nil
+		}
+	}
+	return body, err
+}
+
+// isJSON reports whether v is JSON, though perhaps no I-JSON.
+func isJSON(v jsontext.Value) bool {
+	return utf8.Valid(v) && v.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // EncodeResponse encodes r as it stands; see [AppendResponse].

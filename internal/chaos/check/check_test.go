@@ -295,6 +295,13 @@ func TestBrokenPromises(t *testing.T) {
 		{"run of an old admission", "P4 recorded", put, func(h *History) { h.Effects[0].Fence = 3 }},
 		{"run without a log", "P4 recorded", paid, func(h *History) { h.Effects[0].Key = "nobody's" }},
 		{"unrecorded refusal", "P4 denied", paid, func(h *History) { h.Audit = h.Audit[1:] }},
+		{"unrecorded refusal at a door", "P4 denied", paid, func(h *History) {
+			h.Asks[0].MCP, h.Audit = true, h.Audit[1:]
+		}},
+		{"refused by the client alone", "P4 denied", paid, func(h *History) {
+			p := &h.Asks[0].Answers[0].Provenance
+			p.Final, p.AuditEventID, p.PolicyApplied = true, "", []string{"client-preflight"}
+		}},
 		{"accepted and lost", "P5 kept", paid, func(h *History) { h.Log, h.Audit = nil, nil }},
 		{"accepted for another attempt", "P5 kept", paid, func(h *History) { h.Asks[1].Accepted[0].Attempt = 2 }},
 		{"no outcome", "P5 kept", put, func(h *History) { h.Log = h.Log[:2] }},
@@ -393,6 +400,21 @@ func TestMemberAdded(t *testing.T) {
 	for _, e := range w.h.Log[1:] {
 		e.State.Attempts[0].More = "|added"
 	}
+	if found := Check(w.h); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// A caller that joined answers itself at its own deadline, if that is earlier than the deadline of the attempt and its
+// dispatcher is frozen.
+func TestJoinersAnswerThemselves(t *testing.T) {
+	w := paid(t)
+	joined := w.h.Asks[2]
+	joined.Due = joined.Due.Add(-time.Second)
+	joined.Done = joined.Due.Add(100 * time.Millisecond)
+	joined.Answers = []*envelope.Response{envelope.Failure(joined.CallID, envelope.NewError(envelope.CodeTimeout, ""),
+		envelope.Provenance{}, envelope.Metrics{})}
+	w.h.Asks = append(w.h.Asks, joined)
 	if found := Check(w.h); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}

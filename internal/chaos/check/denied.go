@@ -22,10 +22,10 @@ func denials(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
 			p := r.Provenance
-			if !turnedDown(r) || a.MCP || slices.Contains(p.PolicyApplied, "client-preflight") {
+			if !turnedDown(r) || unsendable(r) {
 				continue
 			}
-			if says := x.denied(p, closed); says != "" {
+			if says := x.denied(p, closed, a.MCP); says != "" {
 				found = append(found, a.broken("its refusal (%s, %s) %s", code(r), p.AuditEventID, says))
 			}
 			at := tallied{p.AuditEventID, p.Counted}
@@ -38,14 +38,21 @@ func denials(x *index) (found []Violation) {
 	return found
 }
 
-// denied says what is wrong with the record that a refusal names.
-func (x *index) denied(p envelope.Provenance, closed map[string]uint64) string {
+// unsendable reports whether a client refused a request that it could not send: its token is refused by the server, or
+// its input finds no room in the payload store. The requests of chaos have no other such fault.
+func unsendable(r *envelope.Response) bool {
+	local := slices.Contains(r.Provenance.PolicyApplied, "client-preflight") && r.Provenance.AuditEventID == ""
+	return local && (code(r).Class() == envelope.ClassAuth || code(r) == envelope.CodeStoreFull)
+}
+
+// denied says what is wrong with the record that a refusal names. A door names no number in a count.
+func (x *index) denied(p envelope.Provenance, closed map[string]uint64, door bool) string {
 	r, ok := x.gate[p.AuditEventID]
 	n, ended := closed[p.AuditEventID]
 	switch {
 	case !ok:
 		return "is not on record"
-	case p.Counted == 0 && r.Count != nil:
+	case p.Counted == 0 && r.Count != nil && !door:
 		return "says of no number in the count that it names"
 	case p.Counted > 0 && (r.Count == nil || r.Count.State != audit.CountOpened):
 		return "names a record that opens no count"
