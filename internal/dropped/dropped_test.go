@@ -15,22 +15,27 @@ func TestMessages(t *testing.T) {
 		var out bytes.Buffer
 		var m Messages
 		log := slog.New(slog.NewTextHandler(&out, nil))
+		said := func() string {
+			m.mu.Lock() // held while a line is logged
+			defer m.mu.Unlock()
+			return out.String()
+		}
 		for range 1000 {
 			m.Note(log, "forged", "tb.ctl.kill.x")
 		}
-		if n := strings.Count(out.String(), "\n"); n != 1 {
-			t.Errorf("logged at once: %s", &out)
+		if n := strings.Count(said(), "\n"); n != 1 {
+			t.Errorf("logged at once: %s", said())
 		}
 		time.Sleep(Interval + time.Second)
 		synctest.Wait()
-		if !strings.Contains(out.String(), "messages=999") || strings.Count(out.String(), "\n") != 2 {
-			t.Errorf("logged after an interval: %s", &out)
+		if !strings.Contains(said(), "messages=999") || strings.Count(said(), "\n") != 2 {
+			t.Errorf("logged after an interval: %s", said())
 		}
 		time.Sleep(Interval)
 		synctest.Wait()
 		m.Note(log, "forged", "tb.ctl.kill.y")
-		if n := strings.Count(out.String(), "\n"); n != 3 || !strings.Contains(out.String(), "kill.y") {
-			t.Errorf("logged later: %s", &out)
+		if n := strings.Count(said(), "\n"); n != 3 || !strings.Contains(said(), "kill.y") {
+			t.Errorf("logged later: %s", said())
 		}
 	})
 }
