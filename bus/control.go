@@ -17,8 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Control is what dispatchers tell executors, and each other, about calls in flight, below tb.ctl. All of it is best
-// effort: the call log decides. Its methods are safe for concurrent use.
+// Control is what dispatchers tell executors, and each other, about calls in flight, below tb.ctl, and where executors
+// hear their answers. All of it is best effort: the call log decides. Its methods are safe for concurrent use.
 type Control struct {
 	NC      *nats.Conn
 	Log     *slog.Logger

@@ -46,11 +46,11 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 	return in, in.listen(in.prefix)
 }
 
-// NewDeskInbox returns an inbox of an executor over nc, which stays the caller's. Close it when done. Dispatchers of
-// f16d274, and those that run with --older-builds, answer at the reply subject; the others below
-// [subjects.DeskAnswers]. The inbox hears both, under the same word.
-func NewDeskInbox(nc *nats.Conn, pool, instance string) (*Inbox, error) {
-	in := &Inbox{NC: nc, prefix: nc.NewInbox() + "."}
+// Inbox returns an inbox for the questions of an executor to dispatchers. Close it when done. Dispatchers of f16d274,
+// and those that run with --older-builds, answer at the reply subject; the others below [subjects.DeskAnswers]. The
+// inbox hears both, under the same word.
+func (c *Control) Inbox(pool, instance string) (*Inbox, error) {
+	in := &Inbox{NC: c.NC, prefix: c.NC.NewInbox() + "."}
 	in.skip = len(in.prefix)
 	return in, in.listen(in.prefix, subjects.DeskAnswers(pool, instance))
 }

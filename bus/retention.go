@@ -28,10 +28,10 @@ const (
 	Refuse WhenFull = "refuse" // calls are refused with R-CAP-AUDIT until the oldest is too old, or there is more room
 )
 
-// minRetention is the shortest age of the record, and MinRecord the least room for it, in bytes.
+// minRetention is the shortest age of the record, and minRecord the least room for it, in bytes.
 const (
 	minRetention = time.Minute
-	MinRecord    = 1 << 20
+	minRecord    = 1 << 20
 )
 
 // Check refuses what no record can be kept with.
@@ -42,8 +42,8 @@ func (r Retention) Check() error {
 		}
 	}
 	for what, n := range map[string]int64{"AUDIT": r.AuditBytes, "DENIED": r.DeniedBytes} {
-		if n != 0 && n < MinRecord {
-			return fmt.Errorf("%d bytes are too few for %s: it has %d or more", n, what, MinRecord)
+		if n != 0 && n < minRecord {
+			return fmt.Errorf("%d bytes are too few for %s: it has %d or more", n, what, minRecord)
 		}
 	}
 	switch r.AuditFull {

@@ -25,7 +25,7 @@ import (
 
 // Client asks dispatchers for one executor. Its methods are safe for concurrent use.
 type Client struct {
-	Inbox    *bus.Inbox // of the executor: see [bus.NewDeskInbox]
+	Inbox    *bus.Inbox // of the executor: see [bus.Control.Inbox]
 	Pool     string
 	Instance string           // of the executor, within its pool
 	NewNonce func() string    // which names a record

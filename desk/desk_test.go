@@ -89,7 +89,7 @@ func nonces(name string) func() string {
 // client is an executor of a pool.
 func (f *fixture) client(pool string) *desk.Client {
 	f.T.Helper()
-	inbox, err := bus.NewDeskInbox(f.Srv.Connect(f.T), pool, "e")
+	inbox, err := (&bus.Control{NC: f.Srv.Connect(f.T)}).Inbox(pool, "e")
 	if err != nil {
 		f.T.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 
 // openExecutor waits for a dispatcher to say what the bus is like, and opens what an executor has of it.
 func openExecutor(ctx context.Context, c *Conn, pool string) (*desk.Client, error) {
-	inbox, err := bus.NewDeskInbox(c.NC, pool, c.Instance) // ends with the connection
+	inbox, err := c.control.Inbox(pool, c.Instance) // ends with the connection
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			var runs atomic.Int64
 			d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 			d.topology = bus.TopologyOptions{Partitions: 1,
-				Retention: bus.Retention{AuditBytes: bus.MinRecord, AuditFull: full}}
+				Retention: bus.Retention{AuditBytes: 1 << 20, AuditFull: full}}
 			d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 				return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
 					AuditLag: time.Second, Ready: ready})
