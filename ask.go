@@ -56,8 +56,8 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 }
 
 // Replay has a dispatcher call again for what a dead letter asked for, as the actor who asked, and returns how that
-// call stands. It is for operators. The same question always means the same call, so ask it again until the answer has a
-// Response. A large output is not fetched.
+// call stands. It is for operators. The same question always means the same call, so ask it again until the answer has
+// a Response. A large output is not fetched.
 func (c *Client) Replay(ctx context.Context, q question.Replay) (question.ResultAnswer, error) {
 	return answer[question.ResultAnswer](ctx, c, subjects.OpReplay, q)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// known returns the description of a tool, nil if dispatchers have no such tool. It asks until then: a dispatcher may be
-// starting, so a question without an answer is no answer here.
+// known returns the description of a tool, nil if dispatchers have no such tool. It asks until then: a dispatcher may
+// be starting, so a question without an answer is no answer here.
 func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, error) {
 	for {
 		t, err := c.tool(ctx, id, time.Until(until))

@@ -31,7 +31,8 @@ func TestNotSent(t *testing.T) {
 		at   []string
 	}{
 		"no JSON":     {toolbus.Call{Input: jsontext.Value(`{"n":`)}, envelope.CodeMalformed, []string{"/input/n"}},
-		"input UTF-8": {toolbus.Call{Input: jsontext.Value("[\"a\", \"\xff\"]")}, envelope.CodeMalformed, []string{"/input/1"}},
+		"input UTF-8": {toolbus.Call{Input: jsontext.Value("[\"a\", \"\xff\"]")}, envelope.CodeMalformed,
+			[]string{"/input/1"}},
 		"large":       {toolbus.Call{Input: large}, envelope.CodeLimit, nil},
 		"key UTF-8": {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed,
 			[]string{"/constraints/idempotency_key"}},

@@ -61,8 +61,8 @@ type attempt struct {
 // the oldest letter on.
 func Replays(ctx context.Context, from Archive, letters []record.DeadLetter) (map[uint64][]*LetterReplay, error) {
 	r := replays{
-		map[wanted][]record.DeadLetter{}, map[uint64][]*LetterReplay{}, map[string]*LetterReplay{}, map[string]*LetterReplay{},
-		map[attempt]uint64{},
+		map[wanted][]record.DeadLetter{}, map[uint64][]*LetterReplay{},
+		map[string]*LetterReplay{}, map[string]*LetterReplay{}, map[attempt]uint64{},
 	}
 	var oldest time.Time
 	for _, d := range letters {

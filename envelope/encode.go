@@ -24,8 +24,9 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 	return in(contentType, body)
 }
 
-// AppendRequest appends r to b as JSON. Its input is known to be JSON. It was part of a decoded envelope, or the receiver
-// is to check it: it may have a name twice in one object, and lone surrogates. A large one is not looked at again.
+// AppendRequest appends r to b as JSON. Its input is known to be JSON. It was part of a decoded envelope, or the
+// receiver is to check it: it may have a name twice in one object, and lone surrogates. A large one is not looked at
+// again.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
 	payload := large(r.Input)
 	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
 )
 
-// What is written by hand is what the JSON library writes, and so are its errors, but for inputs that are no I-JSON: these
-// are left to the receiver.
+// What is written by hand is what the JSON library writes, and so are its errors, but for inputs that are no I-JSON:
+// these are left to the receiver.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	memberstest.Values(3000, func(q *Request) {

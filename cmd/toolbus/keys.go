@@ -59,7 +59,8 @@ func placeFlags(cmd *cobra.Command, plan *accounts.Plan) {
 func keysServersCmd(g *global) *cobra.Command {
 	plan := accounts.Plan{}
 	cmd := &cobra.Command{
-		Use: "servers DIR", Short: "Write the configurations of a deployment's servers again", Args: cli.Args(1, 1, "a folder"),
+		Use: "servers DIR", Short: "Write the configurations of a deployment's servers again",
+		Args: cli.Args(1, 1, "a folder"),
 		Long: `Replaces the configuration of each NATS server in DIR, which keys init has made, by one of this build. Give the
 flags that keys init was given. Secrets, certificates and credentials stay as they are. Restart the servers with the
 new configurations one by one.`,
@@ -90,8 +91,8 @@ func (g *global) rewriteServers(plan accounts.Plan, dir string) error {
 	return g.say(map[string]any{"dir": dir, "files": names}, strings.Join(said, "\n"))
 }
 
-// placed sets the folders of a plan that are not given, and returns the absolute path of dir. makeStore makes the folder
-// of the streams if that is not given: a server opens its log there before it makes the folder.
+// placed sets the folders of a plan that are not given, and returns the absolute path of dir. makeStore makes the
+// folder of the streams if that is not given: a server opens its log there before it makes the folder.
 func placed(plan *accounts.Plan, dir string) (in string, makeStore func() error, err error) {
 	if in, err = filepath.Abs(dir); err != nil {
 		return "", nil, err

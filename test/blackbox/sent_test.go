@@ -17,8 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Whatever is wrong with a call of a Go program, a dispatcher refuses it, and the refusal is on record under the id that
-// the answer names. It names the places that are to be corrected.
+// Whatever is wrong with a call of a Go program, a dispatcher refuses it, and the refusal is on record under the id
+// that the answer names. It names the places that are to be corrected.
 func TestRefusalsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(nil)}})

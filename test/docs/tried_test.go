@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTried holds that each row of the tables of attacks in docs/security.md names a test that is in test/attack, or that
-// the row is a residual.
+// TestTried holds that each row of the tables of attacks in docs/security.md names a test that is in test/attack, or
+// that the row is a residual.
 func TestTried(t *testing.T) {
 	files, err := filepath.Glob("../attack/*_test.go")
 	if err != nil {
