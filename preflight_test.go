@@ -30,10 +30,10 @@ func TestNotSent(t *testing.T) {
 		code envelope.Code
 		at   []string
 	}{
-		"no JSON":     {toolbus.Call{Input: jsontext.Value(`{"n":`)}, envelope.CodeMalformed, []string{"/input/n"}},
+		"no JSON": {toolbus.Call{Input: jsontext.Value(`{"n":`)}, envelope.CodeMalformed, []string{"/input/n"}},
 		"input UTF-8": {toolbus.Call{Input: jsontext.Value("[\"a\", \"\xff\"]")}, envelope.CodeMalformed,
 			[]string{"/input/1"}},
-		"large":       {toolbus.Call{Input: large}, envelope.CodeLimit, nil},
+		"large": {toolbus.Call{Input: large}, envelope.CodeLimit, nil},
 		"key UTF-8": {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed,
 			[]string{"/constraints/idempotency_key"}},
 		"scope UTF-8": {toolbus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed,

@@ -57,7 +57,7 @@ unless the error names another ` + "`details.retry_after_ms`" + `. A client retr
 side-effectful tool only if ` + "`provenance.not_started`" + ` is true.
 
 A refusal is on record under ` + "`provenance.audit_event_id`" +
-		`. One without it is the client's own: the request could not be sent. If the
+	`. One without it is the client's own: the request could not be sent. If the
 effect of a call took place, *Fix* is replaced by: ` + FixApplied + `.
 
 ## Codes

@@ -51,7 +51,8 @@ func replayCmd(g *global, seqArg cobra.PositionalArgs) *cobra.Command {
 		Use: "replay N", Short: "Call again for what one asked for, as the actor who asked", Args: seqArg,
 		Long: `Has a dispatcher call again for what a dead letter asked for, as the actor who asked, in that tenant. The key
 of the call is made from the letter. A second replay shows the outcome of the first one for as long as that is kept;
---again makes another call, whose effect may be a second one. The record names you and the actor. Chunks are not shown.`,
+--again makes another call, whose effect may be a second one. The record names you and the actor. Chunks are not
+shown.`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --again",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(args[0])
