@@ -56,3 +56,36 @@ func TestAnswersOfAnotherPool(t *testing.T) {
 		t.Errorf("its own pool is not believed: %q", by)
 	}
 }
+
+// An executor answers a flood of seeks a thousand times a second, and below its own subject alone.
+func TestSeekFlood(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	heard, err := nc.SubscribeSync("tb.exe.heard.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := (&Control{NC: nc}).Obey("own", "1", runsAll{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	begun := time.Now()
+	for range 20 * maxHeard {
+		if err := nc.Publish("tb.ctl.seek.id", []byte(`{"form":2,"id":"id","attempt":1,"word":"w.>"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 { // what came has been answered, and the answers have come
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	msg, err := heard.NextMsg(10 * time.Second)
+	if err != nil || msg.Subject != "tb.exe.heard.own.1.w_2e_3e" {
+		t.Errorf("answered at %v: %v", msg, err)
+	}
+	n, _, err := heard.Pending()
+	if most := (int(time.Since(begun).Seconds()) + 2) * maxHeard; err != nil || n > most {
+		t.Errorf("%d answers, want at most %d: %v", n, most, err)
+	}
+}
