@@ -15,7 +15,7 @@ import (
 // look asks the server whether it has an event that has not been observed, and takes a new consumer where it had
 // the last time, too, and nothing came since. An error means that there is no log any more: its server came again
 // without what it had stored.
-func (f *Follower) look(ctx context.Context, observe func(Observed)) error {
+func (f *Follower) look(ctx context.Context, see func(jetstream.Msg)) error {
 	read := f.position()
 	more, err := f.more(ctx, f.stream, read)
 	switch {
@@ -24,7 +24,7 @@ func (f *Follower) look(ctx context.Context, observe func(Observed)) error {
 	case err != nil: // nothing is admitted either
 		f.serving.away()
 	case f.stands(read, more):
-		f.listenAgain(ctx, read, observe)
+		f.listenAgain(ctx, read, see)
 	default:
 		f.still = still{}
 	}
@@ -76,7 +76,7 @@ const (
 )
 
 // listenAgain takes another consumer if it is time. Where there cannot be one, the next look tries again.
-func (f *Follower) listenAgain(ctx context.Context, read uint64, observe func(Observed)) {
+func (f *Follower) listenAgain(ctx context.Context, read uint64, see func(jetstream.Msg)) {
 	if f.still.at != read {
 		f.still = still{at: read}
 	}
@@ -85,7 +85,7 @@ func (f *Follower) listenAgain(ctx context.Context, read uint64, observe func(Ob
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookBehind)
 	defer cancel()
-	if f.consume(ctx, observe) == nil {
+	if f.consume(ctx, see) == nil {
 		f.still.looks = justTaken
 	}
 }

@@ -56,6 +56,7 @@ type Follower struct {
 	notices form.Notices
 	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
 	over    bool       // nothing is observed any more
+	logs    openLogs   // as they were observed
 	refused chan *Unreadable
 
 	mu       sync.Mutex
@@ -76,7 +77,7 @@ type place struct {
 
 // NewFollower returns a follower of a partition of the call log.
 func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
-	return &Follower{js: js, part: part, doubts: make(chan place, 1), refused: make(chan *Unreadable, 1)}
+	return &Follower{js: js, part: part, logs: openLogs{}, doubts: make(chan place, 1), refused: make(chan *Unreadable, 1)}
 }
 
 // Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
@@ -119,16 +120,17 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(Observed))
 	if err := f.begin(ctx, from); err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
 	}
-	if err := f.consume(ctx, observe); err != nil {
+	see := func(msg jetstream.Msg) { f.see(ctx, msg, observe) }
+	if err := f.consume(ctx, see); err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
 	}
 	defer f.stop()
-	return f.watch(ctx, observe)
+	return f.watch(ctx, see)
 }
 
 // consume lets the events come that have not been observed, from a consumer of its own. One that was running is
 // let go of; what both bring is observed once, since each brings everything from some place on.
-func (f *Follower) consume(ctx context.Context, observe func(Observed)) error {
+func (f *Follower) consume(ctx context.Context, see func(jetstream.Msg)) error {
 	cons, err := f.js.OrderedConsumer(ctx, f.part.Stream(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{f.part.All()},
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
@@ -138,7 +140,7 @@ func (f *Follower) consume(ctx context.Context, observe func(Observed)) error {
 	if err != nil {
 		return err
 	}
-	running, err := cons.Consume(func(msg jetstream.Msg) { f.see(msg, observe) })
+	running, err := cons.Consume(see)
 	if err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ const lookBehind = time.Second
 
 // watch looks, after every interruption, whether the log still holds what was read from it, and
 // now and then whether there is more.
-func (f *Follower) watch(ctx context.Context, observe func(Observed)) (err error) {
+func (f *Follower) watch(ctx context.Context, see func(jetstream.Msg)) (err error) {
 	status := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(status)
 	tick := time.NewTicker(lookBehind)
@@ -222,7 +224,7 @@ func (f *Follower) watch(ctx context.Context, observe func(Observed)) (err error
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err = f.look(ctx, observe); err == nil {
+			if err = f.look(ctx, see); err == nil {
 				doubt, err = f.check(ctx, doubt)
 			}
 		case <-status:
@@ -241,7 +243,7 @@ func (f *Follower) watch(ctx context.Context, observe func(Observed)) (err error
 	return err
 }
 
-func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
+func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Observed)) {
 	f.seeing.Lock()
 	defer f.seeing.Unlock()
 	meta, err := msg.Metadata()
@@ -249,7 +251,7 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		return
 	}
 	e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
-	if form.Unreadable(err) && f.passes(msg.Subject()) {
+	if form.Unreadable(err) && kv.Passed(msg.Subject(), f.Passes) {
 		f.notices.Tell(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
 	} else if form.Unreadable(err) { // nothing behind it is observed either
 		f.over = true
@@ -261,18 +263,16 @@ func (f *Follower) see(msg jetstream.Msg, observe func(Observed)) {
 		return
 	}
 	if err == nil {
-		observe(Observed{
-			Kind: e.Kind, Attempt: e.Attempt, State: call.Fold(e, meta.Sequence.Stream),
-			Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,
-		})
+		switch s, ok := f.logs.fold(ctx, f, e, meta.Sequence.Stream); {
+		case ok:
+			observe(Observed{
+				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,
+			})
+		case ctx.Err() != nil: // it may be one that the log allows
+			return
+		}
 	}
 	f.passed(meta.Sequence.Stream)
-}
-
-// passes reports whether an event that cannot be read stops nobody. A claim or a decision harms no other call.
-func (f *Follower) passes(subject string) bool {
-	e, err := subjects.ParseEvent(subject)
-	return err == nil && e.Instance != "" && f.Passes != nil && f.Passes(e.Instance)
 }
 
 // begun notes the place of an event that has come, and returns since when it is known; it is not new if it has been

@@ -2,6 +2,7 @@ package call
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -18,10 +19,69 @@ func Instance(nonce string) string {
 // as little as a message that is no event: the log is what it was before.
 var ErrForeign = errors.New("an event that the log does not allow")
 
+// Allows returns [ErrForeign] unless e may be the next event of the log s. The zero State allows what [Event.Check]
+// does.
+//
+// Executors write claims and decisions, and each of these carries the whole state. If the log is [Facts.Bound], such an
+// event must differ from s in that claim or decision alone. So the first claim of an attempt and its first decision
+// stand, and no executor becomes the claimer by writing that it is. Such an event cannot bind a log. Dispatchers alone
+// can write requests and joins: these are taken as they are. Every reader of a log applies this rule to each of its
+// events in order, so all readers find the same state.
+func (s State) Allows(e Event) error {
+	if err := e.Check(); err != nil {
+		return err
+	}
+	switch {
+	case s.Empty(), e.Kind == Requested, e.Kind == Joined:
+		return nil
+	case !s.Bound() && e.State.Bound():
+		return ErrForeign
+	case !s.Bound():
+		return nil
+	}
+	before := e.State.with(e.Attempt, func(a *Attempt) {
+		if e.Kind == Claimed {
+			a.Claim = nil
+		} else {
+			a.Decision = nil
+		}
+	})
+	if !s.same(before) {
+		return ErrForeign
+	}
+	return nil
+}
+
+// same compares two states in the members that this build knows. A newer build may add others to what it writes again.
+func (s State) same(o State) bool {
+	s.Facts.More, o.Facts.More = "", ""
+	return s.Facts == o.Facts && slices.EqualFunc(s.Attempts, o.Attempts, Attempt.same)
+}
+
+func (a Attempt) same(o Attempt) bool {
+	return a.N == o.N && a.Owner == o.Owner && slices.Equal(a.Joined, o.Joined) && a.Nonce == o.Nonce &&
+		a.Admitted == o.Admitted && a.At == o.At && a.Deadline == o.Deadline && a.Priority == o.Priority &&
+		a.Behind == o.Behind && a.InVain == o.InVain && a.Strict == o.Strict &&
+		alike(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
+		alike(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
+}
+
+// alike compares what two pointers lead to, without what strip removes.
+func alike[T comparable](a, b *T, strip func(*T)) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	strip(&x)
+	strip(&y)
+	return x == y
+}
+
 // Check returns [ErrForeign] for an event that no writer could have derived from a log: one about an
 // attempt that was never requested, a claim of what is decided, and a decision that the log does not
 // leave to its writer. A decision on an attempt that needs a claim comes from whoever holds the claim;
-// others may only say that it ran out of time, was cancelled or lost, or that the tool confirmed it.
+// others may only say that it ran out of time, was cancelled or lost, or that the tool confirmed it, for which it must
+// declare a lookup. Check sees the event alone; see [State.Allows].
 func (e Event) Check() error {
 	a, ok := e.State.Attempt(e.Attempt)
 	allowed := ok && a.Nonce != ""
@@ -49,7 +109,7 @@ func mayDecide(s State, a Attempt) bool {
 	success := d.Status == envelope.Success
 	switch d.By {
 	case ByDeadline, ByCanceller, ByDispatcher: // none of them ran it
-		return !success && d.Effect != envelope.EffectApplied
+		return !success && d.Effect != envelope.EffectApplied && (a.Claim == nil || !s.Bound() || d.gaveUp())
 	case ByExecutor:
 		switch {
 		case s.Repeatable(): // any executor of the pool may have been handed it
@@ -57,9 +117,17 @@ func mayDecide(s State, a Attempt) bool {
 		case a.Claim == nil: // nothing that had a right to ran
 			return !success && d.Effect != envelope.EffectApplied
 		case Instance(a.Claim.Nonce) == Instance(d.Nonce):
-			return true
+			return !s.Bound() || d.Status != envelope.RetryableError || d.Effect == envelope.EffectNone
+		case success:
+			return s.Lookup != LookupNo
 		}
-		return success || d.Effect == envelope.EffectUnknown
+		return d.Effect == envelope.EffectUnknown && (!s.Bound() || d.gaveUp())
 	}
 	return false
+}
+
+// gaveUp reports whether the decision says that nobody knows what became of the attempt, and that it is not to be
+// retried: all that may be said of another's run.
+func (d Decision) gaveUp() bool {
+	return d.Status == envelope.TerminalError && d.Effect == envelope.EffectUnknown
 }

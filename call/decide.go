@@ -62,6 +62,9 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 	if !a.Open() {
 		return Ruling{}
 	}
+	if end.Cause == Confirmed && s.Lookup == LookupNo { // the tool that was admitted cannot confirm anything
+		end.Cause, end.Output = ClaimLost, ""
+	}
 	untaken := untaken(s, a, end)
 	if end.Cause == Deserted && !untaken && (a.Claim != nil || !s.Harmless()) {
 		return Ruling{Taken: true}

@@ -76,6 +76,9 @@ type Facts struct {
 	ArgsHash    string `json:"args"`
 	KeepSeconds int64  `json:"keep"` // retention of outcomes
 	DryRun      bool   `json:"dry,omitzero"`
+	// Lookup says whether the tool declares a lookup, of a call that is not [Facts.Repeatable]. It is empty of other
+	// calls, and of those that a dispatcher admitted that knows the rule of [State.Allows] not or does without it.
+	Lookup Lookup `json:"lookup,omitzero"`
 	// Reserved, and empty as yet: the environment, and the digests of the tool's artifact and of the policy
 	// that the call was admitted under.
 	Env      string `json:"env,omitzero"`
@@ -83,6 +86,18 @@ type Facts struct {
 	Policy   string `json:"policy,omitzero"`
 	More     string `json:"more,omitzero"` // members that a newer build added, as they are stored
 }
+
+// Lookup says whether another executor than the one that claimed an attempt can confirm its effect.
+type Lookup string
+
+// Whether a tool declares a lookup.
+const (
+	LookupYes Lookup = "yes"
+	LookupNo  Lookup = "no"
+)
+
+// Bound reports whether the log of the call is bound to the rule of [State.Allows].
+func (f Facts) Bound() bool { return f.Lookup != "" }
 
 // Harmless reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
 // that has them.

@@ -75,6 +75,12 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 	}
+	if !facts.Repeatable() && !d.OlderBuilds {
+		facts.Lookup = call.LookupNo
+		if m.Capability.Lookup {
+			facts.Lookup = call.LookupYes
+		}
+	}
 	ask := call.Ask{
 		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),

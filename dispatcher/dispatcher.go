@@ -102,9 +102,13 @@ type Options struct {
 	Control  Control
 	Pools    Pools
 	Tokens   *identity.Checker // nil: whoever the subject says is believed to be that
-	// OlderBuilds answers bound tokens anywhere below the prefix of their actor, as clients of f16d274 ask.
+	// OlderBuilds says that builds up to f16d274 share the bus: bound tokens are answered anywhere below the prefix of
+	// their actor, and calls are admitted without the rule of [call.State.Allows].
 	OlderBuilds bool
-	Evidence    Evidence // nil: nothing is known, and nothing ended early for want of executors
+	// Strange says which instances are of executors, where the server lets each write under its own alone: what one of
+	// them stored and cannot be read keeps nobody waiting. Nil is none.
+	Strange  func(instance string) bool
+	Evidence Evidence // nil: nothing is known, and nothing ended early for want of executors
 	// Definitions says which tools are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -34,6 +35,32 @@ func (d *Dispatcher) safely(what string, f func()) (returned bool) {
 
 func (d *Dispatcher) panicked(what string, p any) {
 	d.Logger.Error("panic", "in", what, "panic", p, "stack", string(debug.Stack()))
+}
+
+// load returns the stored outcome of attempt n. Where an executor stored one that cannot be read, and it can be told
+// that it did, that is the end of the attempt: executors are replaced after dispatchers, so no good one stores what
+// these do not read. All dispatchers say the same of it, and nothing else is ever said.
+func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (settle.Outcome, error) {
+	o, err := settle.Load(ctx, d.CallLog, s, n)
+	if errors.Is(err, settle.ErrUnreadable) && d.Strange != nil && d.Strange(call.Instance(o.Attempt.Decision.Nonce)) {
+		o.Response = spoiled(o)
+		return o, nil
+	}
+	return o, err
+}
+
+// spoiled is what is told of an attempt that an executor ended by what cannot be read.
+func spoiled(o settle.Outcome) *envelope.Response {
+	s, a := o.State, o.Attempt
+	e := envelope.NewError(envelope.CodeToolUnknownState, "the executor stored an outcome that cannot be read")
+	if s.Harmless() {
+		e = e.WithEffect(envelope.EffectNone)
+	}
+	p := envelope.Provenance{
+		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest, Attempt: a.N, Fence: a.Decision.Fence, Final: true,
+		AuditEventID: settle.AuditID(s.Part, a.Decision.Seq),
+	}
+	return envelope.Failure(a.Owner.CallID, e, p, envelope.Metrics{Attempts: a.N})
 }
 
 // unreadable says that an outcome is in the log in a form that this build cannot read.

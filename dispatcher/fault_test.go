@@ -220,6 +220,35 @@ func TestUnreadableOutcome(t *testing.T) {
 	})
 }
 
+// An outcome that cannot be read, which an executor stored under its own name, ends the attempt: every caller is told
+// so, finally, also one that asks for a further attempt.
+func TestUnreadableOutcomeOfAnExecutor(t *testing.T) {
+	for class, effect := range map[call.Class]envelope.Effect{
+		call.Idempotent: envelope.EffectUnknown, call.Pure: envelope.EffectNone,
+	} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			w.garbled = true
+			w.run("d2")
+			w.d.Strange = func(string) bool { return true }
+			w.ask(1)
+			w.ask(2)
+			w.decide(envelope.CodeUpstream)
+			w.ask(1)
+			w.ask(3)
+			for n := 1; n <= 3; n++ {
+				r := w.outcome(n)
+				if r.Error.Code != envelope.CodeToolUnknownState || !r.Provenance.Final || r.Status != envelope.TerminalError ||
+					r.Error.Details.Effect != effect || r.Check() != nil {
+					t.Errorf("%s: %d was told %+v, %+v", class, n, r.Error, r.Provenance)
+				}
+			}
+			if n := len(w.state().Attempts); n != 1 {
+				t.Errorf("%d attempts", n)
+			}
+		})
+	}
+}
+
 // An attempt that turns out at its deadline to have ended, with an outcome that cannot be read, is not worked on
 // for ever.
 func TestUnreadableAtTheDeadline(t *testing.T) {

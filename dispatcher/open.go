@@ -31,6 +31,9 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	switch {
+	case errors.Is(err, settle.ErrUnreadable) && d.Strange != nil && d.Strange(call.Instance(s.Last().Decision.Nonce)):
+		d.replay(ctx, l, s, s.Last().N, a)
+		return s, false
 	case errors.Is(err, settle.ErrUnreadable):
 		d.Logger.Error("no further attempt: an earlier outcome cannot be read", "call", l.id, "err", err)
 		return d.turnDown(ctx, l, s, a,

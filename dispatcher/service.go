@@ -146,7 +146,7 @@ func (d *Dispatcher) standing(
 			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
 		}}, nil
 	}
-	o, err := settle.Load(ctx, d.CallLog, s, a.N)
+	o, err := d.load(ctx, s, a.N)
 	if err != nil {
 		return none, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
 	}

@@ -129,7 +129,7 @@ func (d *Dispatcher) leave(l question.Leave, may func(waiter) bool) (w waiter, s
 // replay answers with the stored outcome of attempt n, or says that it cannot be read. Nothing runs for it, and
 // nobody waits for its record.
 func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a *asker) {
-	o, err := settle.Load(ctx, d.CallLog, s, n)
+	o, err := d.load(ctx, s, n)
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		if errors.Is(err, settle.ErrUnreadable) { // the caller would ask again in vain
@@ -287,7 +287,7 @@ func (d *Dispatcher) tellAll(ctx context.Context) {
 }
 
 func (d *Dispatcher) tellWaiting(ctx context.Context, t telling) {
-	o, err := settle.Load(ctx, d.CallLog, t.state, t.attempt)
+	o, err := d.load(ctx, t.state, t.attempt)
 	if err != nil {
 		d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err)
 	}

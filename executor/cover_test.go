@@ -72,7 +72,7 @@ func TestStrictCancelled(t *testing.T) {
 		if d := w.decided(1); d.By != call.ByCanceller || len(w.runs) > 0 {
 			w.t.Errorf("%d runs, decision %+v", len(w.runs), d)
 		}
-		w.wantAcked(m, false) // the stored response is none that could be delivered
+		w.wantAcked(m, true) // the stored response is none that could be delivered, and there is nothing else to do
 	})
 }
 

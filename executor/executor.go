@@ -168,7 +168,11 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 		err = e.follow(j, step)
 	}
 	switch {
-	case err == nil, errors.Is(err, settle.ErrGone):
+	case err == nil, errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable):
+		if errors.Is(err, settle.ErrUnreadable) { // the attempt has ended, and dispatchers tell its callers how
+			e.Logger.Error("the outcome that another stored cannot be read", "call", j.state.ID, "attempt", j.attempt,
+				"err", err)
+		}
 		e.step(observe.BeforeAck, j)
 		m.Lease.Ack()
 	case errors.Is(err, errUncovered):
@@ -295,7 +299,8 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	ctx := e.outlive(j.ctx)
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.Unapplied(a))
-	if err != nil {
+	unreadable := errors.Is(err, settle.ErrUnreadable)
+	if err != nil && !unreadable {
 		return err
 	}
 	j.state = o.State
@@ -305,6 +310,9 @@ func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
 			return err
 		}
+	}
+	if unreadable {
+		return err
 	}
 	e.reply(j, o)
 	return nil
@@ -365,7 +373,7 @@ func (e *Executor) reply(j *job, o settle.Outcome) {
 // the effect, and nothing else may be concluded from it.
 func (e *Executor) confirm(j *job) error {
 	m, adapter, fault := e.find(j)
-	if fault != nil || !m.Capability.Lookup {
+	if fault != nil || !m.Capability.Lookup || j.state.Lookup == call.LookupNo {
 		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
 	}
 	ctx, cancel := e.untilDue(j)

@@ -39,6 +39,7 @@ type world struct {
 	runs         []tool.Invocation
 	replies      []*envelope.Response
 	late         []envelope.Code
+	admitted     call.Lookup // what requests say of the tool
 	dead         int
 	causeOfDeath envelope.Error
 	buried       call.State // as it was when it was
@@ -233,7 +234,7 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
 		Facts: call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
-			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun},
+			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})
 	if v.Do != call.Write {

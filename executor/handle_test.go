@@ -210,19 +210,25 @@ func TestClaimerAlive(t *testing.T) {
 // lookup may only confirm.
 func TestLookup(t *testing.T) {
 	for name, c := range map[string]struct {
-		found bool
-		err   error
-		want  envelope.Code
+		admitted call.Lookup
+		found    bool
+		err      error
+		want     envelope.Code
 	}{
-		"found":  {found: true, want: ""},
-		"absent": {want: envelope.CodeToolUnknownState},
-		"fails":  {err: errors.New("no"), want: envelope.CodeToolUnknownState},
+		"found":                {found: true, want: ""},
+		"admitted with one":    {admitted: call.LookupYes, found: true, want: ""},
+		"admitted without one": {admitted: call.LookupNo, found: true, want: envelope.CodeToolUnknownState},
+		"absent":               {want: envelope.CodeToolUnknownState},
+		"fails":                {err: errors.New("no"), want: envelope.CodeToolUnknownState},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, call.SideEffectful)
-				w.manifest.Capability.Lookup = true
+				w.manifest.Capability.Lookup, w.admitted = true, c.admitted
 				w.lookup = func(inv tool.Invocation) (tool.Result, bool, error) {
+					if c.admitted == call.LookupNo {
+						t.Error("the tool is asked")
+					}
 					return tool.Result{Output: inv.Input}, c.found, c.err
 				}
 				m := w.claimed("default/dead")
@@ -232,7 +238,7 @@ func TestLookup(t *testing.T) {
 				if d.Code != c.want || len(w.runs) != 0 {
 					t.Errorf("%d runs, decision %+v", len(w.runs), d)
 				}
-				if c.found && d.Effect != envelope.EffectApplied {
+				if c.want == "" && d.Effect != envelope.EffectApplied {
 					t.Errorf("effect %s", d.Effect)
 				}
 			})
@@ -310,6 +316,31 @@ func TestLateResult(t *testing.T) {
 		if len(w.replies) != 1 || w.replies[0].Status == envelope.Success {
 			t.Errorf("replies %+v", w.replies)
 		}
+	})
+}
+
+// An outcome of another that cannot be read leaves nothing to do: the work is acknowledged, and the run's own result is
+// on record.
+func TestAnothersUnreadableOutcome(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			s := w.state()
+			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.ClaimLost, By: call.ByExecutor,
+				Nonce: "other.1", Now: call.At(time.Now())})
+			if _, err := w.log.Write(t.Context(), r.Event, []byte("garbage")); err != nil {
+				t.Error(err)
+			}
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+		if len(w.late) != 1 || len(w.replies) != 0 {
+			t.Errorf("late %v, replies %+v", w.late, w.replies)
+		}
+		m = again(m)
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
 	})
 }
 

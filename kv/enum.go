@@ -22,6 +22,7 @@ var (
 	statuses   = []envelope.Status{envelope.Success, envelope.RetryableError, envelope.TerminalError,
 		envelope.InvalidRequest}
 	effects  = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
+	lookups  = []call.Lookup{call.LookupYes, call.LookupNo}
 	deciders = []call.Decider{call.ByExecutor, call.ByDeadline, call.ByCanceller, call.ByDispatcher}
 )
 

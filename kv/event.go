@@ -165,6 +165,7 @@ func (c *eventCoder) facts(f *call.Facts) {
 	text(&c.coder, &f.Env)
 	hash(&c.coder, &f.Artifact)
 	hash(&c.coder, &f.Policy)
+	enum(&c.coder, &f.Lookup, lookups)
 	c.end(&f.More)
 }
 

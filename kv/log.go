@@ -46,6 +46,9 @@ type LogOptions struct {
 	// it comes. It is for servers that sync every write, see [DefaultGroup]. Replicas share syncs by
 	// themselves, so that a log with replicas does without.
 	Group int
+	// Passes reports whether an event that this build cannot read is passed over, because of the instance that wrote it:
+	// it counts as little as one that is no event. Nil is for no instance: then such a log cannot be read.
+	Passes func(instance string) bool
 }
 
 // OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
@@ -54,13 +57,13 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	if err != nil {
 		return nil, err
 	}
-	var all streams
+	all := streams{passes: o.Passes}
 	for p := range n {
 		stream, err := js.Stream(ctx, subjects.Part(p).Stream())
 		if err != nil {
 			return nil, fmt.Errorf("call log, partition %d: %w", p, err)
 		}
-		all = append(all, stream)
+		all.parts = append(all.parts, stream)
 	}
 	return AskLog(js, n, all.replicas(), all, o), nil
 }

@@ -35,7 +35,9 @@ func TestEventSize(t *testing.T) {
 // grown is the last event of a log with so many attempts, all but the last of which failed.
 func grown(class call.Class, attempts int) call.Event {
 	e := typicalEvent(call.Decided)
-	e.State.Class = class
+	if e.State.Class = class; class == call.SideEffectful {
+		e.State.Lookup = call.LookupNo
+	}
 	template := e.State.Attempts[0]
 	e.State.Attempts = nil
 	hash := strings.Repeat("2d7a270c", 8)

@@ -40,53 +40,47 @@ type Reader interface {
 }
 
 // streams are the partitions of the log, and read them themselves.
-type streams []jetstream.Stream
+type streams struct {
+	parts  []jetstream.Stream
+	passes func(instance string) bool // see [LogOptions]
+}
 
-func (s streams) replicas() int { return s[0].CachedInfo().Config.Replicas }
+func (s streams) replicas() int { return s.parts[0].CachedInfo().Config.Replicas }
 
-// Last implements [Reader].
+// Last implements [Reader]. A request or a join, which dispatchers alone can write, is the last event of its log. Of a
+// claim or a decision, the events before it decide whether the log allows it. Where the last message does not count,
+// such as the marker of an operator's `nats kv del`, the newest event before it does, and the next write follows the
+// message.
 func (s streams) Last(ctx context.Context, key subjects.Key) (Stored, error) {
-	msg, err := s[key.Part].GetLastMsgForSubject(ctx, key.Filter())
+	stream := s.parts[key.Part]
+	msg, err := stream.GetLastMsgForSubject(ctx, key.Filter())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
 	}
 	if err != nil {
 		return Stored{}, fmt.Errorf("read call log: %w", err)
 	}
-	switch _, err := entry(msg); {
-	case form.Unreadable(err):
-		return Stored{}, err
+	e, err := DecodeEvent(msg.Subject, msg.Header)
+	switch {
+	case form.Unreadable(err) && !Passed(msg.Subject, s.passes):
+		return Stored{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
+	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
+		return Stored{msg, msg.Sequence}, nil
+	}
+	good := err == nil
+	log, err := fold(ctx, stream, key, msg.Sequence, s.passes, good)
+	switch {
 	case err != nil:
-		return s.scan(ctx, key, msg)
+		return Stored{}, err
+	case good && !log.state.Bound():
+		return Stored{msg, msg.Sequence}, nil
 	}
-	return Stored{msg, msg.Sequence}, nil
-}
-
-// scan reads a log whose last message is none of ours, such as the marker of an operator's
-// `nats kv del`: the newest event before it counts, and the next write follows the intruder.
-func (s streams) scan(ctx context.Context, key subjects.Key, intruder *jetstream.RawStreamMsg) (Stored, error) {
-	last := Stored{End: intruder.Sequence}
-	for seq := uint64(1); ; {
-		msg, err := s[key.Part].GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
-		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > intruder.Sequence {
-			return last, nil
-		}
-		if err != nil {
-			return Stored{}, fmt.Errorf("read call log: %w", err)
-		}
-		switch _, err := entry(msg); {
-		case form.Unreadable(err):
-			return Stored{}, err
-		case err == nil:
-			last.RawStreamMsg = msg
-		}
-		seq = msg.Sequence + 1
-	}
+	return Stored{log.last, msg.Sequence}, nil
 }
 
 // At implements [Reader].
 func (s streams) At(ctx context.Context, p subjects.Part, seq uint64) (Stored, error) {
-	msg, err := s[p].GetMsg(ctx, seq)
+	msg, err := s.parts[p].GetMsg(ctx, seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
 	}

@@ -60,8 +60,8 @@ type Outcome struct {
 // that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
 // them at hand; where there are none of a later attempt, Decide reads them. A response that is too
 // large together with these is replaced by an error that says so. Errors: ErrGone; ErrTaken, of call.Deserted only;
-// call.ErrFull and call.ErrUnsure as the log gave them, and outcomes that cannot be read; nothing is known then, and
-// the caller tries again later.
+// call.ErrFull and call.ErrUnsure as the log gave them; nothing is known then, and the caller tries again later. And
+// ErrUnreadable as [Load] gives it: the attempt has ended.
 //
 // The metrics of an ending that no run tells of, by a deadline or a cancel for one, say what the log
 // knows. Of a claimed attempt queue_ms is the time from its admission to its (last) claim, and
@@ -159,8 +159,8 @@ func own(s call.State, n int, r *envelope.Response) Outcome {
 }
 
 // Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
-// event or, when that has expired, in a later one. Errors: ErrGone, ErrUnreadable, and what the log gave when it
-// could not be read.
+// event or, when that has expired, in a later one. Errors: ErrGone; ErrUnreadable, with an Outcome that has all but the
+// response; and what the log gave when it could not be read.
 func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	a, ok := s.Attempt(n)
 	if !ok || a.Decision == nil {
@@ -177,14 +177,14 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
 	}
 	stored, ok, err := entry.Outcome(n)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if !ok {
 		return Outcome{}, ErrGone
 	}
 	r, fault := envelope.DecodeResponse(envelope.ContentJSON, stored.Response)
 	if fault != nil {
-		return Outcome{}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
+		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
 	}
 	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
 	return Outcome{State: s, Attempt: a, Response: r}, nil

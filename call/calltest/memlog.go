@@ -84,12 +84,12 @@ func (l *Log) Write(_ context.Context, e call.Event, body []byte) (call.State, e
 func (l *Log) append(e call.Event, body []byte) (call.Entry, []func(call.Entry), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := e.Check(); err != nil && !e.State.Empty() { // a log without attempts only fills a place
-		panic(err) // the rules of package call make no such event
-	}
 	last := l.last(e.State.Tool, e.State.ID)
 	if last.State.Seq != e.State.Seq {
 		return call.Entry{}, nil, &call.Moved{State: last.State}
+	}
+	if err := last.State.Allows(e); err != nil && !e.State.Empty() { // a log without attempts only fills a place
+		panic(err) // the rules of package call make no such event
 	}
 	l.seq++
 	entry := call.Entry{State: call.Fold(e, l.seq), Kind: e.Kind, Attempt: e.Attempt, Body: slices.Clone(body),

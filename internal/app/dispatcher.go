@@ -109,6 +109,9 @@ func openDispatcher(ctx context.Context, c *Conn) (err error) {
 	if c.Fsync && c.KV.Group == 0 {
 		c.KV.Group = kv.DefaultGroup
 	}
+	if c.Keys != nil {
+		c.KV.Passes = passable
+	}
 	if c.Log, err = kv.OpenLog(ctx, c.JS, c.KV); err != nil {
 		return err
 	}
@@ -199,7 +202,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		Greedy:   shares.Greedy,
 		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
-		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds,
+		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOfAll(c.JS),
 		Health:   vitals, Records: journal,

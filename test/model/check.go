@@ -177,11 +177,11 @@ func (v verdict) String() string {
 // is left alone with it: its next decision has to be accepted.
 func (m *machine) doomed(w *world) string {
 	last := m.last(w)
-	v := m.entries[last].view
+	v := m.read(w)
 	if last == 0 || m.entries[last].State.Last().Decision != nil {
 		return ""
 	}
-	if bad, ok := m.ended[v]; ok {
+	if bad, ok := m.ended[v]; ok && !m.without(KeepPlace) {
 		return bad
 	}
 	bad := ""

@@ -29,6 +29,10 @@ type Config struct {
 	Absent   bool // at first nobody of the pool beats
 	Lags     int  // a dispatcher that lags refuses a request that opens an attempt
 
+	// Lookup is what the request says of the tool. Builds before it wrote none.
+	Lookup    call.Lookup
+	Strangers int // events of an executor that breaks the protocol; see forge.go
+
 	Dedup   bool // the store looks for repeated message ids before it compares sequences (R3)
 	Suspect bool // heartbeats get lost: a live executor may be called gone
 	Poison  bool // count the runs of an attempt exactly; they are not interesting otherwise
@@ -44,30 +48,34 @@ type Rule uint32
 
 // The rules that can be left out. The comments say what happens instead.
 const (
-	ClaimInLog     Rule = 1 << iota // claims are records of their own, beside the log
-	Fingerprint                     // admission does not compare inputs
-	Binding                         // call ids are not bound to attempts
-	AdmissionCAS                    // admission writes whatever the log holds
-	FreshSequence                   // deciders expect the sequence of the admission
-	ConfirmOnly                     // "absent" from the tool's lookup is taken as leave to run
-	AdmissionFence                  // a message counts for whatever attempt has its number now
-	OwnNonce                        // a refused writer does not look for its own nonce
-	LiveClaim                       // a claim is taken over while the claimer lives
-	ClaimFirst                      // side-effectful calls run unclaimed on the first delivery
-	ClaimSecond                     // other calls run unclaimed on every delivery
-	ClaimOld                        // what is older than its consumer counts as delivered for the first time
-	CountClaims                     // claims are not counted
-	PhaseEffect                     // side-effectful attempts end as idempotent ones do
-	JointEffect                     // the "none" of one run speaks for all runs of the attempt
-	FinalStays                      // a final outcome is followed by another attempt
-	OwnAttempt                      // a loser adopts the newest outcome, not its attempt's
-	OutliveRequest                  // outcomes are kept for the retention only, however long requests live
-	OutliveEarlier                  // events are kept by their own attempt's deadline only
-	CarryOutcomes                   // later attempts do not carry earlier outcomes
-	BeatFirst                       // what came before an executor's heartbeats counts as delivered for the first time
-	LagNotFinal                     // a refusal by lag says that it is final
-	UntakenFree                     // attempts that nobody can have taken count
-	OwnKey                          // tools are given the key as the caller wrote it
+	ClaimInLog      Rule = 1 << iota // claims are records of their own, beside the log
+	Fingerprint                      // admission does not compare inputs
+	Binding                          // call ids are not bound to attempts
+	AdmissionCAS                     // admission writes whatever the log holds
+	FreshSequence                    // deciders expect the sequence of the admission
+	ConfirmOnly                      // "absent" from the tool's lookup is taken as leave to run
+	AdmissionFence                   // a message counts for whatever attempt has its number now
+	OwnNonce                         // a refused writer does not look for its own nonce
+	LiveClaim                        // a claim is taken over while the claimer lives
+	ClaimFirst                       // side-effectful calls run unclaimed on the first delivery
+	ClaimSecond                      // other calls run unclaimed on every delivery
+	ClaimOld                         // what is older than its consumer counts as delivered for the first time
+	CountClaims                      // claims are not counted
+	PhaseEffect                      // side-effectful attempts end as idempotent ones do
+	JointEffect                      // the "none" of one run speaks for all runs of the attempt
+	FinalStays                       // a final outcome is followed by another attempt
+	OwnAttempt                       // a loser adopts the newest outcome, not its attempt's
+	OutliveRequest                   // outcomes are kept for the retention only, however long requests live
+	OutliveEarlier                   // events are kept by their own attempt's deadline only
+	CarryOutcomes                    // later attempts do not carry earlier outcomes
+	BeatFirst                        // what came before an executor's heartbeats counts as delivered for the first time
+	LagNotFinal                      // a refusal by lag says that it is final
+	UntakenFree                      // attempts that nobody can have taken count
+	ClaimerSucceeds                  // another executor than the claimer may say success, with and without a lookup
+	OthersGiveUp                     // others than the claimer may let a claimed attempt be retried
+	OneStep                          // an event is believed to say what the log was before it
+	KeepPlace                        // who has read the log expects the place of its last good event, and not its end
+	OwnKey                           // tools are given the key as the caller wrote it
 )
 
 func (c Config) without(r Rule) bool { return c.Off&r != 0 }

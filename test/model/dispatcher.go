@@ -17,7 +17,7 @@ func (m *machine) desk(w *world, i int) {
 	draft := d.draft
 	if draft == 0 {
 		last := m.last(w)
-		if d.view != 0 && m.seqOf(last) != m.views[d.view].Seq { // it reads what to carry forward
+		if d.view != 0 && uint64(w.end) != m.views[d.view].Seq { // it reads what to carry forward
 			next := *w
 			m.place(&next, i, m.read(&next))
 			m.emit(&next, n.but("the log has moved"))
@@ -75,8 +75,8 @@ func (m *machine) place(w *world, i int, v viewID) {
 
 // holding returns the last event when the view is of it.
 func (m *machine) holding(w *world, v viewID) entryID {
-	if last := m.last(w); v != 0 && m.seqOf(last) == m.views[v].Seq {
-		return last
+	if v != 0 && uint64(w.end) == m.views[v].Seq {
+		return m.last(w)
 	}
 	return 0
 }

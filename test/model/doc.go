@@ -36,6 +36,10 @@
 // the huge ones (-args -large, for make check-long) have 91 million, of which 24 million in one
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
+// One or two events are written by an executor that does not keep to the protocol (forge.go): it changes whatever it
+// likes in what the log says. Left out are a claim of what nobody has claimed, and a success where the tool has a
+// lookup: there it is believed.
+//
 // Heartbeats begin and end, of all executors at once. One without fresh ones may still be handed messages, and run
 // what it has in hand: it is frozen, or cannot reach the server. A guardian knows of a message that nobody has beaten
 // since it was stored, as it was when the guardian looked.
@@ -72,6 +76,10 @@
 //	losers adopt their attempt's outcome       9  told two outcomes
 //	heartbeats come before first deliveries    6  told "effect none", but there was one
 //	a refusal by lag is not final              4  told two outcomes
+//	success comes from the claimer             4  told a success without an effect
+//	others only give a claimed attempt up      6  told "effect none", but there was one
+//	an event is one step from the one before   2  told a success without an effect
+//	strangers' events take their place         2  an attempt that nobody can decide
 //	attempts that nobody took do not count    22  a key used up by a tool that never ran
 //	tools get a key of their own call's        7  told the effect of another's call
 //	outcomes outlive requests                  3  a decided call is open again

@@ -36,7 +36,7 @@ func newMachine(c Config) *machine {
 func (m *machine) start() world {
 	w := world{
 		crashes: uint8(m.Crashes), lost: uint8(m.Lost), lates: uint8(m.Late),
-		silences: uint8(m.Silences), lags: uint8(m.Lags),
+		silences: uint8(m.Silences), lags: uint8(m.Lags), strangers: uint8(m.Strangers),
 		recreates: uint8(m.Recreates), expiries: uint8(m.Expiries), cancels: uint8(m.Cancels),
 	}
 	if !m.Absent {
@@ -111,6 +111,7 @@ func (m *machine) environment(w *world) {
 		m.emit(&next, note{verb: "the consumer is made anew"})
 	}
 	m.expire(w)
+	m.strangers(w)
 }
 
 // expire lets a decided log run out of its retention. An executor whose tool is about to start
@@ -129,7 +130,7 @@ func (m *machine) expire(w *world) {
 	next.life++
 	next.events = [maxEvents]entryID{}
 	next.told, next.bound, next.effects, next.runs = world{}.told, world{}.bound, world{}.effects, world{}.runs
-	next.none, next.success, next.late = world{}.none, false, 0
+	next.none, next.success, next.late, next.end = world{}.none, false, 0, 0
 	m.emit(&next, note{verb: "the log expires"})
 }
 

@@ -118,7 +118,7 @@ func (m *machine) lookup(w *world, j *job, fence uint64) {
 		total += n
 	}
 	switch {
-	case total > 0:
+	case total > 0 && m.Lookup != call.LookupNo:
 		j.at, j.end = deciding, confirmed
 	case m.without(ConfirmOnly):
 		m.run(w, j, fence)

@@ -65,12 +65,22 @@ var small = []bounded{
 		Ticks: 1, Silences: 2, Crashes: 1, Absent: true}},
 	{"idempotent, frozen executors", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 2, Watches: 2,
 		Ticks: 1, Silences: 2, Crashes: 1}},
+	{"side-effectful, a stranger, no lookup", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2,
+		Watches: 1, Cancels: 1, Lookup: call.LookupNo, Strangers: 1}},
+	{"side-effectful, a stranger, a lookup", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 2,
+		Watches: 1, Crashes: 1, Lookup: call.LookupYes, Strangers: 1}},
+	{"side-effectful, two strangers", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 1,
+		Watches: 1, Cancels: 1, Lost: 1, Lookup: call.LookupNo, Strangers: 2}},
 	{"side-effectful, an empty pool", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 1,
 		Watches: 1, Ticks: 1, Silences: 2, Absent: true}},
 }
 
 // huge configurations are explored by make check-long, instead.
 var huge = []bounded{
+	{"side-effectful, a stranger, no lookup", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2,
+		Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1, Lookup: call.LookupNo, Strangers: 1}},
+	{"side-effectful, a stranger, a lookup", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2,
+		Watches: 1, Ticks: 1, Crashes: 1, Lookup: call.LookupYes, Strangers: 1}},
 	{"side-effectful, A asks again", Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2,
 		Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1}},
 	{"side-effectful, two watches", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2,

@@ -74,7 +74,7 @@ func (r *rules) askAdmit(s call.State, n, since uint8, last entryID) admitAnswer
 	ask := call.Ask{
 		Owner: call.Owner{CallID: id, Actor: "actor"}, Fingerprint: fp, Now: at(since),
 		Deadline: at(since) + call.UnixMS(r.due())*tick,
-		Facts:    call.Facts{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60},
+		Facts:    call.Facts{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60, Lookup: r.Lookup},
 		Nonce:    fmt.Sprint("r", n),
 	}
 	if r.without(Fingerprint) && !s.Empty() {

@@ -24,6 +24,9 @@ func with(c Config, change func(*Config)) Config {
 var (
 	sideEffectful = Config{Class: call.SideEffectful, Asks: "AAB", Endings: every, Deliveries: 2, Watches: 2, Cancels: 1,
 		Ticks: 1, Crashes: 1}
+	strange = with(sideEffectful, func(c *Config) {
+		c.Asks, c.Ticks, c.Lookup, c.Strangers = "AB", 0, call.LookupNo, 1
+	})
 	idempotent = with(sideEffectful, func(c *Config) { c.Class, c.Asks = call.Idempotent, "A" })
 )
 
@@ -56,6 +59,13 @@ var rulesOfCall = []removed{
 		"ended with effect none, but it had one"},
 	{LagNotFinal, "a refusal by lag is not final",
 		with(sideEffectful, func(c *Config) { c.Asks, c.Lags, c.Ticks = "AA", 1, 0 }), 4, "told R-CAP-AUDIT"},
+	{ClaimerSucceeds, "success comes from the claimer", strange, 4,
+		"attempt 1 succeeded without its effect"},
+	{OthersGiveUp, "others may only give a claimed attempt up", strange, 6,
+		"attempt 1 has an effect after it ended with none"},
+	{OneStep, "an event is one step from the one before", strange, 2,
+		"attempt 1 succeeded without its effect"},
+	{KeepPlace, "strangers' events take their place", strange, 2, "nobody can decide"},
 	{OwnAttempt, "losers adopt their attempt's outcome", sideEffectful, 9, "of attempt 1"},
 }
 

@@ -14,15 +14,24 @@ func (m *machine) last(w *world) entryID {
 
 func (m *machine) seqOf(e entryID) uint64 { return uint64(m.entries[e].seq) }
 
-// read returns the log as a reader sees it now.
-func (m *machine) read(w *world) viewID { return m.seen(w, m.entries[m.last(w)].view) }
+// read returns the log as a reader sees it now: what its last event says, at the end of the log.
+func (m *machine) read(w *world) viewID {
+	last := m.last(w)
+	v := m.entries[last].view
+	if last != 0 && m.seqOf(last) != uint64(w.end) && !m.without(KeepPlace) {
+		s := m.views[v]
+		s.Seq = uint64(w.end)
+		v = m.view(s)
+	}
+	return m.seen(w, v)
+}
 
 func (m *machine) seen(w *world, v viewID) viewID { return m.withClaims(v, w.claims) }
 
 // fits reports whether the store takes draft d: the compare-and-set.
 func (m *machine) fits(w *world, d draftID) bool {
 	e := m.drafts[d]
-	return e.State.Seq == m.seqOf(m.last(w)) || m.without(AdmissionCAS) && e.Kind == call.Requested
+	return e.State.Seq == uint64(w.end) || m.without(AdmissionCAS) && e.Kind == call.Requested
 }
 
 // write is kv.Log.Write of d: published, and when the answer is not a plain yes, resolved by
@@ -86,8 +95,11 @@ func (m *machine) append(w *world, d draftID) viewID {
 		panic("model: more events than fit; choose a smaller configuration")
 	}
 	id := m.store(d, w.seq)
-	w.events[w.seq-1] = id
+	w.events[w.seq-1], w.end = id, w.seq
 	e := m.entries[id]
+	if !m.allows(before, e.event()) {
+		m.broken("the log does not allow %s of attempt %d, which a rule made", e.Kind, e.Attempt)
+	}
 	m.checkEvent(w, before, e)
 	switch e.Kind {
 	case call.Requested:

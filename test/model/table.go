@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -63,6 +64,21 @@ type stored struct {
 	seq   uint8
 }
 
+// event returns the event that was stored.
+func (s stored) event() call.Event {
+	e := call.Event{Kind: s.Kind, Attempt: s.Attempt, State: s.State}
+	a, _ := s.State.Attempt(s.Attempt)
+	switch {
+	case s.Kind == call.Requested:
+		e.Nonce = a.Nonce
+	case s.Kind == call.Claimed:
+		e.Nonce = a.Claim.Nonce
+	case s.Kind == call.Decided:
+		e.Nonce = a.Decision.Nonce
+	}
+	return e
+}
+
 // verdict is a response in the model: who decided, on what input it was computed ("" when
 // nothing ran), and for which attempt.
 type verdict struct {
@@ -110,7 +126,10 @@ func (t *table) store(d draftID, seq uint8) entryID {
 		return id
 	}
 	e, err := kv.ParseEvent(kv.EventSubject(t.drafts[d].Event), t.drafts[d].raw)
-	if err != nil {
+	switch {
+	case errors.Is(err, call.ErrForeign): // believed all the same, with a rule left out
+		e = t.drafts[d].Event
+	case err != nil:
 		panic(err)
 	}
 	s := call.Fold(e, uint64(seq))

@@ -36,13 +36,14 @@ type world struct {
 	none    [maxAttempts]bool  // "effect none" was decided, by attempt-1
 	claims  [maxAttempts]uint8 // claim records beside the log; only without ClaimInLog
 	seq     uint8              // last sequence of the store
+	end     uint8              // of the last message of the log, whether it is an event or not; 0 when it is empty
 	life    uint8              // how often the log has expired
 	now     uint8              // bus time in ticks
 	watches uint8              // guardians started
 	epoch   uint8              // of heartbeats: odd while the executors beat
 	success bool               // an attempt has succeeded
 
-	crashes, lost, lates, recreates, expiries, cancels, silences, lags uint8 // left to happen
+	crashes, lost, lates, recreates, expiries, cancels, silences, lags, strangers uint8 // left to happen
 }
 
 // message is a work message: the request event, as the consumer holds it.

@@ -57,10 +57,10 @@ func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (ca
 func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
 		var log settle.Log
-		if !rule {
-			log = decideBlindly{w.log}
-		}
 		d := w.dispatcher("d", nil, nil)
+		if !rule {
+			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
+		}
 		w.end(w.ask(d, callA, 1, time.Minute).done, "the dispatcher")
 		claiming, deciding := stopAt("before-claim"), stopAt("before-timeout")
 		m, _ := w.message(1)
@@ -88,10 +88,10 @@ func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
 func TestC1NoSecondEffectAfterAFalseNone(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
 		var log settle.Log
-		if !rule {
-			log = decideBlindly{w.log}
-		}
 		d := w.dispatcher("d", nil, nil)
+		if !rule {
+			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
+		}
 		w.end(w.ask(d, callA, 1, time.Minute).done, "the dispatcher")
 		claiming, running, deciding := stopAt("before-claim"), stopAt("in-tool"), stopAt("before-timeout")
 		m, _ := w.message(1)

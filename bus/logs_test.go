@@ -1,0 +1,106 @@
+package bus_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// bound writes the request of a side-effectful call whose tool has no lookup.
+func (f *fixture) bound(id string) call.State {
+	f.T.Helper()
+	now := call.At(time.Now())
+	v := call.Admit(call.State{}, call.Ask{
+		Owner: call.Owner{CallID: "A", Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Now: now,
+		Deadline: now + 60_000, Nonce: "d-1.1",
+		Facts: call.Facts{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.SideEffectful, Pool: "default",
+			Fingerprint: "fp", Lookup: call.LookupNo},
+	})
+	return f.write(v.Event)
+}
+
+func (f *fixture) write(e call.Event) call.State {
+	f.T.Helper()
+	s, err := f.Log.Write(f.T.Context(), e, []byte(`{"response":{}}`))
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return s
+}
+
+func (f *fixture) claim(s call.State) call.State {
+	f.T.Helper()
+	_, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: "default/claimer",
+		Nonce: "claimer.1", Now: call.At(time.Now())})
+	return f.write(e)
+}
+
+// succeeded is what an instance would write of a success.
+func succeeded(s call.State, nonce string) call.Event {
+	e := call.Event{Kind: call.Decided, Attempt: 1, Nonce: nonce, State: s}
+	e.State.Attempts = append([]call.Attempt(nil), s.Attempts...)
+	a := &e.State.Attempts[0]
+	a.Decision = &call.Decision{Nonce: nonce, Status: envelope.Success, Effect: envelope.EffectApplied,
+		By: call.ByExecutor, At: a.At}
+	return e
+}
+
+// put stores an event as it is, without a look at the log.
+func (f *fixture) put(e call.Event) uint64 {
+	f.T.Helper()
+	ack, err := f.JS.PublishMsg(f.T.Context(), &nats.Msg{Subject: kv.EventSubject(e),
+		Header: nats.Header{"Tb-Event": {kv.EncodeEvent(e)}}})
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// reread returns the last state of a log.
+func (f *fixture) reread(s call.State) call.State {
+	f.T.Helper()
+	last, err := f.Log.Read(f.T.Context(), s.Tool, s.ID)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	return last.State
+}
+
+// A follower observes what the log allows and passes over the rest, wherever it begins: with the log, behind the
+// request, or behind the outcome. So does everybody who reads it.
+func TestFollowerPassesOverStrangers(t *testing.T) {
+	f := setup(t)
+	s := f.bound("id1")
+	c := f.claim(s)
+	f.put(succeeded(c, "other.1"))
+	seized := succeeded(c, "other.2")
+	claim := *c.Last().Claim
+	claim.Nonce = "other.0"
+	seized.State.Attempts[0].Claim = &claim
+	f.put(seized)
+	done := f.write(succeeded(f.reread(c), "claimer.2"))
+	late := f.put(succeeded(c, "other.3"))
+	after := f.bound("id2")
+	for from, want := range map[uint64][]uint64{
+		1: {s.Seq, c.Seq, done.Seq, after.Seq}, s.Seq + 1: {c.Seq, done.Seq, after.Seq},
+		c.Seq + 1: {done.Seq, after.Seq}, done.Seq + 1: {after.Seq}, late: {after.Seq},
+	} {
+		seen := make(chan uint64, 9)
+		bustest.Run(t, func(ctx context.Context) {
+			if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { seen <- o.Seq }); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, seq := range want {
+			f.next(seen, seq)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package kv_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// claimed writes the request and the claim of a call whose request says what its tool has.
+func (f *fixture) claimed(t *testing.T, id string, lookup call.Lookup) call.State {
+	t.Helper()
+	e := admission(t, call.State{}, id, "A", time.Minute)
+	e.State.Lookup = lookup
+	s, err := f.log.Write(t.Context(), e, []byte(`{"request":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := claim(t, s, "claimer")
+	if s, err = f.log.Write(t.Context(), c, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// success is what an instance would write of a success of the newest attempt.
+func success(s call.State, nonce string, change func(*call.State, *call.Attempt)) call.Event {
+	e := call.Event{Kind: call.Decided, Attempt: 1, Nonce: nonce, State: s}
+	e.State.Attempts = append([]call.Attempt(nil), s.Attempts...)
+	a := &e.State.Attempts[0]
+	a.Decision = &call.Decision{Nonce: nonce, Status: envelope.Success, Effect: envelope.EffectApplied,
+		By: call.ByExecutor, At: a.At}
+	if change != nil {
+		change(&e.State, a)
+	}
+	return e
+}
+
+// put stores an event as it is, without a look at the log.
+func (f *fixture) put(t *testing.T, e call.Event, text string) uint64 {
+	t.Helper()
+	ack, err := f.js.PublishMsg(t.Context(), &nats.Msg{Subject: kv.EventSubject(e), Data: body,
+		Header: nats.Header{"Tb-Event": {text}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// Whatever another executor writes into the log of a call that is claimed, the log is what it was, the next write
+// follows the intruder, and what has ended stays as it ended.
+func TestStrangersEventsCountNothing(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	for name, change := range map[string]func(*call.State, *call.Attempt){
+		"as it is": nil,
+		"own":      func(_ *call.State, a *call.Attempt) { c := *a.Claim; c.Nonce = "other.1"; a.Claim = &c },
+		"pure":     func(s *call.State, _ *call.Attempt) { s.Class, s.Lookup = call.Pure, "" },
+		"lookup":   func(s *call.State, _ *call.Attempt) { s.Lookup = call.LookupYes },
+		"former":   func(s *call.State, _ *call.Attempt) { s.Lookup = "" },
+		"deadline": func(_ *call.State, a *call.Attempt) {
+			a.Decision.By, a.Decision.Status, a.Decision.Code = call.ByDeadline, envelope.RetryableError, envelope.CodeTimeout
+			a.Decision.Effect = envelope.EffectNone
+		},
+	} {
+		s := f.claimed(t, strings.ReplaceAll(name, " ", "-"), call.LookupNo)
+		lie := success(s, "other.9", change)
+		end := f.put(t, lie, kv.EncodeEvent(lie))
+		last, err := f.log.Read(t.Context(), s.Tool, s.ID)
+		if err != nil || !last.State.Last().Open() || last.State.Last().Claim.Nonce != "c-claimer" || last.State.Seq != end {
+			t.Errorf("%s: read as %+v, %v", name, last.State, err)
+			continue
+		}
+		_, err = f.log.Write(t.Context(), success(s, "c-claimer", nil), body)
+		moved, ok := errors.AsType[*call.Moved](err)
+		if !ok {
+			t.Errorf("%s: the claimer's write: %v", name, err)
+			continue
+		}
+		if s, err = f.log.Write(t.Context(), success(moved.State, "c-claimer", nil), body); err != nil {
+			t.Errorf("%s: the claimer's second write: %v", name, err)
+			continue
+		}
+		f.put(t, lie, kv.EncodeEvent(lie))
+		if last, err = f.log.Read(t.Context(), s.Tool, s.ID); err != nil || last.State.Last().Decision.Nonce != "c-claimer" {
+			t.Errorf("%s: after the outcome read as %+v, %v", name, last.State.Last().Decision, err)
+		}
+	}
+}
+
+// A log that builds before the rule have opened is read as they do: by its last event alone.
+func TestLogsWithoutTheRule(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	s := f.claimed(t, "former", "")
+	e := success(s, "other.9", nil)
+	f.put(t, e, kv.EncodeEvent(e))
+	last, err := f.log.Read(t.Context(), s.Tool, s.ID)
+	if err != nil || last.State.Last().Decision == nil || last.State.Last().Decision.Nonce != "other.9" {
+		t.Errorf("read as %+v, %v", last.State, err)
+	}
+}
+
+// What cannot be read counts nothing where an executor wrote it, and keeps the log from being read elsewhere.
+func TestUnreadableEvents(t *testing.T) {
+	f := setup(t, kv.LogOptions{Passes: func(instance string) bool { return instance != "d-1" }}, bus.TopologyOptions{})
+	for _, text := range []string{"99;f|x", "3;f|garbage", "garbage"} {
+		s := f.claimed(t, "e"+text[:1]+text[2:3], call.LookupNo)
+		end := f.put(t, success(s, "other.9", nil), text)
+		last, err := f.log.Read(t.Context(), s.Tool, s.ID)
+		if err != nil || !last.State.Last().Open() || last.State.Last().Claim == nil || last.State.Seq != end {
+			t.Errorf("%s of an executor: %+v, %v", text, last.State, err)
+		}
+		if _, err := f.log.Write(t.Context(), success(last.State, "c-claimer", nil), body); err != nil {
+			t.Errorf("%s of an executor: %v", text, err)
+		}
+	}
+	s := f.claimed(t, "newer", call.LookupNo)
+	f.put(t, success(s, "d-1.9", nil), "99;f|x")
+	if _, err := f.log.Read(t.Context(), s.Tool, s.ID); !form.Newer(err) {
+		t.Errorf("of a dispatcher: %v", err)
+	}
+}
+
+// A log whose request has expired goes on from what is left of it.
+func TestRequestExpired(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	s := f.claimed(t, "old", call.LookupNo)
+	stream, err := f.js.Stream(t.Context(), s.Part.Stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), s.Last().Admitted); err != nil {
+		t.Fatal(err)
+	}
+	lie := success(s, "other.9", nil)
+	f.put(t, lie, kv.EncodeEvent(lie))
+	last, err := f.log.Read(t.Context(), s.Tool, s.ID)
+	if err != nil || !last.State.Last().Open() {
+		t.Fatalf("read as %+v, %v", last.State, err)
+	}
+	if _, err := f.log.Write(t.Context(), success(last.State, "c-claimer", nil), body); err != nil {
+		t.Error(err)
+	}
+}
