@@ -72,6 +72,7 @@ type deployment struct {
 	crowd map[string]*party
 	log   overheard // of the server
 	tap   tap
+	paid  payments
 
 	release chan struct{} // closed to let the victim's call end
 	gates   sync.Map      // chan struct{} by the input of another held call, closed to let it end
@@ -150,6 +151,7 @@ func (d *deployment) tools() *toolbus.Tools {
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return in, nil }))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "vault", Class: toolbus.Pure, Pool: "other"},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "gold for " + in, nil }))
+	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful, AcceptRerun: true}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{
 		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
 	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {
