@@ -86,8 +86,6 @@ func (o Options) Check() error {
 		return errors.New("--servers is 1 or 3")
 	case o.Strict && o.Beside != "":
 		return errors.New("--strict is not for --beside: executors of an older build need not wait for the record")
-	case o.Identity && o.Beside != "":
-		return errors.New("--identity is not for --beside: an older build knows no tokens")
 	case o.Only != "" && o.Servers == 1:
 		return errors.New("--only is for --servers 3")
 	case o.Only != "" && !slices.Contains(Pieces(), o.Only):

@@ -25,6 +25,14 @@ func TestBuildsOfTwoAges(t *testing.T) {
 	}
 }
 
+// withTokens is f16d274, the last build whose executors and connections need --older-builds of dispatchers.
+const withTokens = "f16d274d94301b19fe9d4ee50dc25e7d61921cdb"
+
+// With accounts and tokens, too, dispatchers of this build serve executors of that build, and the other way round.
+func TestTokensOfTwoAges(t *testing.T) {
+	run(t, build(t, root, ""), build(t, source(t, withTokens), ""), "--identity")
+}
+
 // root is where the module is.
 const root = "../.."
 
@@ -58,13 +66,13 @@ func build(t *testing.T, dir, tag string) string {
 }
 
 // run makes trouble, and fails unless every promise was kept.
-func run(t *testing.T, newer, older string) {
+func run(t *testing.T, newer, older string, more ...string) {
 	t.Helper()
 	lasts := 20 * time.Second
 	if *long {
 		lasts = 5 * time.Minute
 	}
-	output(t, newer, "chaos", "--beside", older, "--duration", lasts.String(), "--seed", "1")
+	output(t, newer, append([]string{"chaos", "--beside", older, "--duration", lasts.String(), "--seed", "1"}, more...)...)
 }
 
 // output runs a program and returns what it says; what it says in vain is in the test's log.
