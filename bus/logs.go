@@ -62,7 +62,8 @@ const (
 // came before the follower began, or has expired, or e is not allowed. It gives up when ctx ends.
 func (f *Follower) before(ctx context.Context, e call.Event, seq uint64) (s call.State) {
 	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: f.part}
-	_ = wait.Retry{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	retry := wait.Retry{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
+	_ = retry.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s, err = kv.Before(ctx, f.stream, key, seq, f.Passes)
 		return err == nil || form.Unreadable(err), err
 	})

@@ -294,8 +294,8 @@ func (p *payment) again() *toolbus.Response {
 	return r
 }
 
-// unknown wants the call to have ended with an unknown effect. The client of a busy machine says at the deadline that it
-// has no answer yet, which is no outcome: then it asks for that.
+// unknown wants the call to have ended with an unknown effect. The client of a busy machine says at the deadline that
+// it has no answer yet, which is no outcome: then it asks for that.
 func (p *payment) unknown() {
 	p.d.Helper()
 	r := <-p.done
