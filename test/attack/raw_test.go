@@ -57,7 +57,7 @@ type rawMsg struct {
 }
 
 // rawTime bounds what a test waits for.
-const rawTime = 10 * time.Second
+const rawTime = 30 * time.Second
 
 // rawDial connects, and reads until the test ends.
 func rawDial(t testing.TB, o rawOptions) *rawConn {
