@@ -131,6 +131,21 @@ func TestWatchedRarely(t *testing.T) {
 	}
 }
 
+// A call that joined an attempt with a later deadline is told at its own deadline that there is no answer: only the
+// dispatcher that holds its request knows that deadline, and it may be frozen.
+func TestJoinerAnswersItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := watching(nil)
+		x := s.call(t, 6*time.Second)
+		s.Accepted(x, &envelope.Accepted{Joined: true, DeadlineUnixMS: time.Now().Add(time.Minute).UnixMilli()}, time.Now())
+		if m := <-x.To; !m.Raw || m.Response != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
+			t.Errorf("after %s: %+v", time.Since(s.began), m)
+		}
+		s.Remove(x.Of)
+		s.stop(t)
+	})
+}
+
 // Each call is told at its own time, and the watch ends with the last one.
 func TestWatchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
