@@ -4,6 +4,7 @@ there that no difference needs fails the run, too."""
 
 import collections
 import concurrent.futures
+import base64
 import fnmatch
 import json
 import os
@@ -69,10 +70,22 @@ def differences(path, a, b):
         yield path, a, b
 
 
+CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d\s[AP]M")
+
+
+def timeless(value):
+    """Replaces the time of day that a server writes into a resource at each call, also where its bytes are in base64."""
+    try:
+        decoded = base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        decoded = value
+    return CLOCK.sub("{time}", decoded if CLOCK.search(decoded) else value)
+
+
 def neutral(value, folder):
-    """Replaces the folder of a side, which is the only thing that the sides are given differently."""
+    """Replaces the folder of a side, which is the only thing that the sides are given differently, and times of day."""
     if isinstance(value, str):
-        return value.replace(folder, "{dir}")
+        return timeless(value.replace(folder, "{dir}"))
     if isinstance(value, list):
         return [neutral(v, folder) for v in value]
     if isinstance(value, dict):
