@@ -32,7 +32,7 @@
 // Three requests (A twice and B, or with another input X), so two attempts; two executors; two or
 // three deliveries of a message; one or two tries to time out or cancel, one of them a cancel;
 // one or two crashes, lost answers and late writes; one new consumer or one expired log. The small
-// configurations of model_test.go have 4.7 million states and take about 13 seconds of one core;
+// configurations of model_test.go have 4.6 million states and take about 13 seconds of one core;
 // the huge ones (-args -large, for make check-long) have 100 million, of which 24 million in one
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
