@@ -57,6 +57,7 @@ type Follower struct {
 	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
 	over    bool       // nothing is observed any more
 	logs    openLogs   // as they were observed
+	closed  closedLogs // others that were read
 	refused chan *Unreadable
 
 	mu       sync.Mutex
@@ -77,7 +78,8 @@ type place struct {
 
 // NewFollower returns a follower of a partition of the call log.
 func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
-	return &Follower{js: js, part: part, logs: openLogs{}, doubts: make(chan place, 1), refused: make(chan *Unreadable, 1)}
+	return &Follower{js: js, part: part, logs: openLogs{}, closed: closedLogs{}, doubts: make(chan place, 1),
+		refused: make(chan *Unreadable, 1)}
 }
 
 // Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows

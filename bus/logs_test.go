@@ -2,6 +2,8 @@ package bus_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -103,4 +105,55 @@ func TestFollowerPassesOverStrangers(t *testing.T) {
 			f.next(seen, seq)
 		}
 	}
+}
+
+// However many events a log has that do not count, the events of other logs are observed soon after. A log that is too
+// long to be read stops no follower.
+func TestStrangersDelayNoOtherLog(t *testing.T) {
+	f := setup(t)
+	c := f.claim(f.bound("id1"))
+	done := f.write(succeeded(c, "claimer.2"))
+	e := succeeded(c, "other.1")
+	claim := *c.Last().Claim
+	claim.Nonce = "other.0"
+	e.State.Attempts[0].Claim = &claim
+	var last uint64
+	for _, filling := range []int{500, 1000} {
+		f.fill(e, filling)
+		for range 200 {
+			f.put(e)
+		}
+		last = f.bound(fmt.Sprint("after", filling)).Seq
+		for _, from := range []uint64{1, done.Seq + 1} {
+			begun, seen := time.Now(), make(chan uint64, 9)
+			bustest.Run(t, func(ctx context.Context) {
+				if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { seen <- o.Seq }); err != nil {
+					t.Error(err)
+				}
+			})
+			for seq := uint64(0); seq != last; {
+				select {
+				case seq = <-seen:
+				case <-time.After(5 * time.Second):
+					t.Fatalf("the event at %d was not observed", last)
+				}
+			}
+			t.Logf("from %d to %d: %s", from, last, time.Since(begun))
+		}
+	}
+	if _, err := f.Log.Read(t.Context(), c.Tool, c.ID); !errors.Is(err, kv.ErrOverlong) {
+		t.Errorf("reading it: %v", err)
+	}
+}
+
+// fill stores n messages in the log of e that are no events.
+func (f *fixture) fill(e call.Event, n int) {
+	f.T.Helper()
+	for i := range n {
+		e.Attempt = 2 + i/32
+		if _, err := f.JS.PublishMsgAsync(&nats.Msg{Subject: kv.EventSubject(e)}); err != nil {
+			f.T.Fatal(err)
+		}
+	}
+	<-f.JS.PublishAsyncComplete()
 }

@@ -12,6 +12,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// ErrOverlong means that a log has more events than [maxFold]. No build writes so many: an executor has filled the log.
+// It cannot be read until enough of its events have expired.
+var ErrOverlong = errors.New("the log of the call has too many events")
+
+// maxFold is the number of events that are read of one log, each by a request of its own.
+const maxFold = 1000
+
 // Passed reports whether an event that cannot be read stops nobody, because of the instance that wrote it: a claim or
 // a decision harms no other call. passes nil is for no instance.
 func Passed(subject string, passes func(instance string) bool) bool {
@@ -35,12 +42,14 @@ type folded struct {
 }
 
 // fold reads the events of a log up to a position, and passes over what the log does not allow. It may stop at a
-// request which says that the log is not bound: then each event alone says whether it counts.
+// request which says that the log is not bound: then each event alone says whether it counts. Of a log with more than
+// maxFold events it returns [ErrOverlong].
 func fold(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, through uint64, passes func(instance string) bool,
 	mayStop bool,
 ) (log folded, err error) {
-	for seq := uint64(1); ; {
+	seq := uint64(1)
+	for range maxFold {
 		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > through {
 			return log, nil
@@ -60,4 +69,5 @@ func fold(
 		}
 		seq = msg.Sequence + 1
 	}
+	return folded{}, fmt.Errorf("read call log: %w", ErrOverlong)
 }
