@@ -317,36 +317,38 @@ func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Resp
 	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
 }
 
-// output fetches the large output of a call. Where it is not among the actor's own payloads, the call is another's
-// whose key it shares, or a replica lags: then a dispatcher has it.
+// output fetches the large output of a call from dispatchers.
 func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRef) ([]byte, error) {
-	if c.Payloads == nil {
-		return nil, errors.New("this client has no access to the payload store")
-	}
-	data, err := c.Payloads.Get(ctx, c.owner().On(ref.Pool), ref)
-	if !errors.Is(err, streaming.ErrMissing) {
-		return data, err
-	}
-	return c.Payloads.Collect(ref, func(part int64) ([]byte, error) { return c.askForPart(ctx, call, ref, part) })
+	return streaming.Collect(ctx, ref, envelope.MaxPayload, func(ctx context.Context, part int64) ([]byte, error) {
+		return c.askForPart(ctx, call, ref, part)
+	})
 }
 
 // askForPart asks for a part of an output until ctx ends, or there is a definite answer.
-func (c *Client) askForPart(ctx context.Context, call string, ref envelope.PayloadRef, part int64) ([]byte, error) {
-	var a question.PayloadAnswer
+func (c *Client) askForPart(
+	ctx context.Context, call string, ref envelope.PayloadRef, part int64,
+) (body []byte, err error) {
 	var refusal *envelope.Error
-	err := wait.Retry{
+	q := question.Payload{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
+	err = wait.Retry{
 		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
 	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		refusal, err = c.inbox.Ask(ctx, subjects.OpPayload, question.Payload{Ref: call, SHA256: ref.SHA256, Part: part}, &a)
-		if err == nil && refusal != nil {
+		var a question.PayloadAnswer
+		body, refusal, err = c.inbox.AskRaw(ctx, subjects.OpPayload, q, &a)
+		switch {
+		case errors.Is(err, bus.ErrNotStored):
+			q.Direct = false // the dispatcher asks the leader
+		case err == nil && refusal != nil:
 			err = &Refusal{refusal}
+		case body == nil:
+			body = a.Body
 		}
 		return err == nil || refusal != nil && !refusal.Code.Retryable(), err
 	})
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
-	return a.Body, err
+	return body, err
 }
 
 // How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.

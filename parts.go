@@ -89,8 +89,9 @@ type DispatcherOptions struct {
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
 	StrictAudit bool
 	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers answer
-	// them: it answers at the reply subject of each question, which may be any subject of the executors' account. Set it
-	// while such executors, or connections that such dispatchers have let in, are there.
+	// them: it answers at the reply subject of each question, which may be any subject of the executors' account. It
+	// also lets connections read payloads, and chunks, from the streams, as such executors and clients do. Set it while
+	// these, or connections that such dispatchers have let in, are there.
 	OlderBuilds bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
 	Ready func(instance string)

@@ -22,8 +22,7 @@ import (
 func (f *fixture) freshClient() *toolbus.Client {
 	f.T.Helper()
 	c, err := toolbus.NewClient(f.Srv.Connect(f.T, nats.MaxReconnects(-1)), toolbus.ClientOptions{
-		Payloads: streaming.NewPayloads(streaming.NewStore(f.JS, subjects.PayloadsStream), envelope.MaxPayload,
-			streaming.Lookup{}),
+		Payloads: streaming.NewPayloads(streaming.NewStore(f.JS, subjects.PayloadsStream), envelope.MaxPayload),
 	})
 	if err != nil {
 		f.T.Fatal(err)

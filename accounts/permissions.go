@@ -18,7 +18,8 @@ type Facts struct {
 	Tools      []string // ids of those of an executor's pool
 	Instance   string   // of an executor, see [Instance]
 	Expired    bool     // the token may only be exchanged for a new one
-	// OlderBuilds lets a bound token hear all answers and chunks of its actor: clients of f16d274 know no other subjects.
+	// OlderBuilds grants what clients and executors of f16d274 need: a bound token hears all answers and chunks of its
+	// actor, and connections read payloads, and chunks of their pool, from the streams.
 	OlderBuilds bool
 }
 
@@ -43,12 +44,12 @@ func Permissions(p identity.Principal, f Facts) jwt.Permissions {
 	}
 	switch p.Role {
 	case identity.Agent:
-		own := subjects.PayloadsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
-		return allow(append(asks(p), payloads(own)...), agentHears(p, f))
+		own := subjects.PartsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
+		return allow(append(asks(p), payloads(own, f)...), agentHears(p, f))
 	case identity.Door:
-		tenant, all := subjects.Token(p.Tenant)+".", subjects.PayloadsOf(subjects.Token(p.Tenant), "")
+		tenant, all := subjects.Token(p.Tenant)+".", subjects.PartsOf(subjects.Token(p.Tenant), "")
 		return allow(
-			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all)...),
+			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all, f)...),
 			append(hears(p, f), "tb.ans."+tenant+">", chunks(tenant)))
 	case identity.Operator:
 		return allow(asks(p)[1:], hears(p, f))
@@ -99,16 +100,25 @@ func agentHears(p identity.Principal, f Facts) []string {
 
 func chunks(of string) string { return "tb.chunk." + of + ">" }
 
-// payloads are large inputs and outputs, to write and to read.
-func payloads(these string) []string {
-	return []string{these, directGet(subjects.PayloadsStream, these)}
+// payloads are the parts of large inputs and outputs, to write. A permission to read them from the stream would let a
+// connection have the server publish bytes of its choice on any subject of its account.
+func payloads(these string, f Facts) []string {
+	return append([]string{these}, f.read(subjects.PayloadsStream, these)...)
+}
+
+// read permits to read a stream by subject to builds that do so.
+func (f Facts) read(stream, subject string) []string {
+	if !f.OlderBuilds {
+		return nil
+	}
+	return []string{directGet(stream, subject)}
 }
 
 // executor is what an instance of an executor may do: with the work of its pool, and under its own name.
 func executor(p identity.Principal, f Facts) jwt.Permissions {
 	emitted := subjects.ChunksOn(p.Pool)
-	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool)), []string{
-		emitted, directGet(subjects.ChunksStream, emitted), "tb.ans.>",
+	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool), f), f.read(subjects.ChunksStream, emitted), []string{
+		emitted, "tb.ans.>",
 		subjects.PoolSubject(p.Pool, f.Instance),
 		"tb.exe.*." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance),
 		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",

@@ -18,6 +18,7 @@ const (
 // service is a subject of TB to which others may send requests.
 type service struct {
 	Subject   string
+	As        string // the subject to which the account sends it, with as many wildcards; "" is Subject
 	To        string // the account
 	Many      bool   // a request has several answers
 	Threshold string // after which an answer is not brought to whoever asked any more, and the way to them forgotten
@@ -40,10 +41,12 @@ func services() (all []service) {
 	for _, to := range []string{Agents, Auditors} {
 		all = append(all, service{Subject: "tb.svc.*.*.*", To: to, Threshold: untilAnswered, Share: true})
 	}
-	for _, to := range []string{Agents, Exec} {
-		all = append(all, once(to, subjects.PayloadsAll), many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
+	parts := once(Agents, subjects.PartsHeard)
+	parts.As = subjects.PartsSent
+	for _, to := range []string{Agents, Exec} { // for builds of the release before, see Facts.OlderBuilds
+		all = append(all, many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
 	}
-	all = append(all,
+	all = append(all, parts, once(Exec, subjects.PayloadsAll),
 		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		service{Subject: "tb.exe.*.*.*", To: Exec, Threshold: untilAnswered, Share: true},

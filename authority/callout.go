@@ -26,7 +26,7 @@ type Check func(token string, now time.Time) (*identity.Principal, error)
 type CalloutOptions struct {
 	Keys  *accounts.Keys
 	Check Check
-	Facts func(identity.Principal) accounts.Facts // the tools of an executor's pool, and how many partitions there are
+	Facts func(identity.Principal) accounts.Facts // what permissions depend on beside token and connection; may be nil
 	Now   func() time.Time
 	Note  func(identity.Principal) // is told who was let in; nil for nobody
 	// Admit refuses a connection with a token of a principal to an account, by an error; see [Connections.Admit]. Nil
@@ -232,10 +232,13 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 	if expired {
 		until = now.Add(renewTime)
 	}
-	f := accounts.Facts{Expired: expired}
+	f := accounts.Facts{}
+	if c.Facts != nil {
+		f = c.Facts(*p)
+	}
+	f.Expired = expired
 	if p.Role == identity.Executor && !expired {
 		var ok bool
-		f = c.Facts(*p)
 		if f.Instance, ok = accounts.Instance(*p, r.ConnectOptions.Name); !ok {
 			return "", fmt.Errorf("an executor of %s must not be that instance", p.User())
 		}

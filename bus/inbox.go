@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -180,37 +181,51 @@ const askTime = 5 * time.Second
 
 // Ask asks the service one question and decodes the answer. It returns what the service refuses with, if it does.
 func (in *Inbox) Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error) {
+	_, refusal, err := in.AskRaw(ctx, op, q, answer)
+	return refusal, err
+}
+
+// ErrNotStored means that the server has no such message, as far as the replica knows that it has asked.
+var ErrNotStored = errors.New("the message is not stored")
+
+// AskRaw is Ask for a question that the server answers with a stored message: it returns the body of that. If the
+// dispatcher answers by itself, raw is nil and the answer is decoded.
+func (in *Inbox) AskRaw(ctx context.Context, op string, q, answer any) (raw []byte, _ *envelope.Error, _ error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, askTime)
 		defer cancel()
 	}
-	refusal, err := in.ask(ctx, subjects.Service(op, in.Tenant, in.Actor), q, answer)
+	raw, refusal, err := in.ask(ctx, subjects.Service(op, in.Tenant, in.Actor), q, answer)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
+		return nil, nil, fmt.Errorf("%s: %w", op, err)
 	}
-	return refusal, nil
+	return raw, refusal, nil
 }
 
-func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) (*envelope.Error, error) {
+func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte, *envelope.Error, error) {
 	data, err := Stamp(form.Question, q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	msg, err := in.Request(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, ErrNobody
+		return nil, nil, ErrNobody
 	case err != nil:
 		if forbidden := in.Forbidden(subject); forbidden != nil {
-			return nil, forbidden
+			return nil, nil, forbidden
 		}
-		return nil, err
+		return nil, nil, err
+	case msg.Header[jetstream.SequenceHeader] != nil:
+		return msg.Data, nil, nil
+	case len(msg.Data) == 0 && msg.Header.Get("Status") != "":
+		return nil, nil, ErrNotStored
 	case msg.Header.Get(subjects.HeaderKind) == question.KindRefusal:
 		refused := question.Refused{Refusal: new(envelope.Error)}
-		return refused.Refusal, Unstamp(form.Answer, msg.Data, &refused)
+		return nil, refused.Refusal, Unstamp(form.Answer, msg.Data, &refused)
 	}
-	return nil, Unstamp(form.Answer, msg.Data, answer)
+	return nil, nil, Unstamp(form.Answer, msg.Data, answer)
 }
 
 // AskAll asks a question that every dispatcher answers, and tells take of each answer, until none has come for a

@@ -252,11 +252,23 @@ func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	q.tell(nc, answer, refusal)
 }
 
+// Forward is the answer of an [Endpoint] that has the server answer instead: with a message that it reads from a stream,
+// which so does not pass through the dispatcher. The request goes To a subject of the server, with the reply subject of
+// the question, which is one of its sender's own.
+type Forward struct {
+	To   string
+	Body []byte
+}
+
 // tell answers a question, or refuses it.
 func (q *asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
 	header := nats.Header{subjects.HeaderKind: {question.KindOutcome}}
 	if refusal != nil {
 		answer, header = question.Refused{Refusal: refusal}, nats.Header{subjects.HeaderKind: {question.KindRefusal}}
+	}
+	if f, ok := answer.(Forward); ok {
+		_ = nc.PublishMsg(&nats.Msg{Subject: f.To, Reply: q.reply, Data: f.Body}) // the caller asks again
+		return
 	}
 	data, err := Stamp(form.Answer, answer)
 	if err != nil {

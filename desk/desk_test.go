@@ -25,6 +25,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/settle"
+	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -66,7 +67,8 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	d := &desk.Desk{
 		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
-		OlderBuilds: older,
+		OlderBuilds: older, Chunks: streaming.NewStore(js, subjects.ChunksStream),
+		Payloads: streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload),
 	}
 	if err := errors.Join(d.Serve(context.WithoutCancel(f.T.Context())), nc.Flush()); err != nil {
 		f.T.Fatal(err)
@@ -453,5 +455,43 @@ func TestExecutorsTakeTurns(t *testing.T) {
 		if n, ok := at[subject]; !ok || n > flood/2 {
 			t.Errorf("%s is answered behind %d of %d questions of another executor", subject, n, flood)
 		}
+	}
+}
+
+// An executor reads the parts and the last frame of its own pool through a dispatcher, also where that answers at the
+// reply subject, and nothing of another pool; what is not stored is nil.
+func TestNewestOfAPool(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		f := setup(t)
+		stop := f.serveTo("d", older)
+		part := subjects.Owner{Tenant: "t", Actor: "a"}.On("default").Payload(strings.Repeat("0", 64), 0)
+		frame := subjects.ChunkSource{Tenant: "t", Actor: "a", ID: "x", Attempt: 1, Fence: 7, Pool: "default"}.Subject()
+		header := nats.Header{"Tb-Nonce": {"n"}, "Tb-Kind": {"refusal"}}
+		for _, subject := range []string{part, frame} {
+			msg := &nats.Msg{Subject: subject, Data: []byte(subject)}
+			if subject == frame {
+				msg.Header = header
+			}
+			if _, err := f.JS.PublishMsg(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own, other := f.client("default"), f.client("other")
+		if m, err := own.Newest(t.Context(), frame); err != nil || m == nil || string(m.Data) != frame || m.Sequence != 1 ||
+			m.Header.Get("Tb-Nonce") != "n" || m.Header.Get("Tb-Kind") != "" {
+			t.Errorf("older %t: the frame is %+v, %v", older, m, err)
+		}
+		if m, err := own.Newest(t.Context(), part); err != nil || m == nil || string(m.Data) != part {
+			t.Errorf("older %t: the part is %+v, %v", older, m, err)
+		}
+		if m, err := own.Newest(t.Context(), strings.Replace(part, ".0.", ".1.", 1)); err != nil || m != nil {
+			t.Errorf("older %t: what is not stored is %+v, %v", older, m, err)
+		}
+		for _, subject := range []string{part, frame, "$KV.calls.x"} {
+			if m, err := other.Newest(t.Context(), subject); err == nil {
+				t.Errorf("older %t: another pool reads %+v", older, m)
+			}
+		}
+		stop()
 	}
 }

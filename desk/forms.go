@@ -66,3 +66,10 @@ type covering struct {
 type covered struct {
 	Covered bool `json:"covered,omitzero"`
 }
+
+// newest asks for the newest message that the stream of payloads, or of chunks, holds on a subject. Direct asks for the
+// stored part itself: the server answers with it, or with a status if the replica that it asks does not have it.
+type newest struct {
+	Subject string `json:"subject"`
+	Direct  bool   `json:"direct,omitzero"`
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -32,6 +33,8 @@ type Desk struct {
 	Pools    *kv.Pools
 	Journal  *record.Journal
 	Coverage *record.Coverage
+	Payloads *streaming.Payloads
+	Chunks   *streaming.Store
 	Made     []string // the pools whose consumers it makes
 	Lease    time.Duration
 	Fsync    bool
@@ -103,12 +106,13 @@ func (d *Desk) Serve(ctx context.Context) error {
 	d.waiting = lane.New(limits(maxInstanceAsked, maxPoolAsked, maxAsked), answer) // each strict call is one that waits
 	d.overs = fair.Overs{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
-		subjects.OpHello: answering(d.hello),
-		subjects.OpWork:  answering(d.work),
-		subjects.OpBeat:  answering(d.beat),
-		subjects.OpLate:  answering(d.late),
-		subjects.OpLog:   asking(d.logged),
-		subjects.OpDead:  d.dead,
+		subjects.OpHello:  answering(d.hello),
+		subjects.OpWork:   answering(d.work),
+		subjects.OpBeat:   answering(d.beat),
+		subjects.OpLate:   answering(d.late),
+		subjects.OpLog:    asking(d.logged),
+		subjects.OpNewest: asking(d.newest),
+		subjects.OpDead:   d.dead,
 	} {
 		if err := d.listen(op, handle, d.quick); err != nil {
 			return err
@@ -189,6 +193,11 @@ func (d *Desk) answer(j job) {
 		if answer, err = refused(d.denied(ctx, j.from, err)); err != nil {
 			return // unreachable: refusals are our own type
 		}
+	}
+	if answer.Subject != "" { // the server answers, with a stored message
+		answer.Reply = j.to
+		_ = d.NC.PublishMsg(answer) // it is asked again
+		return
 	}
 	answer.Subject = j.to
 	if d.NC.PublishMsg(answer) != nil { // it is asked again; what is too large is said so

@@ -109,12 +109,14 @@ type ChunksAnswer struct {
 	Expired bool                `json:"expired,omitzero"`
 }
 
-// Payload asks for a part, from 0, of the large output of a call, by the reference that its outcome has. Who owns the
-// call reads it by itself; those who share its key may not.
+// Payload asks for a part, from 0, of the large output of a call, by the reference that its outcome has. Direct asks
+// for the stored message itself: the server answers with it, or with a status if the replica that it asks does not have
+// it. A dispatcher of a build that does not know the member answers with a PayloadAnswer.
 type Payload struct {
 	Ref    string `json:"ref"`
 	SHA256 string `json:"sha256"`
 	Part   int64  `json:"part"`
+	Direct bool   `json:"direct,omitzero"`
 }
 
 // PayloadAnswer is that part.

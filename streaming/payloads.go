@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
@@ -49,29 +51,22 @@ const partSize = 512 << 10
 // [subjects.Shelf.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
 // connection may store and read.
 //
-// The stream keeps one message per subject and drops it some time after it was last put. So
-// putting the same content again stores nothing twice and renews its time, readers are never
-// disturbed, and a lookup is one message get per part. It is safe for concurrent use.
+// The stream keeps one message per subject and drops it some time after it was last put. So putting the same content
+// again stores nothing twice and renews its time, readers are never disturbed, and a lookup is one message get per
+// part. Some parts of one payload are transferred at once. It is safe for concurrent use.
 type Payloads struct {
 	store    *Store
 	maxBytes int64
-	lookup   Lookup
 }
 
-// Lookup is what a reader does before it says that a payload is missing, for the replica that was asked may lag.
-type Lookup struct {
-	// Patience is how long replicas are asked again.
-	Patience time.Duration
-	// Leader asks the leader of the stream, in a form that permissions cannot scope: only for those that may read all.
-	Leader bool
-	// Unowned looks where builds before owners were in subjects stored it, too.
-	Unowned bool
-}
+// window is the number of parts of one payload that are transferred at once: enough to hide the round trips, and few
+// bytes for each process in between.
+const window = 4
 
 // NewPayloads returns the payloads of a stream that keeps one message per subject. maxBytes bounds
 // one payload.
-func NewPayloads(store *Store, maxBytes int64, lookup Lookup) *Payloads {
-	return &Payloads{store: store, maxBytes: maxBytes, lookup: lookup}
+func NewPayloads(store *Store, maxBytes int64) *Payloads {
+	return &Payloads{store: store, maxBytes: maxBytes}
 }
 
 // Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
@@ -93,12 +88,15 @@ func (p *Payloads) put(
 	}
 	sum := sha256.Sum256(data)
 	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(data)), Pool: of.Pool}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(window)
 	for part := range parts(ref) {
 		from := part * partSize
 		to := min(from+partSize, ref.Bytes)
-		if err := p.putPart(ctx, of.Payload(ref.SHA256, part), data[from:to], patient); err != nil {
-			return envelope.PayloadRef{}, err
-		}
+		g.Go(func() error { return p.putPart(ctx, of.Payload(ref.SHA256, part), data[from:to], patient) })
+	}
+	if err := g.Wait(); err != nil {
+		return envelope.PayloadRef{}, err
 	}
 	return ref, nil
 }
@@ -113,22 +111,39 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 	})
 }
 
+// PutPart stores one part, under a subject of [subjects.Shelf.Payload], with one try. It returns the sequence of the
+// part in the stream. A refusal, by the server or of a part that is too large, is a [jetstream.APIError] in the error.
+func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (uint64, error) {
+	if len(data) > partSize {
+		return 0, &jetstream.APIError{
+			Code: 400, ErrorCode: jscode.MessageTooLarge, Description: fmt.Sprintf("a part has at most %d bytes", partSize),
+		}
+	}
+	return p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
+}
+
 // Get returns the payload of an owner that ref names, verified. What it came in, as many bytes again, is garbage by
 // then.
 func (p *Payloads) Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
-	return p.Collect(ref, func(part int64) ([]byte, error) { return p.Part(ctx, of, ref.SHA256, part) })
+	return Collect(ctx, ref, p.maxBytes, func(ctx context.Context, part int64) ([]byte, error) {
+		return p.Part(ctx, of, ref.SHA256, part)
+	})
 }
 
-// Collect returns the payload that ref names, verified, whose parts get has.
-func (p *Payloads) Collect(ref envelope.PayloadRef, get func(part int64) ([]byte, error)) ([]byte, error) {
+// Collect returns the payload that ref names, of at most most bytes, verified. It calls get for each part, for several
+// parts at once, and not again after an error.
+func Collect(
+	ctx context.Context, ref envelope.PayloadRef, most int64,
+	get func(ctx context.Context, part int64) ([]byte, error),
+) ([]byte, error) {
 	sum, err := hex.DecodeString(ref.SHA256)
 	switch {
 	case err != nil || len(sum) != sha256.Size || hex.EncodeToString(sum) != ref.SHA256 || ref.Bytes < 0:
 		return nil, fmt.Errorf("%w: %.80q, %d bytes", ErrReference, ref.SHA256, ref.Bytes)
-	case ref.Bytes > p.maxBytes:
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, ref.Bytes, p.maxBytes)
+	case ref.Bytes > most:
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, ref.Bytes, most)
 	}
-	data, got, err := collect(ref, get)
+	data, got, err := collect(ctx, ref, get)
 	if err != nil {
 		return nil, err
 	}
@@ -138,66 +153,77 @@ func (p *Payloads) Collect(ref envelope.PayloadRef, get func(part int64) ([]byte
 	return data, nil
 }
 
+// fetched is the result of getting one part.
+type fetched struct {
+	body []byte
+	err  error
+}
+
 // collect gets all parts, and hashes them as they come, while they are still in the cache. Memory is allocated once,
 // when the first part is there.
 func collect(
-	ref envelope.PayloadRef, get func(part int64) ([]byte, error),
+	ctx context.Context, ref envelope.PayloadRef, get func(ctx context.Context, part int64) ([]byte, error),
 ) (data []byte, sum [sha256.Size]byte, err error) {
-	hash := sha256.New()
+	ctx, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	var coming []chan fetched // the parts that are being fetched, in their order
+	hash, next := sha256.New(), int64(0)
 	for part := range parts(ref) {
-		body, err := get(part)
-		if err != nil {
-			return nil, sum, err
+		for ; next < parts(ref) && len(coming) < window; next++ {
+			came, at := make(chan fetched, 1), next
+			coming = append(coming, came)
+			all.Go(func() {
+				body, err := get(ctx, at)
+				came <- fetched{body, err}
+			})
 		}
-		if len(body) > partSize || int64(len(data)+len(body)) > ref.Bytes {
+		f := <-coming[0]
+		if coming = coming[1:]; f.err != nil {
+			return nil, sum, f.err
+		}
+		if len(f.body) > partSize || int64(len(data)+len(f.body)) > ref.Bytes {
 			return nil, sum, fmt.Errorf("%w: %s, part %d", ErrChecksum, ref.SHA256, part)
 		}
 		if data == nil {
 			data = make([]byte, 0, ref.Bytes)
 		}
-		data = append(data, body...)
-		hash.Write(body)
+		data = append(data, f.body...)
+		hash.Write(f.body)
 	}
 	return data, [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
-// Part returns one part of a payload of an owner as it is stored. The hash, in hex, is the caller's to check.
-func (p *Payloads) Part(ctx context.Context, of subjects.Shelf, sha256 string, part int64) ([]byte, error) {
-	body, err := p.getPart(ctx, of.Payload(sha256, part))
-	if p.lookup.Unowned && errors.Is(err, ErrMissing) {
-		return p.getPart(ctx, subjects.PayloadOfNobody(sha256, part))
-	}
-	return body, err
-}
-
-func (p *Payloads) getPart(ctx context.Context, subject string) (body []byte, err error) {
-	asked := time.Now()
+// Part returns one part of a payload of an owner as it is stored. The hash, in hex, is the caller's to check. It tries
+// until ctx ends; a part that is not stored is [ErrMissing].
+func (p *Payloads) Part(ctx context.Context, of subjects.Shelf, sha256 string, part int64) (body []byte, err error) {
+	subject := of.Payload(sha256, part)
 	err = untilDone(ctx, func(ctx context.Context) error {
-		m, err := p.find(ctx, subject)
-		switch {
-		case err != nil:
-			return err
-		case m != nil:
-			body = m.data
-			return nil
-		case time.Since(asked) < p.lookup.Patience:
-			return errNotYet
+		m, err := p.Newest(ctx, subject, true)
+		if err == nil && m == nil {
+			err = fmt.Errorf("%w: %s", ErrMissing, subject)
 		}
-		return fmt.Errorf("%w: %s", ErrMissing, subject)
+		if err == nil {
+			body = m.Data
+		}
+		return err
 	})
 	return body, err
 }
 
-// errNotYet is what a replica that may lag does not have.
-var errNotYet = errors.New("streaming: payload is not here yet")
-
-// find returns nil where there is no such message.
-func (p *Payloads) find(ctx context.Context, subject string) (*message, error) {
-	m, err := p.store.lastOf(ctx, subject)
-	if p.lookup.Leader && (err != nil || m == nil) {
-		return p.store.leader(ctx, getRequest{LastFor: subject})
+// Newest reads the part with a subject of [subjects.Shelf.Payload] with one try; nil if it is not stored. With
+// unowned it also looks where builds before owners have stored it.
+func (p *Payloads) Newest(ctx context.Context, subject string, unowned bool) (*Message, error) {
+	m, err := p.store.newest(ctx, subject)
+	if err != nil || m != nil || !unowned || p.store.through != nil {
+		return m, err
 	}
-	return m, err
+	part, err := subjects.ParsePayload(subject)
+	if err != nil {
+		return nil, nil
+	}
+	return p.store.newest(ctx, subjects.PayloadOfNobody(part.SHA256, part.Part))
 }
 
 func parts(ref envelope.PayloadRef) int64 { return (ref.Bytes + partSize - 1) / partSize }

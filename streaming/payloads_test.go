@@ -33,7 +33,7 @@ func newPayloads(t testing.TB) (*natstest.Server, jetstream.Stream, *Payloads) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return srv, stream, NewPayloads(NewStore(js, "PAYLOADS"), maxPayload, Lookup{})
+	return srv, stream, NewPayloads(NewStore(js, "PAYLOADS"), maxPayload)
 }
 
 // content is n bytes that differ from part to part.

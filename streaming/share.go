@@ -17,6 +17,9 @@ const (
 	maxOfOne   = 4   // an actor with one of so many parts of its tenant is cut alone
 )
 
+// LeastPart is what a part takes of a store in bytes, however small it is: the server keeps each subject in memory.
+const LeastPart = 32 << 10
+
 // Cut is what was dropped to make room: the older half of what a tenant, or an actor of it, had stored. The names are
 // tokens of subjects.
 type Cut struct {
@@ -25,17 +28,25 @@ type Cut struct {
 }
 
 // Share makes room in a payload store that is nearly full, so that whoever has filled it keeps nobody else out. The
-// server bounds a stream, but not what is below a prefix in it. It returns nil where there was nothing to do.
-func Share(ctx context.Context, js jetstream.JetStream, stream string) (*Cut, error) {
+// server bounds a stream, but not what is below a prefix in it. It returns the size of the store in bytes, 0 if it
+// has no bound, and nil where there was nothing to do.
+func Share(ctx context.Context, js jetstream.JetStream, stream string) (size int64, _ *Cut, _ error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
-		return nil, fmt.Errorf("payload store: %w", err)
+		return 0, nil, fmt.Errorf("payload store: %w", err)
 	}
 	info := s.CachedInfo()
-	if most := info.Config.MaxBytes; most <= 0 || info.State.Bytes/shareAbove < uint64(most)/100 {
-		return nil, nil
+	used := max(info.State.Bytes, info.State.Msgs*LeastPart)
+	if size = max(info.Config.MaxBytes, 0); size == 0 || used/shareAbove < uint64(size)/100 {
+		return size, nil, nil
 	}
-	if info, err = s.Info(ctx, jetstream.WithSubjectFilter(subjects.PayloadsAll)); err != nil {
+	cut, err := share(ctx, s)
+	return size, cut, err
+}
+
+func share(ctx context.Context, s jetstream.Stream) (*Cut, error) {
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subjects.PayloadsAll))
+	if err != nil {
 		return nil, fmt.Errorf("payload store: %w", err)
 	}
 	cut := greediest(info.State.Subjects)

@@ -56,7 +56,7 @@ func TestShare(t *testing.T) {
 	}
 	share := func(want *Cut) {
 		t.Helper()
-		cut, err := Share(ctx, js, "PAYLOADS")
+		_, cut, err := Share(ctx, js, "PAYLOADS")
 		if err != nil || (cut == nil) != (want == nil) || cut != nil && *cut != *want {
 			t.Fatalf("%+v, %v, want %+v", cut, err, want)
 		}

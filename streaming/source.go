@@ -62,12 +62,12 @@ type cursor struct {
 }
 
 // frame turns a stored message into a frame whose hint is its own sequence.
-func (c cursor) frame(m *message, err error) (Frame, error) {
+func (c cursor) frame(m *Message, err error) (Frame, error) {
 	if err != nil || m == nil {
 		return Frame{}, err
 	}
-	f, err := ParseFrame(m.header, m.data)
-	f.after = m.sequence
+	f, err := ParseFrame(m.Header, m.Data)
+	f.after = m.Sequence
 	return f, err
 }
 

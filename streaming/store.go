@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // headroom is what a message needs beside its body: headers, and those that a direct get or a
@@ -26,10 +27,10 @@ var ErrUnavailable = errors.New("streaming: store unavailable")
 // Store is one stream as this package uses it: append by compare-and-set, read by subject and
 // sequence. It is safe for concurrent use and holds no resources of its own.
 type Store struct {
-	js        jetstream.JetStream
-	stream    string
-	prefix    string // of the JetStream API
-	bySubject bool   // the leader may not be asked
+	js      jetstream.JetStream
+	stream  string
+	prefix  string // of the JetStream API
+	through Newest // reads for this process; nil reads the stream itself
 }
 
 // NewStore returns a Store over the stream of that name, which somebody else creates. Direct get
@@ -45,19 +46,22 @@ func NewStore(js jetstream.JetStream, stream string) *Store {
 	return &Store{js: js, stream: stream, prefix: prefix}
 }
 
-// BySubject returns the store as it is for a process that may read nothing but the newest message of a subject, and
-// that from any replica: enough for a [Writer].
-func (s *Store) BySubject() *Store {
-	scoped := *s
-	scoped.bySubject = true
-	return &scoped
+// Newest returns the newest message that a stream holds on a subject; nil if it holds none.
+type Newest func(ctx context.Context, subject string) (*Message, error)
+
+// Through returns the store for a process that may not read the stream: read does, for instance by asking a dispatcher.
+// It is enough for a [Writer] and for [Payloads].
+func (s *Store) Through(read Newest) *Store {
+	asking := *s
+	asking.through = read
+	return &asking
 }
 
-// message is one stored message.
-type message struct {
-	sequence uint64
-	header   nats.Header
-	data     []byte
+// Message is one stored message.
+type Message struct {
+	Sequence uint64
+	Header   nats.Header
+	Data     []byte
 }
 
 // maxFrame implements frameLog.
@@ -105,29 +109,40 @@ func definite(err error) bool {
 		errors.Is(err, nats.ErrBadSubject)
 }
 
-// last implements frameLog. It asks the leader of the stream: a replica may not have it yet. Where that may not be,
-// what is appended behind a frame that is not the last is refused, and looked for again.
+// last implements frameLog.
 func (s *Store) last(ctx context.Context, subject string) (mark, error) {
-	look := func() (*message, error) { return s.leader(ctx, getRequest{LastFor: subject}) }
-	if s.bySubject {
-		look = func() (*message, error) { return s.lastOf(ctx, subject) }
-	}
-	m, err := look()
+	m, err := s.Last(ctx, subject)
 	if err != nil || m == nil {
 		return mark{}, err
 	}
 	// A malformed frame is a foreign one, which its nonce tells.
-	f, _ := ParseFrame(m.header, m.data)
-	return mark{sequence: m.sequence, nonce: m.header.Get(HeaderNonce), frame: f}, nil
+	f, _ := ParseFrame(m.Header, m.Data)
+	return mark{sequence: m.Sequence, nonce: m.Header.Get(HeaderNonce), frame: f}, nil
+}
+
+// Last is [Newest] by the leader of the stream: a replica may not have the message yet.
+func (s *Store) Last(ctx context.Context, subject string) (*Message, error) {
+	if s.through != nil {
+		return s.through(ctx, subject)
+	}
+	return s.leader(ctx, getRequest{LastFor: subject})
+}
+
+// newest is [Newest] by any replica, and by the leader if that one does not have it.
+func (s *Store) newest(ctx context.Context, subject string) (*Message, error) {
+	if s.through != nil {
+		return s.through(ctx, subject)
+	}
+	return s.get(ctx, getRequest{LastFor: subject})
 }
 
 // next returns the first message on subject at or after sequence, nil if there is none.
-func (s *Store) next(ctx context.Context, subject string, sequence uint64) (*message, error) {
+func (s *Store) next(ctx context.Context, subject string, sequence uint64) (*Message, error) {
 	return s.get(ctx, getRequest{Sequence: max(sequence, 1), NextFor: subject})
 }
 
 // get asks any replica, and the leader if that one does not have it.
-func (s *Store) get(ctx context.Context, req getRequest) (*message, error) {
+func (s *Store) get(ctx context.Context, req getRequest) (*Message, error) {
 	m, err := s.direct(ctx, req)
 	if err != nil || m == nil {
 		return s.leader(ctx, req)
@@ -142,32 +157,24 @@ type getRequest struct {
 	NextFor  string `json:"next_by_subj,omitzero"`
 }
 
+// GetNewest returns the request by which any replica of a stream answers with the newest message on a subject, or
+// with a status if it does not have it. No prefix or domain of JetStream is in it.
+func GetNewest(stream, subject string) (to string, body []byte) {
+	body, _ = json.Marshal(getRequest{LastFor: subject}) // never fails
+	return subjects.DirectGet(stream), body
+}
+
 // direct asks any replica. It returns nil if that one does not have the message.
-func (s *Store) direct(ctx context.Context, req getRequest) (*message, error) {
+func (s *Store) direct(ctx context.Context, req getRequest) (*Message, error) {
 	reply, err := s.request(ctx, "DIRECT.GET.", req)
 	if err != nil {
 		return nil, err
 	}
-	return stored(reply), nil
-}
-
-// stored is the message in the answer of a replica; nil where it is a status instead.
-func stored(reply *nats.Msg) *message {
 	sequence, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
-		return nil
+		return nil, nil // the answer is a status
 	}
-	return &message{sequence: sequence, header: reply.Header, data: reply.Data}
-}
-
-// lastOf asks any replica for the last message on subject, in the form that permissions can tell apart by subject. It
-// returns nil if that one does not have it.
-func (s *Store) lastOf(ctx context.Context, subject string) (*message, error) {
-	reply, err := s.ask(ctx, "DIRECT.GET.", "."+subject, nil)
-	if err != nil {
-		return nil, err
-	}
-	return stored(reply), nil
+	return &Message{Sequence: sequence, Header: reply.Header, Data: reply.Data}, nil
 }
 
 // getResponse is the answer of the leader.
@@ -181,7 +188,7 @@ type getResponse struct {
 }
 
 // leader asks the leader of the stream. It returns nil if there is no such message.
-func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
+func (s *Store) leader(ctx context.Context, req getRequest) (*Message, error) {
 	reply, err := s.request(ctx, "STREAM.MSG.GET.", req)
 	if err != nil {
 		return nil, err
@@ -199,27 +206,23 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*message, error) {
 	if r.Message == nil {
 		return nil, fmt.Errorf("%w: message get: empty answer", ErrUnavailable)
 	}
-	m := &message{sequence: r.Message.Sequence, data: r.Message.Data}
+	m := &Message{Sequence: r.Message.Sequence, Data: r.Message.Data}
 	if len(r.Message.Header) > 0 {
-		m.header, err = nats.DecodeHeadersMsg(r.Message.Header)
+		m.Header, err = nats.DecodeHeadersMsg(r.Message.Header)
 	}
 	return m, err
 }
 
+// request asks the API once. A request may be lost with its connection, so it never waits longer
+// than maxTry.
 func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.Msg, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return nil, err
 	}
-	return s.ask(ctx, api, "", body)
-}
-
-// ask asks the API once. A request may be lost with its connection, so it never waits longer
-// than maxTry.
-func (s *Store) ask(ctx context.Context, api, about string, body []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTry)
 	defer cancel()
-	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream+about, body)
+	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

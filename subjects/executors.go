@@ -17,6 +17,7 @@ const (
 	OpLate    = "late"    // to record what a run had to say too late
 	OpDead    = "dead"    // to keep a call that is given up
 	OpCovered = "covered" // whether an event is on record
+	OpNewest  = "newest"  // a part of a payload, or the last frame of chunks, of its pool
 )
 
 // Desk returns the subject on which an executor of a pool asks dispatchers.

@@ -20,6 +20,7 @@ const (
 	seekPrefix   = "tb.ctl.seek."
 
 	payloadPrefix = "tb.payload."
+	partPrefix    = "tb.part."
 	inboxPrefix   = "_INBOX."
 
 	answerPrefix = "tb.ans."
@@ -95,11 +96,13 @@ func Service(op, tenant, actor string) string {
 	return svcPrefix + word(op) + "." + Token(tenant) + "." + Token(actor)
 }
 
-// CallerTokens returns the tenant and actor tokens of a subject of [Call] or [Service]: what the
+// CallerTokens returns the tenant and actor tokens of a subject of [Call], [Service] or [PartsHeard]: what the
 // bus enforces, also for names too long to be read back. ok is false for any other subject.
 func CallerTokens(subject string) (tenant, actor string, ok bool) {
 	t := strings.Split(subject, ".")
 	switch {
+	case len(t) == 7 && strings.HasPrefix(subject, partPrefix):
+		return t[2], t[3], true
 	case len(t) != 5:
 	case strings.HasPrefix(subject, callPrefix):
 		return t[2], t[3], true

@@ -83,13 +83,13 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
 	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
-	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream, flood, identity, mcp or all")
+	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream, flood, large, identity, mcp or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
 	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
 	f.StringVar(&o.Side, "side", bench.All, "measure only one side, to profile it: raw, floor, toolbus or all")
-	f.BoolVar(&o.Identity, "identity", false, "with accounts and tokens (a flood)")
+	f.BoolVar(&o.Identity, "identity", false, "with accounts and tokens (flood, large)")
 	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
 }
 

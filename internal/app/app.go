@@ -65,6 +65,7 @@ type Conn struct {
 	tokens  bool                  // there is identity: permissions go by tokens
 	acked   *ack.JetStream        // JS
 	front   atomic.Pointer[front] // of a dispatcher
+	bulk    atomic.Pointer[front] // of a dispatcher, for parts of payloads
 }
 
 // Connect is [Dial] and [Open].
@@ -125,27 +126,13 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 // local is the clock of this host.
 func (c *Conn) local() time.Time { return time.Now().Add(c.Skew) }
 
-// OpenPayloads binds to the payload store, as callers do: what they do not find, they ask a dispatcher for.
+// OpenPayloads binds to the payload store. Callers only store in it: they read large outputs through dispatchers.
 func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
-	return openPayloads(js, streaming.Lookup{})
+	return payloadsOf(streaming.NewStore(js, subjects.PayloadsStream))
 }
 
-// payloadsOfAll is how dispatchers bind to the payload store, who may read all of it.
-func payloadsOfAll(js jetstream.JetStream) *streaming.Payloads {
-	return openPayloads(js, streaming.Lookup{Leader: true, Unowned: true})
-}
-
-// replicaLag is how long an executor waits for a replica to have an input that a dispatcher has read.
-const replicaLag = 2 * time.Second
-
-// payloadsOfPool is how executors bind to the payload store: they may not ask its leader, and where there is identity
-// for nothing but what is of their pool.
-func (c *Conn) payloadsOfPool() *streaming.Payloads {
-	return openPayloads(c.JS, streaming.Lookup{Patience: replicaLag, Unowned: !c.tokens})
-}
-
-func openPayloads(js jetstream.JetStream, l streaming.Lookup) *streaming.Payloads {
-	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload, l)
+func payloadsOf(store *streaming.Store) *streaming.Payloads {
+	return streaming.NewPayloads(store, envelope.MaxPayload)
 }
 
 // NewNonce returns a nonce that no other writer ever uses.
@@ -156,7 +143,10 @@ func (c *Conn) NewNonce() string {
 // Stats counts what went over all connections of the process to the server.
 func (c *Conn) Stats() nats.Statistics {
 	all := c.NC.Stats()
-	if front := c.front.Load(); front != nil {
+	for _, front := range []*front{c.front.Load(), c.bulk.Load()} {
+		if front == nil {
+			continue
+		}
 		more := front.stats()
 		all.InMsgs, all.OutMsgs = all.InMsgs+more.InMsgs, all.OutMsgs+more.OutMsgs
 		all.InBytes, all.OutBytes = all.InBytes+more.InBytes, all.OutBytes+more.OutBytes

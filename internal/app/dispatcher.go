@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/work"
@@ -192,9 +193,15 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	defer deaf()
+	bulk, err := openBulk(c)
+	if err != nil {
+		return err
+	}
+	defer bulk.close()
 	shares := newShares(c)
 	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &desk.Desk{
+		Payloads: bulk.payloads, Chunks: streaming.NewStore(c.JS, subjects.ChunksStream),
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
 		OlderBuilds: o.OlderBuilds,
@@ -204,7 +211,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
-		Payloads: payloadsOfAll(c.JS),
+		Payloads: bulk.payloads,
 		Health:   vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
@@ -232,7 +239,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		g.Go(func() error { run(background); return nil })
 	}
 	o.journal = journal
-	if err := serve(ctx, background, stop, c, d, executors, o); err != nil {
+	if err := serve(ctx, background, stop, c, d, executors, bulk, shares, o); err != nil {
 		stop()
 		return errors.Join(err, g.Wait())
 	}
@@ -316,18 +323,18 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
-	executors *desk.Desk, o DispatcherOptions) error {
+	executors *desk.Desk, bulk *bulk, shares *shares, o DispatcherOptions) error {
 	defer executors.Stop()
 	if err := executors.Serve(background); err != nil {
 		return err
 	}
-	f, err := openFront(c.NC, c.Logger)
+	f, err := openFront(c.NC, "requests", c.Logger)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	c.front.Store(f)
-	svc, err := bus.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, o))
+	svc, err := bus.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, bulk.payloads, o))
 	if err != nil {
 		return err
 	}
@@ -339,12 +346,17 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 		return err
 	}
 	f.serves(intake, svc)
+	noParts, err := bulk.take(background, c, shares)
+	if err != nil {
+		return err
+	}
+	defer noParts()
 	deaf, err := c.control.OnLeft(d.Forget)
 	if err != nil {
 		return err
 	}
 	defer deaf()
-	for _, nc := range []*nats.Conn{c.NC, f.nc} {
+	for _, nc := range []*nats.Conn{c.NC, f.nc, bulk.nc} {
 		if err := nc.FlushTimeout(5 * time.Second); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}

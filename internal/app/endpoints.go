@@ -21,9 +21,10 @@ import (
 )
 
 // endpoints are what the service of a dispatcher answers.
-func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.Endpoint {
+func endpoints(
+	c *Conn, d *dispatcher.Dispatcher, payloads *streaming.Payloads, o DispatcherOptions,
+) []bus.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
-	payloads := payloadsOfAll(c.JS)
 	all := []bus.Endpoint{
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
@@ -66,7 +67,7 @@ func endpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []bus.End
 			return replay(ctx, c, d, from, q)
 		}),
 		bus.Answering(subjects.OpPayload, func(ctx context.Context, from question.Sender,
-			q question.Payload) (question.PayloadAnswer, *envelope.Error) {
+			q question.Payload) (any, *envelope.Error) {
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
@@ -171,22 +172,27 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from questio
 	}, q.Again)
 }
 
-// payload answers with a part of the large output of a call that is another's.
+// payload answers with a part of the large output of a call.
 func payload(
 	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from question.Sender, q question.Payload,
-) (a question.PayloadAnswer, _ *envelope.Error) {
+) (any, *envelope.Error) {
 	of, refusal := d.OutputShelf(ctx, from, q)
 	if refusal != nil {
-		return a, refusal
+		return nil, refusal
 	}
-	body, err := store.Part(ctx, of, q.SHA256, q.Part)
+	subject := of.Payload(q.SHA256, q.Part)
+	if q.Direct {
+		to, body := streaming.GetNewest(subjects.PayloadsStream, subject)
+		return bus.Forward{To: to, Body: body}, nil
+	}
+	m, err := store.Newest(ctx, subject, true)
 	switch {
-	case errors.Is(err, streaming.ErrMissing):
-		return a, envelope.NewError(envelope.CodePayloadMissing, "")
 	case err != nil:
-		return a, envelope.NewError(envelope.CodeUnavailable, "the output could not be read").WithCause(err.Error())
+		return nil, envelope.NewError(envelope.CodeUnavailable, "the output could not be read").WithCause(err.Error())
+	case m == nil:
+		return nil, envelope.NewError(envelope.CodePayloadMissing, "")
 	}
-	return question.PayloadAnswer{Body: body}, nil
+	return question.PayloadAnswer{Body: m.Data}, nil
 }
 
 func chunks(

@@ -57,9 +57,10 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	pools := kv.AskPools(c.JS, c.Lease, counter.Beat)
 	e := executor.New(executor.Options{
 		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
-		Replies: bus.NewReplies(c.NC, c.Logger), Payloads: c.payloadsOfPool(),
-		Streams: streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).BySubject()},
-		Peers:   pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
+		Replies:  bus.NewReplies(c.NC, c.Logger),
+		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(counter.Newest)),
+		Streams:  streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).Through(counter.Newest)},
+		Peers:    pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Observer: c.Observer, Logger: c.Logger,
 	})

@@ -42,13 +42,13 @@ type taker struct {
 // errAway is why the front waits with connecting.
 var errAway = errors.New("the connection of the dispatcher is away")
 
-// openFront connects as the back is connected.
-func openFront(back *nats.Conn, log *slog.Logger) (*front, error) {
+// openFront connects as the back is connected; what comes over it is called kind.
+func openFront(back *nats.Conn, kind string, log *slog.Logger) (*front, error) {
 	f := &front{back: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
 	o := back.Opts
-	o.Name += " (requests)"
+	o.Name += " (" + kind + ")"
 	o.ClosedCB, o.ReconnectedCB, o.DiscoveredServersCB = nil, nil, nil
-	for _, watched := range bus.Watched(log.With("connection", "requests")) {
+	for _, watched := range bus.Watched(log.With("connection", kind)) {
 		if err := watched(&o); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func openFront(back *nats.Conn, log *slog.Logger) (*front, error) {
 	var err error
 	if f.nc, err = o.Connect(); err != nil {
 		back.RemoveStatusListener(f.changes)
-		return nil, fmt.Errorf("connect for requests: %w", err)
+		return nil, fmt.Errorf("connect for %s: %w", kind, err)
 	}
 	go f.follow() // ends with close
 	return f, nil
@@ -116,6 +116,9 @@ func (f *front) serves(in *bus.Intake, questions *bus.Service) {
 		take: in.Take,
 	})
 }
+
+// stores has parts of payloads taken in as they come.
+func (f *front) stores(p *bus.Parts) { f.taker.Store(&taker{judge: p.Fate, take: p.Take}) }
 
 // stats counts what went over it.
 func (f *front) stats() nats.Statistics {

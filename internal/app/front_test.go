@@ -30,7 +30,7 @@ type fronted struct {
 // newFronted has what other sends come to a front.
 func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
 	t.Helper()
-	f, err := openFront(back, slog.New(slog.DiscardHandler))
+	f, err := openFront(back, "requests", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

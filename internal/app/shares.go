@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -14,32 +15,68 @@ import (
 const (
 	shareInterval = 2 * time.Second
 	greedyTime    = 10 * time.Second
+	// looksPerStore is how often the store is looked at while one dispatcher fills it. Eight dispatchers that fill it
+	// together store another quarter of it between two looks of each.
+	looksPerStore = 32
+	firstStep     = 8 << 20 // bytes, before the size of the store is known
 )
 
 // shares sees to it that no actor or tenant fills the payload store for others.
 type shares struct {
 	conn *Conn
 
+	look  chan struct{} // has an element when the store is to be looked at
+	since atomic.Int64  // bytes that were stored since
+	step  atomic.Int64  // after which it is to be looked at
+
 	mu     sync.Mutex
 	greedy map[[2]string]time.Time // tenants and actors, as tokens, and until when
 }
 
-func newShares(c *Conn) *shares { return &shares{conn: c, greedy: map[[2]string]time.Time{}} }
+func newShares(c *Conn) *shares {
+	s := &shares{conn: c, look: make(chan struct{}, 1), greedy: map[[2]string]time.Time{}}
+	s.step.Store(firstStep)
+	return s
+}
 
-// Run makes room until ctx ends. Every dispatcher does: two that do the same at once do it once.
+// Run makes room until ctx ends. Every dispatcher does: two that do the same at once do it once. It looks at the
+// store at intervals, and whenever this dispatcher has stored a fraction of it: so parts that dispatchers store
+// never fill what is left above the share at which room is made.
 func (s *shares) Run(ctx context.Context) {
-	for wait.For(ctx, shareInterval) {
-		once, cancel := context.WithTimeout(ctx, shareInterval)
-		cut, err := streaming.Share(once, s.conn.JS, subjects.PayloadsStream)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil && s.conn.NC.IsConnected():
-			s.conn.Logger.Warn("the payload store cannot be shared out", "err", err)
-		case cut != nil:
-			s.conn.Logger.Warn("the payload store is nearly full: the older half of what one has stored was dropped",
-				"tenant", cut.Tenant, "actor", cut.Actor, "left", cut.Left)
-			s.note(*cut, time.Now())
+	for tick := time.NewTicker(shareInterval); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		case <-s.look:
 		}
+		s.share(ctx)
+	}
+}
+
+func (s *shares) share(ctx context.Context) {
+	once, cancel := context.WithTimeout(ctx, shareInterval)
+	defer cancel()
+	room, cut, err := streaming.Share(once, s.conn.JS, subjects.PayloadsStream)
+	switch {
+	case err != nil && ctx.Err() == nil && s.conn.NC.IsConnected():
+		s.conn.Logger.Warn("the payload store cannot be shared out", "err", err)
+	case cut != nil:
+		s.conn.Logger.Warn("the payload store is nearly full: the older half of what one has stored was dropped",
+			"tenant", cut.Tenant, "actor", cut.Actor, "left", cut.Left)
+		s.note(*cut, time.Now())
+	}
+	if err == nil && room > 0 {
+		s.step.Store(room / looksPerStore)
+	}
+}
+
+// Stored notes a part that this dispatcher has stored for others, in bytes.
+func (s *shares) Stored(n int) {
+	if s.since.Add(max(int64(n), streaming.LeastPart)) >= s.step.Load() {
+		s.since.Store(0)
+		wait.Signal(s.look)
 	}
 }
 
@@ -56,7 +93,11 @@ func (s *shares) note(cut streaming.Cut, now time.Time) {
 
 // Greedy says for how long an actor is to store nothing more: it, or its tenant, has filled the store lately.
 func (s *shares) Greedy(of subjects.Owner) time.Duration {
-	tenant, actor := subjects.Token(of.Tenant), subjects.Token(of.Actor)
+	return s.greedyOf(subjects.Token(of.Tenant), subjects.Token(of.Actor))
+}
+
+// greedyOf is Greedy of tokens.
+func (s *shares) greedyOf(tenant, actor string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, time.Until(s.greedy[[2]string{tenant, actor}]), time.Until(s.greedy[[2]string{tenant, ""}]))

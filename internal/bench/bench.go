@@ -21,7 +21,7 @@ type Options struct {
 	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
 	Mode       string        // embedded, process or both (default): where the server runs
 	Sync       string        // default, always or both (default)
-	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, identity or all
+	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, large, identity or all
 	Quick      bool          // a small matrix that takes less than a minute
 	Drain      int           // calls of the large drain; default a million
 	Side       string        // raw, floor or toolbus measures only one, to profile it; default all
@@ -48,6 +48,7 @@ const (
 	Stream   = "stream"
 	Flood    = "flood"
 	Identity = "identity"
+	Large    = "large"
 	MCP      = "mcp"
 	All      = "all"
 
@@ -143,7 +144,7 @@ func (o Options) Check() error {
 	}{
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
 		{"sync", o.Sync, []string{Default, Always, Both}},
-		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Identity, MCP, All}},
+		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Large, Identity, MCP, All}},
 		{"side", o.Side, []string{raw, theFloor, ours, All}},
 	} {
 		if !slices.Contains(w.known, w.value) {
@@ -183,7 +184,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		name string
 		run  func(context.Context, Options, *Report) error
 	}{
-		{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Identity, guarded},
+		{Matrix, matrix}, {Stream, stream}, {Tools, many}, {Idle, idle}, {Flood, flooded}, {Large, large},
+		{Identity, guarded},
 		{MCP, bridged},
 		{Drain, drain},
 	} {

@@ -80,7 +80,7 @@ functions:
   stream: {description: Returns its input in pieces., request: schema.json, response: schema.json}
   slow: {description: Returns its input a while later., request: schema.json, response: schema.json}
 capabilities: {streaming: true}
-limits: {timeout_ms_default: 60000, timeout_ms_max: 600000, concurrency_max: 10000}
+limits: {timeout_ms_default: 60000, timeout_ms_max: 600000, concurrency_max: 10000, output_bytes_max: 67108864}
 `
 
 const schema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["data"],

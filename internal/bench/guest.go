@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
@@ -79,7 +80,12 @@ func (h *host) caller(ctx context.Context, name string) (*toolbus.Client, *nats.
 	if err != nil {
 		return nil, nil, err
 	}
-	o := toolbus.ClientOptions{Tenant: owner.Tenant, Actor: owner.Actor}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	o := toolbus.ClientOptions{Tenant: owner.Tenant, Actor: owner.Actor, Payloads: app.OpenPayloads(js)}
 	if held != nil {
 		o.Token = held.Token
 	}

@@ -88,7 +88,7 @@ func (d *deployment) captureParts() {
 	in := `"` + strings.Repeat(rand.Text(), 2*envelope.MaxInline/26) + `"`
 	r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: "echo", Input: []byte(in)})
 	if d.ok(err); r.Status != toolbus.Success || len(r.Output) != len(in) {
-		d.Errorf("a call with a large input ended with %s, %d bytes", r.Status, len(r.Output))
+		d.Errorf("a call with a large input ended with %s, %d bytes: %+v", r.Status, len(r.Output), r.Error)
 	}
 }
 

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func TestReads(t *testing.T) {
 	d := deploy(t)
 	key, err := subjects.ParseRef(d.victim.Ref)
 	d.ok(err)
-	secret := subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload("00", 0)
+	secret := subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload(strings.Repeat("0", 64), 0)
 	_, err = d.crowd[alice].nc.Request(secret, []byte("secret"), 5*time.Second)
 	d.ok(err)
 	const get = "$JS.API.DIRECT.GET."
@@ -53,20 +54,6 @@ func TestReads(t *testing.T) {
 		row{name: "read of another tenant", as: []string{door}, publish: get + "PAYLOADS." +
 			subjects.Owner{Tenant: "evil", Actor: mallory}.On("default").Payload("00", 0), refused: byServer})
 	d.try(table)
-	for _, as := range []string{bob, mallory, door} {
-		p := d.crowd[as]
-		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.On("default").Payload("00", 0)
-		for _, body := range []string{
-			`{"seq":1}`, `{"last_by_subj":"` + secret + `"}`, `{"next_by_subj":">","seq":1}`, `{"seq":1,"batch":10}`,
-			`{"multi_last":[">"]}`, `{"multi_last":["` + secret + `"],"batch":10}`,
-		} {
-			msg, err := p.nc.Request(get+"PAYLOADS."+own, []byte(body), 5*time.Second)
-			d.ok(err)
-			if len(msg.Data) > 0 {
-				t.Errorf("%s has read %q by %s", as, msg.Data, body)
-			}
-		}
-	}
 	d.finish()
 }
 

@@ -79,7 +79,7 @@ var layers = []layer{
 	{"bearer", "bus envelope identity internal/wait question subjects"},
 	{"internal/health", "accounts bus internal/wait kv question record"},
 	{"desk", "bus call envelope internal/dropped internal/fair internal/form internal/lane internal/wait kv question " +
-		"record settle subjects work"},
+		"record settle streaming subjects work"},
 	// What runs tools.
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},

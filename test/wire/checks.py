@@ -193,8 +193,8 @@ def payloads():
     outcome = c.call(dict(r, input=None), headers={"Tb_Input_Ref": c.put(canonical(r["input"]), pool)})
     ref = outcome["provenance"]["output_ref"]
     assert "output" not in outcome and ref["bytes"] > 600 << 10, outcome
-    assert json.loads(c.get(ref)) == {"sum": 1, "text": text}
     other, call = Client(bus, actor="agent://other"), "demo_2ecount." + call_id_of_key(c.tenant, r)
+    assert json.loads(c.get(ref, call)) == {"sum": 1, "text": text}
     assert json.loads(other.get(ref, call)) == {"sum": 1, "text": text}
     question = dict(shown("payload-question"), ref=call, sha256=ref["sha256"])
     assert other.ask("payload", question).keys() == shown("payload-answer").keys()

@@ -240,19 +240,12 @@ class Client:
             assert json.loads(inbox.get(timeout=PATIENCE).body)["stream"] == "PAYLOADS"
         return f"sha256:{name};{len(data)}"
 
-    def get(self, ref, call=None):
-        """A large output: one of one's own calls, or that of another's call whose key is shared."""
+    def get(self, ref, call):
+        """The large output of a call, by the reference of the call."""
         data = b""
         while len(data) < ref["bytes"]:
-            part = len(data) // PART
-            if call:
-                answer = self.ask("payload", {"ref": call, "sha256": ref["sha256"], "part": part})
-                data += base64.b64decode(answer["body"])
-                continue
-            reply, inbox = self.inbox()
-            lies = f"tb.payload.{self.me}.{ref['sha256']}.{part}.{token(ref['pool'])}"
-            self.nats.publish(f"$JS.API.DIRECT.GET.PAYLOADS.{lies}", b"", reply)
-            data += inbox.get(timeout=PATIENCE).body
+            answer = self.ask("payload", {"ref": call, "sha256": ref["sha256"], "part": len(data) // PART})
+            data += base64.b64decode(answer["body"])
         assert hashlib.sha256(data).hexdigest() == ref["sha256"]
         return data
 

@@ -1,0 +1,173 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/sieve"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Bounds of the parts of payloads that one dispatcher takes in, or reads for others, at a time. A client of ours sends
+// four parts of a payload at once, of half a MiB each.
+const (
+	maxPartsBytes       = 32 << 20 // that wait or are being stored
+	maxTenantPartsBytes = 24 << 20
+	maxActorPartsBytes  = 16 << 20
+	maxParts            = 1024 // that wait, or are being stored or read
+	maxTenantParts      = 512
+	maxActorParts       = 256
+	partsInTransfer     = 16 // that are being stored or read
+	tenantInTransfer    = 12
+	actorInTransfer     = 4
+	partTurn            = 512 << 10 // bytes of a turn
+)
+
+func forParts() fair.Limits {
+	return fair.Limits{
+		Actor:   fair.Load{Items: maxActorParts, Bytes: maxActorPartsBytes, Hands: actorInTransfer},
+		Tenant:  fair.Load{Items: maxTenantParts, Bytes: maxTenantPartsBytes, Hands: tenantInTransfer},
+		All:     fair.Load{Items: maxParts, Bytes: maxPartsBytes, Hands: partsInTransfer},
+		Quantum: partTurn, Least: actorInTransfer,
+	}
+}
+
+// PartsOptions are what [TakeParts] needs. All are required.
+type PartsOptions struct {
+	NC  *nats.Conn
+	Log *slog.Logger
+	// Store stores a part under a subject, and returns its sequence in the stream. The answer to the sender is a
+	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again.
+	Store func(ctx context.Context, subject string, body []byte) (uint64, error)
+	// Greedy returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
+	Greedy func(tenant, actor string) time.Duration
+}
+
+// Parts takes in the parts of payloads that clients store, in turns, and stores them if the sender has room. It answers
+// as JetStream does. The headers of a part are dropped: a stored header would say what its sender likes.
+type Parts struct {
+	PartsOptions
+	sub  *nats.Subscription
+	desk *desk[*nats.Msg]
+}
+
+// partTime bounds the storing of a part. A sender without an answer sends the part again.
+const partTime = 5 * time.Second
+
+// TakeParts listens for parts until Stop, shared with the other dispatchers.
+func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
+	p := &Parts{PartsOptions: o}
+	p.desk = newDesk(o.Log, "parts of payloads", forParts(),
+		func(m *nats.Msg, _ func()) { p.store(ctx, m) },
+		func(m *nats.Msg, full *fair.Full) { p.answer(m, 0, p.crowded(m.Subject, full)) })
+	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) { p.put(m) })
+	if err == nil {
+		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for parts of payloads: %w", err)
+	}
+	p.sub = sub
+	return p, nil
+}
+
+// put puts a part where its sender waits.
+func (p *Parts) put(m *nats.Msg) {
+	p.desk.put(sender(m.Subject), m, len(m.Data), func() { m.Data = nil })
+}
+
+// Fate is [Intake.Fate] for parts.
+func (p *Parts) Fate(subject []byte, size int) sieve.Fate {
+	if !bytes.HasPrefix(subject, []byte("tb.part.")) {
+		return sieve.Pass
+	}
+	fate := p.desk.fate(subject, size)
+	if fate == sieve.Take && p.greedy(string(subject)) > 0 {
+		return sieve.TakeHead
+	}
+	return fate
+}
+
+func (p *Parts) greedy(subject string) time.Duration {
+	of := sender(subject)
+	return p.Greedy(of.Tenant, of.Actor)
+}
+
+// Take takes in a part. It never waits, and keeps what it is given.
+func (p *Parts) Take(m sieve.Message) {
+	msg := &nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}
+	if m.Trimmed {
+		p.desk.turn(sender(m.Subject), msg, &fair.Full{Of: "actor", Wait: fair.MinWait})
+		return
+	}
+	p.put(msg)
+}
+
+// Stop takes no more parts and waits for those in progress.
+func (p *Parts) Stop() {
+	_ = p.sub.Unsubscribe() // it is gone with the connection otherwise
+	p.desk.stop(drained)
+}
+
+func (p *Parts) store(ctx context.Context, m *nats.Msg) {
+	part, err := subjects.ParsePayload(m.Subject)
+	if err != nil {
+		p.answer(m, 0, refusedPart(jscode.OtherStream, "the subject is not that of a part of a payload"))
+		return
+	}
+	if p.greedy(m.Subject) > 0 {
+		p.answer(m, 0, p.crowded(m.Subject, nil))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	sequence, err := p.Store(ctx, part.Subject(), m.Data)
+	switch refused, ok := errors.AsType[*jetstream.APIError](err); {
+	case ok:
+		p.answer(m, 0, refused)
+	case err == nil:
+		p.answer(m, sequence, nil)
+	}
+}
+
+// crowded is the error for a sender that has filled the store, or sends more at once than there is room for.
+func (p *Parts) crowded(subject string, full *fair.Full) *jetstream.APIError {
+	if pause := p.greedy(subject); pause > 0 || full == nil {
+		return refusedPart(jscode.StoreFailed,
+			fmt.Sprintf("you have filled the payload store: store nothing for %s", pause.Round(time.Second)))
+	}
+	return refusedPart(jscode.TooManyRequests, full.Error())
+}
+
+func refusedPart(code jetstream.ErrorCode, why string) *jetstream.APIError {
+	return &jetstream.APIError{Code: 503, ErrorCode: code, Description: why}
+}
+
+// acknowledged is JetStream's acknowledgement.
+type acknowledged struct {
+	Error    *jetstream.APIError `json:"error,omitzero"`
+	Stream   string              `json:"stream"`
+	Sequence uint64              `json:"seq"`
+}
+
+// answer answers as the stream does. No byte of it is of the sender's choice, since the answer may go to any subject of
+// the sender's account.
+func (p *Parts) answer(m *nats.Msg, sequence uint64, refused *jetstream.APIError) {
+	if subjects.Elsewhere(m.Reply) {
+		return
+	}
+	data, err := json.Marshal(acknowledged{Error: refused, Stream: subjects.PayloadsStream, Sequence: sequence})
+	if err == nil {
+		_ = p.NC.Publish(m.Reply, data) // the sender sends the part again
+	}
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// bulk is the connection of a dispatcher for parts of payloads: those that clients store, those that it hands out, and
+// those that it reads itself. On the other connections nothing waits for half a MiB.
+type bulk struct {
+	*front
+	acked    *ack.JetStream
+	payloads *streaming.Payloads
+}
+
+func openBulk(c *Conn) (*bulk, error) {
+	f, err := openFront(c.NC, "payloads", c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(f.nc)
+	if err != nil {
+		f.close()
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	c.bulk.Store(f)
+	acked := ack.With(js)
+	return &bulk{
+		front: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),
+	}, nil
+}
+
+func (b *bulk) close() {
+	b.front.close()
+	b.acked.Close()
+}
+
+// take takes in the parts that clients store, until stop is called. Without tokens clients store in the stream.
+func (b *bulk) take(ctx context.Context, c *Conn, s *shares) (stop func(), err error) {
+	if !c.tokens {
+		return func() {}, nil
+	}
+	parts, err := bus.TakeParts(ctx, bus.PartsOptions{
+		NC: b.nc, Log: c.Logger, Greedy: s.greedyOf,
+		Store: func(ctx context.Context, subject string, body []byte) (uint64, error) {
+			sequence, err := b.payloads.PutPart(ctx, subject, body)
+			if err == nil {
+				s.Stored(len(body))
+			}
+			return sequence, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.stores(parts)
+	return parts.Stop, nil
+}
