@@ -32,3 +32,26 @@ func TestSharesRememberTheGreedy(t *testing.T) {
 		}
 	})
 }
+
+// The store is looked at each time that a fraction of it was stored, however small the parts are.
+func TestSharesLookAsTheStoreFills(t *testing.T) {
+	s := newShares(nil)
+	looks := func() (n int) {
+		for range 4 * firstStep / streaming.LeastPart {
+			s.Stored(1)
+			select {
+			case <-s.look:
+				n++
+			default:
+			}
+		}
+		return n
+	}
+	if n := looks(); n != 4 {
+		t.Errorf("it was looked at %d times", n)
+	}
+	s.step.Store(2 * firstStep)
+	if n := looks(); n != 2 {
+		t.Errorf("a store of twice the size was looked at %d times", n)
+	}
+}
