@@ -179,18 +179,23 @@ var DefaultExpiry = Expiry{Grace: 10 * time.Minute, Margin: time.Hour}
 // TTL returns how long e is kept, in whole seconds, at least one. The event that opens the log
 // lives until its deadline plus grace. Every other one outlives all that came before it, and the
 // retention of the call: the last event is the state, so if a later one went first, a decided
-// attempt would look open, or as if it had never been.
+// attempt would look open, or as if it had never been. Of a log that is [Facts.Bound] the requests live
+// through the retention of the outcomes, too: they tell the claims and decisions that count from others.
 func (x Expiry) TTL(e Event) time.Duration {
 	a, ok := e.State.Attempt(e.Attempt)
 	if !ok {
 		return time.Second
 	}
-	if e.Kind == Requested && a.N == 1 {
+	if e.Kind == Requested && a.N == 1 && !e.State.Bound() {
 		return ceilSecond(x.request(a))
 	}
-	keep := time.Duration(e.State.KeepSeconds) * time.Second
+	keep, request := time.Duration(e.State.KeepSeconds)*time.Second, time.Duration(0)
 	for _, a := range e.State.Attempts {
-		keep = max(keep, x.request(a)+x.Margin)
+		request = max(request, x.request(a))
+	}
+	keep = max(keep, request+x.Margin)
+	if e.State.Bound() {
+		keep += request
 	}
 	return ceilSecond(keep)
 }

@@ -66,6 +66,29 @@ func TestTTL(t *testing.T) {
 	}
 }
 
+// In a log that is bound the first request lives until the retention of an outcome at the deadline has passed: without it
+// a claim or decision that never counted, and was stored before those that do, would be the first event. Later events
+// outlive it all the same.
+func TestTTLOfBoundLogs(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []time.Duration{time.Minute, 24 * time.Hour} {
+		j := newJournal(t)
+		j.admit(call.SideEffectful, "A")
+		j.claim("c")
+		j.succeed()
+		longest := time.Duration(0)
+		for i, e := range j.events {
+			e.State.KeepSeconds, e.State.Lookup = int64(keep/time.Second), call.LookupNo
+			a, _ := e.State.Attempt(1)
+			ttl := call.DefaultExpiry.TTL(e)
+			if retained := a.Due().Sub(a.At.Time()) + keep; ttl < retained || ttl < longest {
+				t.Errorf("event %d is kept for %v, the outcome may be for %v, and one before for %v", i, ttl, retained, longest)
+			}
+			longest = max(longest, ttl)
+		}
+	}
+}
+
 func TestTTLIsAtLeastASecond(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
