@@ -21,7 +21,8 @@ import (
 // Bounds of the connections of one root family, on all servers together: of a token and of all that were narrowed
 // from it.
 const (
-	// FamilyConnections are the connections at once. Dispatchers refuse the next one.
+	// FamilyConnections are the connections at once. Dispatchers close the newest of more, and refuse those above twice
+	// as many: the connections of a server that has crashed count until the next list.
 	FamilyConnections = 256
 	// keptForOthers are connections of the account AGENTS that only doors and operators get.
 	keptForOthers = 50
@@ -104,8 +105,8 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	case now.Before(c.out[root]):
 		return fmt.Errorf("family %s is shut out until %s: too many of its messages were refused", root,
 			c.out[root].Format(time.RFC3339))
-	case c.roots[root] >= FamilyConnections:
-		return fmt.Errorf("family %s has %d connections", root, FamilyConnections)
+	case c.roots[root] >= 2*FamilyConnections:
+		return fmt.Errorf("family %s has more than %d connections", root, FamilyConnections)
 	case o.agent && c.agents >= accounts.AgentConnections-keptForOthers:
 		return errors.New("there are too many agents")
 	}

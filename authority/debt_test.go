@@ -119,7 +119,7 @@ func TestConnectionsGone(t *testing.T) {
 	b, p := newBooks(t), identity.Principal{Role: identity.Executor, Family: "f"}
 	fill := func(server string) {
 		t.Helper()
-		for i := range FamilyConnections {
+		for i := range 2 * FamilyConnections {
 			if err := b.Admit(p, accounts.Exec, server, uint64(i)); err != nil {
 				t.Fatalf("%d at %s: %v", i, server, err)
 			}
