@@ -85,25 +85,10 @@ func TestConnectionsOfFamily(t *testing.T) {
 		t.Errorf("%d connections last", n)
 	}
 	g.dispatch() // which has let in none
-	refused := func() bool {
-		nc, err := nats.Connect(g.url, nats.NoReconnect(), quiet, nats.Token(root.Family))
-		if err != nil {
-			return true
-		}
-		closed := nc.StatusChanged(nats.CLOSED)
-		defer nc.Close()
-		select { // what a dispatcher has let in that knew too few is closed
-		case <-closed:
-			return true
-		case <-time.After(3 * time.Second):
-			return false
-		}
-	}
-	for range 5 {
-		if !refused() {
-			t.Fatal("one more lasts")
-		}
-	}
+	others, _ := g.crowd(authority.FamilyConnections, root.Family)
+	g.until("what came beside them is closed", func() bool {
+		return last.Load()+others.Load() <= authority.FamilyConnections
+	})
 	other := g.principal(identity.Agent, "agent://b", "other")
 	g.connect(nats.Token(other.Family))
 	n := 0
