@@ -47,7 +47,8 @@ type PartsOptions struct {
 	NC  *nats.Conn
 	Log *slog.Logger
 	// Store stores a part under a subject, and returns its sequence in the stream. The answer to the sender is a
-	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again.
+	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again. Nothing
+	// may refer to body once it returns.
 	Store func(ctx context.Context, subject string, body []byte) (uint64, error)
 	// Greedy returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
 	Greedy func(tenant, actor string) time.Duration
@@ -58,7 +59,20 @@ type PartsOptions struct {
 type Parts struct {
 	PartsOptions
 	sub  *nats.Subscription
-	desk *desk[*nats.Msg]
+	desk *desk[*arrivedPart]
+}
+
+// arrivedPart is a part with its memory, which is given back when the part is stored.
+type arrivedPart struct {
+	subject, reply string
+	body           []byte
+	free           func()
+}
+
+// drop forgets the body.
+func (a *arrivedPart) drop() {
+	a.free()
+	a.body, a.free = nil, func() {}
 }
 
 // partTime bounds the storing of a part. A sender without an answer sends the part again.
@@ -68,9 +82,11 @@ const partTime = 5 * time.Second
 func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 	p := &Parts{PartsOptions: o}
 	p.desk = newDesk(o.Log, "parts of payloads", forParts(),
-		func(m *nats.Msg, _ func()) { p.store(ctx, m) },
-		func(m *nats.Msg, full *fair.Full) { p.answer(m, 0, p.crowded(m.Subject, full)) })
-	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) { p.put(m) })
+		func(a *arrivedPart, _ func()) { p.store(ctx, a) },
+		func(a *arrivedPart, full *fair.Full) { p.answer(a, 0, p.crowded(a.subject, full)) })
+	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) {
+		p.put(&arrivedPart{m.Subject, m.Reply, m.Data, func() {}})
+	})
 	if err == nil {
 		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
@@ -82,8 +98,8 @@ func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 }
 
 // put puts a part where its sender waits.
-func (p *Parts) put(m *nats.Msg) {
-	p.desk.put(sender(m.Subject), m, len(m.Data), func() { m.Data = nil })
+func (p *Parts) put(a *arrivedPart) {
+	p.desk.put(sender(a.subject), a, len(a.body), a.drop)
 }
 
 // Fate is [Intake.Fate] for parts.
@@ -91,11 +107,13 @@ func (p *Parts) Fate(subject []byte, size int) sieve.Fate {
 	if !bytes.HasPrefix(subject, []byte("tb.part.")) {
 		return sieve.Pass
 	}
-	fate := p.desk.fate(subject, size)
-	if fate == sieve.Take && p.greedy(string(subject)) > 0 {
+	switch fate := p.desk.fate(subject, size); {
+	case fate != sieve.Take:
+		return fate
+	case p.greedy(string(subject)) > 0:
 		return sieve.TakeHead
 	}
-	return fate
+	return sieve.Borrow
 }
 
 func (p *Parts) greedy(subject string) time.Duration {
@@ -105,12 +123,12 @@ func (p *Parts) greedy(subject string) time.Duration {
 
 // Take takes in a part. It never waits, and keeps what it is given.
 func (p *Parts) Take(m sieve.Message) {
-	msg := &nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}
+	a := &arrivedPart{m.Subject, m.Reply, m.Body, m.Free}
 	if m.Trimmed {
-		p.desk.turn(sender(m.Subject), msg, &fair.Full{Of: "actor", Wait: fair.MinWait})
+		p.desk.turn(sender(m.Subject), a, &fair.Full{Of: "actor", Wait: fair.MinWait})
 		return
 	}
-	p.put(msg)
+	p.put(a)
 }
 
 // Stop takes no more parts and waits for those in progress.
@@ -119,24 +137,25 @@ func (p *Parts) Stop() {
 	p.desk.stop(drained)
 }
 
-func (p *Parts) store(ctx context.Context, m *nats.Msg) {
-	part, err := subjects.ParsePayload(m.Subject)
+func (p *Parts) store(ctx context.Context, a *arrivedPart) {
+	defer a.drop()
+	part, err := subjects.ParsePayload(a.subject)
 	if err != nil {
-		p.answer(m, 0, refusedPart(jscode.OtherStream, "the subject is not that of a part of a payload"))
+		p.answer(a, 0, refusedPart(jscode.OtherStream, "the subject is not that of a part of a payload"))
 		return
 	}
-	if p.greedy(m.Subject) > 0 {
-		p.answer(m, 0, p.crowded(m.Subject, nil))
+	if p.greedy(a.subject) > 0 {
+		p.answer(a, 0, p.crowded(a.subject, nil))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, partTime)
 	defer cancel()
-	sequence, err := p.Store(ctx, part.Subject(), m.Data)
+	sequence, err := p.Store(ctx, part.Subject(), a.body)
 	switch refused, ok := errors.AsType[*jetstream.APIError](err); {
 	case ok:
-		p.answer(m, 0, refused)
+		p.answer(a, 0, refused)
 	case err == nil:
-		p.answer(m, sequence, nil)
+		p.answer(a, sequence, nil)
 	}
 }
 
@@ -162,12 +181,12 @@ type acknowledged struct {
 
 // answer answers as the stream does. No byte of it is of the sender's choice, since the answer may go to any subject of
 // the sender's account.
-func (p *Parts) answer(m *nats.Msg, sequence uint64, refused *jetstream.APIError) {
-	if subjects.Elsewhere(m.Reply) {
+func (p *Parts) answer(a *arrivedPart, sequence uint64, refused *jetstream.APIError) {
+	if subjects.Elsewhere(a.reply) {
 		return
 	}
 	data, err := json.Marshal(acknowledged{Error: refused, Stream: subjects.PayloadsStream, Sequence: sequence})
 	if err == nil {
-		_ = p.NC.Publish(m.Reply, data) // the sender sends the part again
+		_ = p.NC.Publish(a.reply, data) // the sender sends the part again
 	}
 }

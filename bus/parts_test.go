@@ -47,7 +47,7 @@ func TestParts(t *testing.T) {
 	for _, row := range []struct{ subject, body, want string }{
 		{of("a", sum), "body", `{"stream":"PAYLOADS","seq":7}`},
 		{of("a", sum), "full", `"err_code":10077,"description":"full"`},
-		{of("greedy", sum), "body", `"err_code":10077,"description":"you have filled the payload store: store nothing for 3s"`},
+		{of("greedy", sum), "body", `10077,"description":"you have filled the payload store: store nothing for 3s"`},
 		{of("a", "x"), "body", `"err_code":10060`},
 	} {
 		msg := &nats.Msg{Subject: row.subject, Data: []byte(row.body), Header: nats.Header{"Nats-Rollup": {"all"}}}

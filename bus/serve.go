@@ -252,9 +252,9 @@ func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	q.tell(nc, answer, refusal)
 }
 
-// Forward is the answer of an [Endpoint] that has the server answer instead: with a message that it reads from a stream,
-// which so does not pass through the dispatcher. The request goes To a subject of the server, with the reply subject of
-// the question, which is one of its sender's own.
+// Forward is the answer of an [Endpoint] that has the server answer instead: with a message that the server reads from
+// a stream and that does not pass through the dispatcher. The request goes To a subject of the server, with the answer
+// subject of the question, which belongs to the sender.
 type Forward struct {
 	To   string
 	Body []byte

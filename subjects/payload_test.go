@@ -20,10 +20,12 @@ func TestParsePayload(t *testing.T) {
 		t.Errorf("%s is of %s, %s, %t", heard, tenant, actor, ok)
 	}
 	for _, rest := range []string{
-		"", ">", "acme.a", "acme.a." + sum + ".0", "acme.a." + sum + ".0.gpu.x", ">.a." + sum + ".0.gpu", "acme.*." + sum + ".0.gpu",
+		"", ">", "acme.a", "acme.a." + sum + ".0", "acme.a." + sum + ".0.gpu.x",
+		">.a." + sum + ".0.gpu", "acme.*." + sum + ".0.gpu",
 		"acme.a.>.0.gpu", "acme.a." + sum + ".>.gpu", "acme.a." + sum + ".0.>", "acme.a." + sum + ".-1.gpu",
 		"acme.a." + sum + ".00.gpu", "acme.a." + sum + ".+1.gpu", "acme.a." + sum[1:] + ".0.gpu", "acme..." + sum + ".0",
-		"acme.a." + strings.ToUpper(sum) + ".0.gpu", "acme.a." + sum + ".0.G_PU", "acme.a." + sum + ".99999999999999999999.gpu",
+		"acme.a." + strings.ToUpper(sum) + ".0.gpu", "acme.a." + sum + ".0.G_PU",
+		"acme.a." + sum + ".99999999999999999999.gpu",
 	} {
 		if got, err := ParsePayload(partPrefix + rest); err == nil {
 			t.Errorf("%q is read as %+v", rest, got)

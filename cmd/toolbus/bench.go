@@ -83,7 +83,8 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
 	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
-	f.StringVar(&o.Scenario, "scenario", bench.Matrix, "matrix, drain, tools, idle, stream, flood, large, identity, mcp or all")
+	f.StringVar(&o.Scenario, "scenario", bench.Matrix,
+		"matrix, drain, tools, idle, stream, flood, large, identity, mcp or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
 	f.IntVar(&o.Drain, "drain", 1_000_000, "calls of the large drain")
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")

@@ -19,6 +19,7 @@ const (
 	Drop                 // nobody gets it
 	Take                 // it is given to whoever takes
 	TakeHead             // it is given to whoever takes, without its body
+	Borrow               // as Take, in memory that the taker gives back with [Message.Free]
 )
 
 // Message is one that was taken. Header is as it was sent, with the line that begins it; nil is none.
@@ -27,7 +28,31 @@ type Message struct {
 	Header, Body   []byte
 	Size           int  // of both, as they were sent
 	Trimmed        bool // the body was left out
+
+	spare chan []byte // where its buffer goes; nil if it is in none
+	buf   []byte
 }
+
+// Free lets the memory of Header and Body be used for another message. Without it the memory becomes garbage. Nothing
+// may refer to it any more. For a message that is not borrowed it does nothing.
+func (m Message) Free() {
+	if m.spare == nil {
+		return
+	}
+	select {
+	case m.spare <- m.buf:
+	default: // enough are kept
+	}
+}
+
+// A large message that is borrowed is read into a buffer that is used again: to make one for each message would cost
+// about as much as to read it. largest is the size of the buffers, above that of a part of a payload with its headers;
+// maxSpare is how many are kept.
+const (
+	large    = 128 << 10
+	largest  = 576 << 10
+	maxSpare = 16
+)
 
 // Conn is a connection to a server as the client library reads it.
 type Conn struct {
@@ -42,12 +67,13 @@ type Conn struct {
 	taking     Message
 	header     int    // how much of taken is that
 	taken      []byte // as far as it has come; nil if nothing is being taken
+	spare      chan []byte
 }
 
 // New returns the connection without the messages that judge does not let pass. It is asked once for each, with the
 // subject, which it must not keep, and the size of headers and body in bytes. take must not wait.
 func New(conn net.Conn, judge func(subject []byte, size int) Fate, take func(Message)) *Conn {
-	return &Conn{Conn: conn, judge: judge, take: take, buf: make([]byte, readSize)}
+	return &Conn{Conn: conn, judge: judge, take: take, buf: make([]byte, readSize), spare: make(chan []byte, maxSpare)}
 }
 
 // Upgrade has all that follows be encrypted. What came in the clear behind the greeting of the server is forgotten:
@@ -164,9 +190,24 @@ func (c *Conn) next() bool {
 		if c.taking.Trimmed {
 			c.skip, whole = whole-h.header, h.header
 		}
-		c.taken = make([]byte, 0, whole)
+		c.taken = c.space(whole, fate)
 	}
 	return true
+}
+
+// space returns memory for the message that is being taken.
+func (c *Conn) space(size int, fate Fate) []byte {
+	if fate != Borrow || size < large || size > largest {
+		return make([]byte, 0, size)
+	}
+	var buf []byte
+	select {
+	case buf = <-c.spare:
+	default:
+		buf = make([]byte, largest)
+	}
+	c.taking.spare, c.taking.buf = c.spare, buf
+	return buf[0:0:size]
 }
 
 // head is the line before a message.

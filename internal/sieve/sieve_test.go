@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -143,6 +145,53 @@ func TestUpgrade(t *testing.T) {
 	}()
 	if n, err := c.Read(p); n != 0 || err == nil {
 		t.Errorf("%q came in the clear", p[:n])
+	}
+}
+
+// A borrowed message is whole, its memory is used again once it is given back, and not before; what is taken otherwise
+// never is.
+func TestBorrow(t *testing.T) {
+	const size = large
+	var text bytes.Buffer
+	for n := range 3 * maxSpare {
+		fmt.Fprintf(&text, "MSG borrow.%d 1 %d\r\n%s\r\n", n, size, strings.Repeat(string(rune('a'+n%26)), size))
+		fmt.Fprintf(&text, "MSG take.%d 1 %d\r\n%s\r\n", n, size, strings.Repeat(string(rune('A'+n%26)), size))
+	}
+	var held []Message
+	borrowed, memory := 0, map[*byte]bool{}
+	c := New(wire{r: bytes.NewReader(text.Bytes())}, func(subject []byte, _ int) Fate {
+		if bytes.HasPrefix(subject, []byte("borrow")) {
+			return Borrow
+		}
+		return Take
+	}, func(m Message) {
+		if strings.HasPrefix(m.Subject, "borrow") {
+			borrowed++
+			memory[&m.Body[0]] = true
+		}
+		if borrowed%3 == 0 { // one taken otherwise is not given back by that
+			m.Free()
+		}
+		if borrowed%3 != 0 || strings.HasPrefix(m.Subject, "take") {
+			held = append(held, m)
+		}
+	})
+	if _, err := c.Read(make([]byte, 1000)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	for _, m := range held {
+		_, n, _ := strings.Cut(m.Subject, ".")
+		number, err := strconv.Atoi(n)
+		want := byte('a' + number%26)
+		if strings.HasPrefix(m.Subject, "take") {
+			want = byte('A' + number%26)
+		}
+		if err != nil || len(m.Body) != size || bytes.Count(m.Body, []byte{want}) != size {
+			t.Errorf("%s is %.3q", m.Subject, m.Body)
+		}
+	}
+	if len(held) != 5*maxSpare || len(memory) > 2*maxSpare+1 {
+		t.Errorf("%d messages are held, and %d buffers were used for %d", len(held), len(memory), borrowed)
 	}
 }
 
