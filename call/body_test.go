@@ -66,9 +66,9 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// In a log that is bound the first request lives until the retention of an outcome at the deadline has passed: without it
-// a claim or decision that never counted, and was stored before those that do, would be the first event. Later events
-// outlive it all the same.
+// In a log that is bound the first request lives until the retention of an outcome at the deadline has passed: without
+// it a claim or decision that never counted, and was stored before those that do, would be the first event. Later
+// events outlive it all the same.
 func TestTTLOfBoundLogs(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{time.Minute, 24 * time.Hour} {

@@ -136,8 +136,8 @@ func TestConsumersAreMadeDuringPulls(t *testing.T) {
 	}
 }
 
-// Work that waits comes if pulls begin, or go on, just before each of the consumers is made. The consumer of the work is
-// the second one.
+// Work that waits comes if pulls begin, or go on, just before each of the consumers is made. The consumer of the work
+// is the second one.
 func TestPullsDuringConsumersAreMade(t *testing.T) {
 	for nth := 1; nth <= 6; nth++ {
 		for _, pulled := range []bool{false, true} {
