@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
+	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -162,11 +163,12 @@ type errand struct {
 
 	// Of the call, once it is prepared.
 	req         *envelope.Request
-	fn          *function       // nil if it is not known
-	described   bool            // the tool is known
-	pool        string          // of the tool
-	unnamed     *envelope.Error // the functions of the tool, if the call names none of several
-	undescribed *envelope.Error // why dispatchers do not describe the tool
+	fn          *function          // nil if it is not known
+	described   bool               // the tool is known
+	pool        string             // of the tool
+	unnamed     *envelope.Error    // the functions of the tool, if the call names none of several
+	undescribed *envelope.Error    // why dispatchers do not describe the tool
+	inexact     []schema.Violation // what of the input is no I-JSON
 }
 
 // patience is the time that an answer to a call with a timeout is waited for. A call whose timeout is out of range has

@@ -121,8 +121,9 @@ func (e *errand) sendable() *envelope.Error {
 	}
 	bad := ijson.Check(req.Input)
 	noJSON := func(v schema.Violation) bool { return v.Rule == ijson.RuleSyntax }
+	e.inexact = schema.Below("/input", bad)
 	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
-		return envelope.InputFault(schema.Below("/input", bad))
+		return envelope.InputFault(e.inexact)
 	}
 	if req.Constraints.IdempotencyKey == "" {
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
@@ -134,10 +135,20 @@ func (e *errand) sendable() *envelope.Error {
 	return nil
 }
 
-// advised returns the answer to a request that named no function, with the functions that there are.
+// advised returns the answer to a request with what a dispatcher cannot know: the functions that there are, if the call
+// named none, and the line and column of a fault within the input.
 func (e *errand) advised(r *envelope.Response) *envelope.Response {
-	if e.unnamed != nil && r.Error != nil && r.Error.Code == envelope.CodeSchema {
+	if r.Error == nil {
+		return r
+	}
+	if e.unnamed != nil && r.Error.Code == envelope.CodeSchema {
 		r.Error.WithFix(e.unnamed.Fix)
+	}
+	for i, v := range r.Error.Details.Violations {
+		same := func(o schema.Violation) bool { return o.Pointer == v.Pointer && o.Rule == v.Rule }
+		if at := slices.IndexFunc(e.inexact, same); at >= 0 {
+			r.Error.Details.Violations[i].Message = e.inexact[at].Message
+		}
 	}
 	return r
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -67,6 +69,25 @@ func TestNotSent(t *testing.T) {
 	}
 	if sent.Load() != 0 {
 		t.Errorf("%d requests were sent", sent.Load())
+	}
+}
+
+// A call that names none of several functions is refused by a dispatcher, and told which functions there are.
+func TestNoFunctionNamed(t *testing.T) {
+	f := setup(t)
+	fn := question.Function{Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}
+	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+				ToolID: "box", Version: "1.0.0", TimeoutDefaultMS: 30_000,
+				Functions: map[string]question.Function{"fill": fn, "empty": fn},
+			}}}, nil
+		}})
+	refusal := envelope.NewError(envelope.CodeSchema, "")
+	sent := f.answering(*envelope.Failure(envelope.NoCallID, refusal, envelope.Provenance{Final: true}, envelope.Metrics{}))
+	r, err := c.Call(t.Context(), toolbus.Call{Tool: "box"})
+	if err != nil || sent.Load() != 1 || !strings.Contains(r.Error.Fix, "empty, fill") {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
