@@ -84,7 +84,8 @@ func TestNoFunctionNamed(t *testing.T) {
 			}}}, nil
 		}})
 	refusal := envelope.NewError(envelope.CodeSchema, "")
-	sent := f.answering(*envelope.Failure(envelope.NoCallID, refusal, envelope.Provenance{Final: true}, envelope.Metrics{}))
+	final := envelope.Provenance{Final: true}
+	sent := f.answering(*envelope.Failure(envelope.NoCallID, refusal, final, envelope.Metrics{}))
 	r, err := c.Call(t.Context(), toolbus.Call{Tool: "box"})
 	if err != nil || sent.Load() != 1 || !strings.Contains(r.Error.Fix, "empty, fill") {
 		t.Errorf("%+v, %v", r, err)
