@@ -95,6 +95,7 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 		nc, err = nats.Connect(servers, opts...)
 		took := time.Since(begun)
 		switch {
+		case pinged(err): // as for a question that nobody answered in time
 		case !unauthorized(err), took < refusedWithin:
 			return nc, err
 		case took < unanswered:
@@ -102,6 +103,12 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 		}
 	}
 	return nc, fmt.Errorf("%w: %w", ErrUnanswered, err)
+}
+
+// pinged reports whether the server has sent its first PING, two seconds after the start of a connection, while a
+// dispatcher had not answered yet. The client library takes no PING then, and has no error of its own for it.
+func pinged(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "expected 'PONG', got 'PING'")
 }
 
 // Denied reports whether an error of [Dial] says that the server does not accept the user or the token, and, if it asks
