@@ -125,7 +125,8 @@ func TestDeadReplay(t *testing.T) {
 			t.Errorf("replay %d: %+v", i, one)
 		}
 	}
-	if code, stdout, stderr := s.do("dead", "replay", "7"); code != exitTerminal || !strings.Contains(stderr, "dead list") {
+	if code, stdout, stderr := s.do("dead", "replay", "7"); code != exitTerminal ||
+		!strings.Contains(stderr, "dead list") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 }
