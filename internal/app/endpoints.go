@@ -25,6 +25,7 @@ func endpoints(
 	c *Conn, d *dispatcher.Dispatcher, payloads *streaming.Payloads, o DispatcherOptions,
 ) []bus.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
+	looking := make(chan struct{}, 1)
 	all := []bus.Endpoint{
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
@@ -58,6 +59,13 @@ func endpoints(
 			pools := map[string][]string{}
 			for _, m := range o.Registry.List() {
 				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
+			}
+			// What servers answer is megabytes each time, in a flood of requests even more: one question at a time.
+			select {
+			case looking <- struct{}{}:
+				defer func() { <-looking }()
+			case <-ctx.Done():
+				return question.Health{}, envelope.NewError(envelope.CodeQueue, "other questions about health are answered first")
 			}
 			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
 			return question.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
