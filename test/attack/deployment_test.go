@@ -62,6 +62,7 @@ type deployment struct {
 	dir    string // of keys and configurations
 	url    string // of all servers
 	tls    *tls.Config
+	older  bool // the dispatcher serves older builds, too
 	keys   *accounts.Keys
 	signer *identity.Signer
 	store  *authority.Store
@@ -120,6 +121,7 @@ func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
 		died: make(chan struct{}, 1),
 	}
 	d.serve()
+	d.older = o.OlderBuilds
 	var err error
 	d.signer, err = d.keys.Signer()
 	d.ok(err)

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -219,17 +220,24 @@ func (s *siege) store(ctx context.Context) string {
 	}
 	others, failed := 0, 0
 	client := s.agent("agent://carol")
-	text := strings.Repeat("A long text. ", 100_000)
+	text := strings.Repeat("A long text. ", 40_000)
 	for ; ctx.Err() == nil; others++ {
 		r, err := client.Call(context.WithoutCancel(ctx), toolbus.Call{
 			Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, identity.NewID()+text)),
 			Timeout: 10 * time.Second,
 		})
-		if err != nil || r.Status != toolbus.Success {
+		if err == nil && r.Status != toolbus.Success {
+			err = errors.New(r.Error.String())
+		}
+		if err != nil {
 			failed++
+			s.Logf("a call with a large input failed: %v", err)
 		}
 	}
 	flooding.Wait()
+	if failed > 0 && *builds == "" {
+		s.Errorf("%d of %d calls with a large input failed", failed, others)
+	}
 	return fmt.Sprintf("%d parts of 500 KB, and %d of %d large inputs of others failed", sent.Load(), failed, others)
 }
 

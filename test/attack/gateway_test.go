@@ -29,7 +29,7 @@ func (d *deployment) gateway(flags ...string) (address string) {
 		p := d.crowd[door]
 		var err error
 		conn, err = toolbus.Connect(ctx, d.url, toolbus.Options{
-			Tenant: p.Tenant, Actor: p.Actor, NATS: []nats.Option{nats.Token(p.token)},
+			Tenant: p.Tenant, Actor: p.Actor, NATS: d.options(nats.Token(p.token)),
 		})
 		if err != nil {
 			return nil, nil, err

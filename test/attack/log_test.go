@@ -32,13 +32,16 @@ func (o *overheard) WithAttrs([]slog.Attr) slog.Handler { return o }
 func (o *overheard) WithGroup(string) slog.Handler { return o }
 
 // count counts the lines that have all of some texts in them.
-func (o *overheard) count(texts ...string) (n int) {
+func (o *overheard) count(texts ...string) int { return len(o.with(texts...)) }
+
+// with returns these lines.
+func (o *overheard) with(texts ...string) (lines []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, line := range o.lines {
 		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-			n++
+			lines = append(lines, line)
 		}
 	}
-	return n
+	return lines
 }

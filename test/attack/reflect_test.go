@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,6 +126,7 @@ type reflector struct {
 	inbox   string   // on which it hears answers itself
 	next    int      // of what it stores
 	stored  []string // subjects
+	parts   []string // messages that store it
 }
 
 func (d *deployment) reflector(as string) *reflector {
@@ -133,7 +135,7 @@ func (d *deployment) reflector(as string) *reflector {
 	r := &reflector{deployment: d, party: p, raw: d.raw(as)}
 	tools := map[string][]string{"default": {"hold", "echo"}, "other": {"vault"}}
 	r.allowed = accounts.Permissions(p.Principal, accounts.Facts{
-		Partitions: 1, Instance: p.instance, Tools: tools[p.Pool],
+		Partitions: 1, Instance: p.instance, Tools: tools[p.Pool], OlderBuilds: d.older,
 	}).Pub.Allow
 	if len(r.allowed) == 0 {
 		d.Fatal("there is a role that may publish to everything: ", as)
@@ -161,7 +163,11 @@ func (d *deployment) concretes(role identity.Role, pattern string) (all []string
 	if pattern == "tb.ans.>" {
 		return []string{subjects.Answers("acme", alice) + "guess.guess"}
 	}
-	return []string{concrete(pattern)}
+	subject := concrete(pattern)
+	if prefix, _, ok := strings.Cut(subject, "tb.payload."); ok {
+		return []string{prefix + payload(subject[len(prefix):], 0)}
+	}
+	return []string{subject}
 }
 
 // operations are what somebody of the deployment listens for behind a prefix, as the server says.
@@ -237,7 +243,7 @@ func (r *reflector) reflect(subject string, targets []target) (n int) {
 			n++
 		}
 	}
-	r.ok(r.raw.within(time.Minute, func() bool { return r.raw.count(r.inbox+"stored") >= r.next }))
+	r.storeAll()
 	r.ok(r.raw.send(text.String()))
 	r.ok(r.raw.flush())
 	for _, said := range r.raw.errors() {
@@ -294,11 +300,14 @@ func commands(subject string) []string {
 func (r *reflector) store(text *strings.Builder, subject, reply, header, body string) int {
 	r.Helper()
 	r.next++
-	at, part := strings.Split(subject, "."), strconv.Itoa(r.next)
-	at[len(at)-2] = part // of a payload, and the fence of a chunk
-	own := strings.Join(at, ".")
+	own := payload(subject, r.next)
+	if strings.HasPrefix(subject, "tb.chunk.") {
+		at := strings.Split(subject, ".")
+		at[len(at)-2] = strconv.Itoa(r.next) // the fence
+		own = strings.Join(at, ".")
+	}
 	r.stored = append(r.stored, own)
-	r.ok(r.raw.publish(own, r.inbox+"stored", header, body))
+	r.parts = append(r.parts, rawPublish(own, r.inbox+"stored."+strconv.Itoa(r.next), header, body))
 	get := "$JS.API.DIRECT.GET.PAYLOADS." + own
 	if strings.HasPrefix(own, "tb.chunk.") {
 		get = "$JS.API.DIRECT.GET.CHUNKS." + own
@@ -306,6 +315,43 @@ func (r *reflector) store(text *strings.Builder, subject, reply, header, body st
 	text.WriteString(rawPublish(get, reply, "", ""))
 	text.WriteString(rawPublish(get, reply, "", `{"no_hdr":true}`))
 	return 2
+}
+
+// storeAll sends what is to be stored until each message is answered: dispatchers drop what they have no room for.
+func (r *reflector) storeAll() {
+	r.Helper()
+	from := r.next - len(r.parts)
+	answered := func(i int) bool { return r.raw.count(r.inbox+"stored."+strconv.Itoa(from+i+1)) > 0 }
+	missing := func() (text string) {
+		for i, part := range r.parts {
+			if !answered(i) {
+				text += part
+			}
+		}
+		return text
+	}
+	for range 60 {
+		r.raw.mu.Lock()
+		text := missing()
+		r.raw.mu.Unlock()
+		if text == "" {
+			r.parts = nil
+			return
+		}
+		r.ok(r.raw.send(text))
+		_ = r.raw.within(time.Second, func() bool { return missing() == "" }) // or they are sent again
+	}
+	r.Fatalf("not all is stored or refused of what %s sends", r.Actor)
+}
+
+// payload returns a subject of the form of the given one, under which dispatchers store part 0 of payload n.
+func payload(subject string, n int) string {
+	at := strings.Split(subject, ".")
+	at[len(at)-3], at[len(at)-2] = fmt.Sprintf("%064x", n), "0"
+	if at[len(at)-1] == "x" {
+		at[len(at)-1] = "default"
+	}
+	return strings.Join(at, ".")
 }
 
 // settle waits until dispatchers have answered the questions of the attacker, which they take in their order. They drop

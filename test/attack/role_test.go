@@ -25,7 +25,7 @@ type raw struct {
 // as connects with a token, and hears the answers below each prefix.
 func (d *deployment) as(token string, prefixes ...string) *raw {
 	d.Helper()
-	r := &raw{rawConn: rawDial(d, rawOptions{url: d.url, token: token, name: "raw"}), d: d, token: token}
+	r := &raw{rawConn: d.rawDial(rawOptions{token: token, name: "raw"}), d: d, token: token}
 	for _, prefix := range prefixes {
 		d.ok(r.subscribe(prefix + ">"))
 	}
@@ -170,7 +170,7 @@ func TestSubActorsEndWithTheirActor(t *testing.T) {
 	if err := r.until(func() bool { return false }); err == nil || time.Since(revoked) > time.Second {
 		t.Errorf("after %s the connection has ended with %v", time.Since(revoked), err)
 	}
-	if c, err := rawConnect(rawOptions{url: d.url, token: token, name: "raw"}); err == nil {
+	if c, err := rawConnect(rawOptions{url: d.url, tls: d.tls, token: token, name: "raw"}); err == nil {
 		_ = c.conn.Close()
 		t.Error("the sub-actor connects again")
 	}

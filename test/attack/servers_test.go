@@ -57,7 +57,12 @@ func (d *deployment) start(name string) {
 	conf := strings.Replace(strings.Join(lines, "\n"), "jetstream {", "jetstream {\n  max_file_store: 1TB", 1)
 	srv, err := natsserver.Start(natsserver.Options{Config: conf, Log: slog.New(&d.log)})
 	d.ok(err)
-	d.Cleanup(srv.Stop)
+	d.Cleanup(func() {
+		srv.Stop()
+		if d.Failed() {
+			d.Logf("the server closed connections that read too slowly: %q", d.log.with("Slow Consumer"))
+		}
+	})
 }
 
 // options are those of a connection, with TLS where the deployment has it.

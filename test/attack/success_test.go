@@ -184,7 +184,7 @@ func TestStrangersSuccess(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	in := d.crowd[insider].instance
-	attacker := rawDial(t, rawOptions{url: d.url, token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
+	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
 	forgeries := map[string]func(facts, claim []string){
 		"as-it-is":       func(_, _ []string) {},
 		"own-claim":      func(_, claim []string) { claim[claimNonce] = in + ".1" },
@@ -261,7 +261,7 @@ func TestUnreadableDecision(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	in := d.crowd[insider].instance
-	attacker := rawDial(t, rawOptions{url: d.url, token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
+	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
 	for i, garbage := range []string{"99;f|x", "3;f|garbage", "garbage"} {
 		name := fmt.Sprint("ends-", i)
 		p := d.pays(name, 50*time.Second)

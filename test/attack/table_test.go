@@ -54,8 +54,7 @@ func (e *ears) header(subject, name string) string {
 }
 
 func (e *ears) hear(msg *nats.Msg) {
-	if strings.HasPrefix(msg.Subject, "$JS.EVENT.") || strings.HasPrefix(msg.Subject, "_R_.") || len(msg.Data) == 0 ||
-		msg.Header.Get(jetstream.StreamHeader) != "" {
+	if strings.HasPrefix(msg.Subject, "$JS.EVENT.") || strings.HasPrefix(msg.Subject, "_R_.") || len(msg.Data) == 0 {
 		return
 	}
 	e.mu.Lock()
