@@ -45,8 +45,8 @@ func scaled() scale {
 	return scale{profile: "single", connections: 600, readers: 10, flood: 3 * time.Second}
 }
 
-// crowding is the flood in which calls of a bystander may time out, and the server may take a tenth more than its limit:
-// it fills the connection of the dispatcher, which the server then closes.
+// crowding is the flood in which calls of a bystander may time out, and the server may take a tenth more than its
+// limit: it fills the connection of the dispatcher, which the server then closes.
 const crowding = "large calls"
 
 // What floods may cost, in MB.
