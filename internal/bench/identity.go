@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 )
@@ -24,7 +25,8 @@ const (
 	connectOneByOne = 1000
 	manyConnections = 5000
 	connectAtOnce   = 8
-	quickShare      = 10 // of connections that the quick run opens
+	quickShare      = 10  // of connections that the quick run opens
+	perToken        = 200 // connections, fewer than dispatchers let one token have
 )
 
 // guarded compares a deployment with accounts and tokens with one that lets everybody in, in alternating rounds on two
@@ -86,11 +88,13 @@ func (o Options) compare(ctx context.Context, ids *numbers, sides []*side, calle
 	}
 	without, with := sides[0].stats(), sides[1].stats()
 	name := fmt.Sprintf("%d callers: ", callers)
-	o.say("identity: %sCPU %.2f (%.2f to %.2f), server %.2f, ours %.2f; calls/s %.2f; allocations %.0f to %.0f; "+
-		"durable writes %.2f to %.2f", name, median(cpu), slices.Min(cpu), slices.Max(cpu),
+	o.say("identity: %sCPU %.2f (%.2f to %.2f), %.0f to %.0f us; server %.2f, ours %.2f; calls/s %.2f; "+
+		"allocations %.0f to %.0f; durable writes %.2f to %.2f", name, median(cpu), slices.Min(cpu), slices.Max(cpu),
+		without.CPU, with.CPU,
 		with.ServerCPU/without.ServerCPU, with.OwnCPU/without.OwnCPU, with.PerSecond/without.PerSecond,
 		without.Allocs, with.Allocs, without.Writes, with.Writes)
 	res.Facts = append(res.Facts,
+		Fact{name + "CPU of a call, with", with.CPU, "us"},
 		Fact{name + "server CPU, with / without", with.ServerCPU / without.ServerCPU, ""},
 		Fact{name + "our CPU, with / without", with.OwnCPU / without.OwnCPU, ""},
 		Fact{name + "calls/s, with / without", with.PerSecond / without.PerSecond, ""})
@@ -151,9 +155,11 @@ type guests struct {
 
 // open adds n connections, so many at a time, and returns how long each took.
 func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
-	held, err := g.h.agent("guest")
-	if err != nil {
-		return l, err
+	held := make([]*bearer.Bearer, (n+perToken-1)/perToken)
+	for i := range held {
+		if held[i], err = g.h.agent(fmt.Sprintf("guest-%d", i)); err != nil {
+			return l, err
+		}
 	}
 	l.latencies, g.conns = make([]time.Duration, n), make([]*nats.Conn, n)
 	var group errgroup.Group
@@ -161,7 +167,7 @@ func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
 	for i := range n {
 		group.Go(func() (err error) {
 			start := time.Now()
-			g.conns[i], err = app.DialHolding(ctx, "bench-guest", app.Options{URL: g.h.url, Caller: owner()}, held)
+			g.conns[i], err = app.DialHolding(ctx, "bench-guest", app.Options{URL: g.h.url, Caller: owner()}, held[i/perToken])
 			l.latencies[i] = time.Since(start)
 			return err
 		})
