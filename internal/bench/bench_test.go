@@ -146,6 +146,21 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// A deployment with tokens answers calls while more connections are open than one token may have.
+func TestIdentity(t *testing.T) {
+	o := Options{
+		Callers: []int{2}, Sizes: []int{256}, Duration: 300 * time.Millisecond, Rounds: 1, Quick: true,
+		Scenario: Identity, Mode: Embedded, Sync: Default, Dir: t.TempDir(), Slots: 16,
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 1 || len(r.Results[0].Checks) != 3 {
+		t.Errorf("%+v, want one result with three checks", r.Results)
+	}
+}
+
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	row := func(server, sync string, bytes, callers int) *Row {
