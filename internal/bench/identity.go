@@ -25,7 +25,7 @@ const (
 	connectOneByOne = 1000
 	manyConnections = 5000
 	connectAtOnce   = 8
-	quickShare      = 10  // of connections that the quick run opens
+	quickShare      = 8   // of connections that the quick run opens
 	perToken        = 200 // connections, fewer than dispatchers let one token have
 )
 
