@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,20 +26,6 @@ const (
 	// keptForOthers are connections of the account AGENTS that only doors and operators get.
 	keptForOthers = 50
 
-	// The server logs each message that it refuses, and counts it as one that the client has sent. So a client that sends
-	// many more messages than it gets answers is taken to have them refused. What an actor has open, or a door for its
-	// tenant, is not answered yet, and stays below maxUnanswered.
-	maxUnanswered = 500_000 // messages
-	unanswered    = 5000    // a second, in the long run
-	// An executor acknowledges work, and says that it runs it, without an answer: for each message that it gets it may
-	// send ofExecutor, and each of its connections ownExecutor a second besides.
-	ofExecutor  = 4
-	ownExecutor = 5000
-	// maxAnswers is how many answers a second count for each connection: a client can have itself sent more.
-	maxAnswers = 20_000
-	// shutOut is how long dispatchers refuse a family whose connections were closed for that.
-	shutOut = time.Minute
-
 	// lookTime is how often the servers list their connections, and one with many of them less often.
 	lookTime = time.Second
 	lookMany = 2000
@@ -60,13 +45,23 @@ type place struct {
 
 // open is a connection.
 type open struct {
-	root        string
-	agent       bool // in AGENTS, and neither a door nor an operator
+	root        string // family; "" of dispatchers
+	agent       bool   // in AGENTS, and neither a door nor an operator
+	asks        bool   // in AGENTS
 	executor    bool
+	dispatcher  bool
 	since       time.Time
 	at          time.Time // of the counts
 	sent, heard int64     // messages, as the server counts them
-	owed        float64   // messages that were not answered
+}
+
+// opened returns the connection of a user in an account.
+func opened(root, account string, r identity.Role, since time.Time) *open {
+	asks := account == accounts.Agents
+	return &open{
+		root: root, agent: asks && r != identity.Door && r != identity.Operator, asks: asks,
+		executor: r == identity.Executor, since: since,
+	}
 }
 
 // Connections bounds the connections of each credential, and closes those that have too many messages refused. Each
@@ -82,7 +77,8 @@ type Connections struct {
 	open   map[place]*open
 	roots  map[string]int       // connections
 	agents int                  // connections
-	debts  map[string]float64   // messages of families that were not answered, of connections that have ended, too
+	debts  map[string]*debt     // of families, those whose connections have ended included
+	heard  heard                // by dispatchers
 	looked time.Time            // when debts were last reduced
 	out    map[string]time.Time // families that are shut out, until when
 }
@@ -91,7 +87,7 @@ type Connections struct {
 func NewConnections(nc *nats.Conn, now func() time.Time, log *slog.Logger) *Connections {
 	return &Connections{
 		kick: NewKicker(nc), now: now, log: log, open: map[place]*open{}, roots: map[string]int{},
-		debts: map[string]float64{}, out: map[string]time.Time{}, looked: now(),
+		debts: map[string]*debt{}, out: map[string]time.Time{}, looked: now(),
 	}
 }
 
@@ -100,7 +96,7 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, root := c.now(), p.Root()
-	o := &open{root: root, agent: ofAgents(account, p.Role), executor: p.Role == identity.Executor, since: now}
+	o := opened(root, account, p.Role, now)
 	switch {
 	case now.Before(c.out[root]):
 		return fmt.Errorf("family %s is shut out until %s: too many of its messages were refused", root,
@@ -114,13 +110,12 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	return nil
 }
 
-func ofAgents(account string, r identity.Role) bool {
-	return account == accounts.Agents && r != identity.Door && r != identity.Operator
-}
-
 func (c *Connections) add(at place, o *open) {
 	c.remove(at)
 	c.open[at] = o
+	if o.dispatcher {
+		return
+	}
 	c.roots[o.root]++
 	if o.agent {
 		c.agents++
@@ -133,6 +128,9 @@ func (c *Connections) remove(at place) {
 		return
 	}
 	delete(c.open, at)
+	if o.dispatcher {
+		return
+	}
 	if c.roots[o.root]--; c.roots[o.root] == 0 {
 		delete(c.roots, o.root)
 	}
@@ -215,34 +213,21 @@ func (c *Connections) counted(server string, all []connection, asked time.Time) 
 // update takes over what a server says of one connection.
 func (c *Connections) update(at place, l connection) {
 	u, ok := accounts.ParseUser(l.User)
-	if !ok {
+	dispatcher := l.Account == accounts.TB
+	if !ok && !dispatcher {
 		return
 	}
-	now, o := c.now(), c.open[at]
-	if o == nil { // which another dispatcher has let in, perhaps long ago
-		o = &open{
-			root: identity.RootOf(u.Family), agent: ofAgents(l.Account, u.Role), executor: u.Role == identity.Executor,
-			since: l.Start,
-		}
+	o := c.open[at]
+	switch {
+	case o != nil:
+	case dispatcher:
+		o = &open{dispatcher: true, since: l.Start}
+		c.add(at, o)
+	default: // another dispatcher has accepted it, perhaps long ago
+		o = opened(identity.RootOf(u.Family), l.Account, u.Role, l.Start)
 		c.add(at, o)
 	}
-	was, free := o.owed, 0.0
-	if o.at.IsZero() {
-		o.at = l.Start
-		free = unanswered * max(0, now.Sub(l.Start).Seconds())
-	}
-	past := max(0, now.Sub(o.at).Seconds())
-	answers := min(float64(l.Heard-o.heard), maxAnswers*past)
-	if o.executor {
-		answers, free = answers*ofExecutor, free+ownExecutor*past
-	}
-	o.owed = max(0, was+float64(l.Sent-o.sent)-answers-free)
-	o.sent, o.heard, o.at = l.Sent, l.Heard, now
-	if owed := c.debts[o.root] + o.owed - was; owed > 0 {
-		c.debts[o.root] = owed
-	} else {
-		delete(c.debts, o.root)
-	}
+	c.traffic(o, l)
 }
 
 // ended takes over the last that a server says of a connection.
@@ -283,6 +268,7 @@ func (c *Connections) forget(gone func(place) bool, asked time.Time) {
 	defer c.mu.Unlock()
 	for at, o := range c.open {
 		if gone(at) && o.since.Before(asked.Add(-admitted)) {
+			c.heard.partial = c.heard.partial || o.dispatcher
 			c.remove(at)
 		}
 	}
@@ -312,39 +298,4 @@ func (c *Connections) of(root string) (all []place) {
 		}
 	}
 	return all
-}
-
-// flooding returns the families that have too many messages refused, and their connections, and forgets what they owe.
-func (c *Connections) flooding() map[string][]place {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now, found := c.now(), map[string][]place{}
-	less := unanswered * max(0, now.Sub(c.looked).Seconds())
-	c.looked = now
-	for root, owed := range c.debts {
-		switch {
-		case owed > maxUnanswered:
-			found[root] = c.of(root)
-			fallthrough
-		case owed <= less:
-			delete(c.debts, root)
-		default:
-			c.debts[root] = owed - less
-		}
-	}
-	maps.DeleteFunc(c.out, func(_ string, until time.Time) bool { return until.Before(now) })
-	return found
-}
-
-// shut lets in nobody of a family for some time.
-func (c *Connections) shut(root []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := c.now().Before(c.out[string(root)]) // several dispatchers have seen it
-	c.out[string(root)] = c.now().Add(shutOut)
-	if known {
-		return
-	}
-	c.log.Warn("connections are closed and refused: too many of their messages were not answered", "family", string(root),
-		"for", shutOut)
 }

@@ -104,13 +104,28 @@ func TestConnectionsOfFamily(t *testing.T) {
 	})
 }
 
-// A client whose messages are refused in great number is closed, and its family refused, by each dispatcher.
+// A client whose messages are refused in great number is closed, and its family refused, by each dispatcher. A client
+// that sends more messages, which dispatchers get, is not, although nobody answers it.
 func TestFloodOfViolations(t *testing.T) {
 	g := guard(t)
 	g.dispatch()
 	g.dispatch()
 	p := g.principal(identity.Agent, "agent://a", "mallory")
 	bystander := g.connect(nats.Token(g.principal(identity.Agent, "agent://b", "bystander").Family))
+	var got atomic.Int64
+	if _, err := g.as(g.keys.Dispatcher).Subscribe("tb.call.>", func(*nats.Msg) { got.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 800_000
+	for n := range int64(calls) {
+		if err := bystander.Publish("tb.call.default.agent_3a_2f_2fb.echo", nil); err != nil {
+			t.Fatal(err)
+		}
+		if n%10_000 == 0 {
+			g.until("dispatchers keep up", func() bool { return n-got.Load() < 20_000 })
+		}
+	}
+	g.until("dispatchers have all", func() bool { return got.Load() == calls })
 	over := make(chan struct{})
 	var flood sync.WaitGroup
 	flood.Go(func() { // also when the server ends a connection because it does not read all refusals

@@ -13,22 +13,27 @@ import (
 // books are Connections with a clock of the test, and no server.
 type books struct {
 	*Connections
-	t     *testing.T
-	role  string // of the user of connections
-	clock time.Time
+	t             *testing.T
+	role, account string // of the user of connections
+	clock         time.Time
 }
 
 func newBooks(t *testing.T) *books {
-	b := &books{t: t, role: "agent", clock: time.Unix(1e9, 0)}
+	b := &books{t: t, role: "agent", account: accounts.Agents, clock: time.Unix(1e9, 0)}
 	b.Connections = NewConnections(nil, func() time.Time { return b.clock }, slog.New(slog.DiscardHandler))
 	return b
 }
 
 func (b *books) connection(cid uint64, family string, sent, heard int64) connection {
 	return connection{
-		CID: cid, User: b.role + ".acme.a." + family, Account: accounts.Agents, Start: time.Unix(1e9, 0), Sent: sent,
+		CID: cid, User: b.role + ".acme.a." + family, Account: b.account, Start: time.Unix(1e9, 0), Sent: sent,
 		Heard: heard,
 	}
+}
+
+// dispatcher is a connection of a dispatcher, which has got so many messages.
+func (b *books) dispatcher(cid uint64, got int64) connection {
+	return connection{CID: cid, User: "UKEY", Account: accounts.TB, Start: time.Unix(1e9, 0), Sent: 1e9, Heard: got}
 }
 
 // after lets time pass, lists connections, and expects the families that flood.
@@ -41,56 +46,79 @@ func (b *books) after(past time.Duration, want int, all ...connection) {
 	}
 }
 
-// Messages that are answered are no flood, nor are those that may wait for an answer; others are, also over many
-// connections that end before any is listed, and although the client has itself sent more than it asks for.
+// Messages that dispatchers get are no flood, however many they are and whether they are answered or not. Others are,
+// also over many connections that end before any is listed, and although the client has itself sent copies of answers.
 func TestDebts(t *testing.T) {
 	const second = time.Second
 	t.Run("busy", func(t *testing.T) {
 		b := newBooks(t)
-		for i := range int64(100) {
-			b.after(second, 0, b.connection(1, "x", 15_000*(i+1), 15_000*i))
+		for i := range int64(1000) {
+			b.after(second, 0, b.connection(1, "x", 40_000*i, 40_000*i), b.connection(2, "x", 60_000*i, 0),
+				b.dispatcher(3, 30_000*i), b.dispatcher(4, 70_000*i))
 		}
 	})
-	t.Run("burst", func(t *testing.T) {
+	t.Run("listed later than sent", func(t *testing.T) {
 		b := newBooks(t)
-		for range 5 {
-			b.after(second, 0, b.connection(1, "x", 400_000, 0))
-			b.after(20*second, 0, b.connection(1, "x", 400_000, 400_000))
-			b.remove(place{"s", 1})
+		for i := range int64(1000) {
+			b.after(second, 0, b.connection(1, "x", 100_000*i, 0), b.dispatcher(3, 100_000*max(0, i-1)))
 		}
 	})
 	t.Run("long ago", func(t *testing.T) { // it is older than this dispatcher
 		b := newBooks(t)
-		b.after(24*time.Hour, 0, b.connection(1, "x", 1e8, 0))
+		b.after(24*time.Hour, 0, b.connection(1, "x", 1e8, 0), b.dispatcher(3, 0))
+		b.after(second, 0, b.connection(1, "x", 1e8, 0), b.dispatcher(3, 0))
+	})
+	t.Run("dispatchers not listed", func(t *testing.T) {
+		b := newBooks(t)
+		for i := range int64(100) { // but for each second time
+			var of []connection
+			if b.clock = b.clock.Add(2 * known); i%2 == 0 {
+				of = append(of, b.dispatcher(3, 500_000*i))
+			}
+			b.after(second, 0, append(of, b.connection(1, "x", 500_000*i, 0))...)
+		}
 	})
 	t.Run("refused", func(t *testing.T) {
 		b := newBooks(t)
-		b.after(second, 0, b.connection(1, "x", 400_000, 0))
-		b.after(second, 1, b.connection(1, "x", 800_000, 0))
-		b.after(second, 0, b.connection(1, "x", 800_000, 0))
+		b.after(second, 0, b.connection(1, "x", 400_000, 0), b.connection(2, "y", 1e6, 0), b.dispatcher(3, 1e6))
+		b.after(second, 0, b.connection(1, "x", 800_000, 0), b.connection(2, "y", 1e6, 0), b.dispatcher(3, 1e6))
+		b.after(second, 1, b.connection(1, "x", 1.4e6, 0), b.connection(2, "y", 1e6, 0), b.dispatcher(3, 1e6))
+		b.after(second, 0, b.connection(1, "x", 1.4e6, 0), b.connection(2, "y", 1e6, 0), b.dispatcher(3, 1e6))
+	})
+	t.Run("slowly", func(t *testing.T) { // and beside calls
+		b, found := newBooks(t), 0
+		for i := range int64(100) {
+			b.clock = b.clock.Add(second)
+			b.counted("s", []connection{b.connection(1, "x", 16_000*i, 0), b.dispatcher(3, 1000*i)}, b.clock)
+			found += len(b.flooding())
+		}
+		if found != 1 {
+			t.Errorf("found %d times", found)
+		}
 	})
 	t.Run("amplified", func(t *testing.T) {
 		b := newBooks(t)
-		b.after(second, 0, b.connection(1, "x", 400_000, 1e9))
-		b.after(second, 1, b.connection(1, "x", 900_000, 2e9))
+		b.after(second, 0, b.connection(1, "x", 400_000, 1e9), b.dispatcher(3, 100))
+		b.after(second, 1, b.connection(1, "x", 920_000, 2e9), b.dispatcher(3, 200))
 	})
-	t.Run("executor", func(t *testing.T) { // of 5,000 calls a second, which runs 5,000 more
+	t.Run("executor", func(t *testing.T) { // of 30,000 calls a second, which runs 5,000 more
 		b := newBooks(t)
-		b.role = "executor"
+		b.role, b.account = "executor", accounts.Exec
 		for i := range int64(1000) {
-			b.after(second, 0, b.connection(1, "x", 18_000*i, 5000*i))
+			b.after(second, 0, b.connection(1, "x", 93_000*i, 30_000*i))
 		}
-		b.after(second, 1, b.connection(1, "x", 18_000_000+600_000, 5_000_000))
+		b.after(second, 1, b.connection(1, "x", 93_000_000+700_000, 30_000_000))
 	})
 	t.Run("over many", func(t *testing.T) {
 		b := newBooks(t)
+		b.counted("s", []connection{b.dispatcher(3, 0)}, b.clock)
 		for i := range 100 {
 			b.ended(fmt.Appendf(nil, `{"server":{"id":"s"},"client":{"id":%d,"user":"agent.acme.a.x","acc":"AGENTS",`+
-				`"start":%q},"sent":{"msgs":10000},"received":{"msgs":10}}`, i, b.clock.Format(time.RFC3339)))
+				`"start":%q},"sent":{"msgs":10000},"received":{"msgs":10000}}`, 10+i, b.clock.Format(time.RFC3339)))
 		}
-		b.after(second, 1)
-		if len(b.open) > 0 {
-			t.Errorf("%d are open", len(b.open))
+		b.after(second, 1, b.dispatcher(3, 0))
+		if len(b.open) != 1 || len(b.debts) > 0 {
+			t.Errorf("%d are open, %d owe", len(b.open), len(b.debts))
 		}
 	})
 }
