@@ -127,7 +127,7 @@ func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
 	d.ok(err)
 	public, err := d.keys.Public()
 	d.ok(err)
-	d.dispatcher(o)
+	d.dispatcher(d.url, o)
 	d.administer(public)
 	d.real = d.executor(identity.Principal{Tenant: "acme", Actor: "executor://real", Pool: "default"})
 	d.executor(identity.Principal{Tenant: "evil", Actor: "executor://vault", Pool: "other"})
@@ -199,9 +199,9 @@ func (d *deployment) part(conn *toolbus.Conn, err error, run func(context.Contex
 	return name
 }
 
-func (d *deployment) dispatcher(o toolbus.DispatcherOptions) {
+func (d *deployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 	d.Helper()
-	conn, err := toolbus.Connect(d.Context(), d.url, toolbus.Options{
+	conn, err := toolbus.Connect(d.Context(), at, toolbus.Options{
 		Keys: filepath.Join(d.dir, "keys"), Logger: quiet(), NATS: d.options(),
 	})
 	d.part(conn, err, func(ctx context.Context, ready func(string)) error {

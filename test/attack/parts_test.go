@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus"
 )
 
 // shelf is the beginning of the subjects of a party's payloads.
@@ -115,10 +117,15 @@ func TestOddPartsAreRefused(t *testing.T) {
 // sizeOfPart is that of a part of a payload that is not the last.
 const sizeOfPart = 512 << 10
 
-// While one actor floods the payload store, another stores 40 inputs of 1 MB, each at the first try.
+// While one actor floods the payload store, another stores 40 inputs of 1 MB, and no part is refused. A dispatcher is
+// connected to the server of both, as operators are advised to arrange: a server lets a publisher wait for a full
+// connection of its own, and not for one of another server.
 func TestPayloadFlood(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
+	first, _, _ := strings.Cut(d.url, ",")
+	d.dispatcher(first, toolbus.DispatcherOptions{})
+	d.ok(d.tap.sub.Unsubscribe()) // it would hear each part twice
 	stream, err := d.js.Stream(t.Context(), "PAYLOADS")
 	d.ok(err)
 	config := stream.CachedInfo().Config

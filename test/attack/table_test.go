@@ -98,10 +98,14 @@ func (e *ears) answers() (on []string) {
 }
 
 // tap hears everything that is published in the account of dispatchers.
-type tap struct{ ears }
+type tap struct {
+	ears
+	sub *nats.Subscription
+}
 
 func (t *tap) listen(d *deployment) {
-	_, err := d.admin.Subscribe(">", t.hear)
+	var err error
+	t.sub, err = d.admin.Subscribe(">", t.hear)
 	d.ok(err)
 	d.ok(d.admin.Flush())
 }
