@@ -27,40 +27,29 @@ func digest() string {
 }
 
 // Nobody has the server answer with bytes of its own choice, on a subject of its own choice: callers, doors and
-// executors may read no message of the streams of payloads and chunks, in whatever form they ask. What they are told
-// is where an answer would have gone.
+// executors may read no message of the streams of payloads and chunks, in whatever form they ask. A victim in the same
+// account hears none of it.
 func TestReadsAreNoReflector(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	sniffer := d.sniffer()
-	for _, as := range []string{bob, mallory, door, insider, outsider} {
-		p, c := d.crowd[as], d.raw(as)
-		own := p.shelf() + digest() + ".0.default"
-		if p.Pool != "" {
-			own = p.shelf() + digest() + ".0." + p.Pool
+	victims := map[string]*rawConn{}
+	for _, of := range []string{alice, insider, outsider} {
+		victims[of] = d.raw(of)
+		d.ok(victims[of].subscribe(d.answersOf(of) + ">"))
+		d.ok(victims[of].flush())
+	}
+	for as, of := range map[string]string{
+		bob: alice, mallory: alice, door: alice, insider: outsider, outsider: insider,
+	} {
+		p, body := d.crowd[as], "reflected-"+digest()
+		d.readBack(as, d.answersOf(of)+"forged", body)
+		d.ok(victims[of].flush())
+		reflected := func(m rawMsg) bool { return string(m.body) == body }
+		for _, m := range victims[of].received(reflected) {
+			t.Errorf("%s had the server publish on %s of %s", as, m.subject, of)
 		}
-		body := "reflected-" + digest()
-		inbox := "tb.ans." + strings.TrimSuffix(strings.TrimPrefix(p.shelf(), "tb.payload."), ".") + ".x"
-		if p.Pool != "" {
-			inbox = "_INBOX." + p.instance + ".x"
-		}
-		d.ok(c.subscribe(inbox))
-		d.ok(c.publish(own, inbox, rawHeader("Nats-Stream: ", "Tb-Kind: outcome"), body))
-		_, err := c.await(func(m rawMsg) bool { return m.subject == inbox && strings.Contains(string(m.body), "PAYLOADS") })
-		d.ok(err)
-		asks := 0
-		for _, ask := range []string{"", `{"no_hdr":true}`, `{"last_by_subj":"` + own + `"}`, `{"seq":1}`} {
-			chunk := strings.Replace(own, "payload", "chunk", 1)
-			for _, on := range []string{".PAYLOADS." + own, ".PAYLOADS", ".CHUNKS." + chunk} {
-				d.ok(c.publish("$JS.API.DIRECT.GET"+on, "tb.ans.acme.agent_3a_2f_2falice.forged", "", ask))
-				asks++
-			}
-		}
-		d.ok(c.flush())
-		if said := strings.Count(strings.Join(c.errors(), "\n"), "Permissions Violation for Publish"); said != asks {
-			t.Errorf("the server has refused %d of %d to %s", said, asks, as)
-		}
-		for _, m := range sniffer.received(func(m rawMsg) bool { return string(m.body) == body }) {
+		for _, m := range sniffer.received(reflected) {
 			if !strings.HasPrefix(m.subject, "tb.payload.") && !strings.HasPrefix(m.subject, "tb.part.") {
 				t.Errorf("%s had it published on %s", as, m.subject)
 			}
@@ -70,6 +59,43 @@ func TestReadsAreNoReflector(t *testing.T) {
 		}
 	}
 	d.finish()
+}
+
+// answersOf is the beginning of the subjects on which a party is answered.
+func (d *deployment) answersOf(as string) string {
+	p := d.crowd[as]
+	if p.Pool != "" {
+		return "_INBOX." + p.instance + "."
+	}
+	return "tb.ans." + strings.TrimPrefix(p.shelf(), "tb.payload.")
+}
+
+// readBack stores a body, and asks the server for it and for chunks in each form, with a reply subject of somebody
+// else. The server refuses each.
+func (d *deployment) readBack(as, reply, body string) {
+	d.Helper()
+	p, c := d.crowd[as], d.raw(as)
+	own := p.shelf() + digest() + ".0.default"
+	if p.Pool != "" {
+		own = p.shelf() + digest() + ".0." + p.Pool
+	}
+	inbox := d.answersOf(as) + "x"
+	d.ok(c.subscribe(inbox))
+	d.ok(c.publish(own, inbox, rawHeader("Nats-Stream: ", "Tb-Kind: outcome"), body))
+	_, err := c.await(func(m rawMsg) bool { return m.subject == inbox && strings.Contains(string(m.body), "PAYLOADS") })
+	d.ok(err)
+	asks := 0
+	for _, ask := range []string{"", `{"no_hdr":true}`, `{"last_by_subj":"` + own + `"}`, `{"seq":1}`} {
+		chunk := strings.Replace(own, "payload", "chunk", 1)
+		for _, on := range []string{".PAYLOADS." + own, ".PAYLOADS", ".CHUNKS." + chunk} {
+			d.ok(c.publish("$JS.API.DIRECT.GET"+on, reply, "", ask))
+			asks++
+		}
+	}
+	d.ok(c.flush())
+	if said := strings.Count(strings.Join(c.errors(), "\n"), "Permissions Violation for Publish"); said != asks {
+		d.Errorf("the server has refused %d of %d to %s", said, asks, as)
+	}
 }
 
 // A part is stored under a subject of the exact form, and under nothing else that a server lets be published.
