@@ -53,6 +53,7 @@ func (s State) Allows(e Event) error {
 }
 
 // same compares two states in the members that this build knows. A newer build may add others to what it writes again.
+// [Attempt.Undecoded] is what a reader makes of the log, and not compared.
 func (s State) same(o State) bool {
 	s.Facts.More, o.Facts.More = "", ""
 	return s.Facts == o.Facts && slices.EqualFunc(s.Attempts, o.Attempts, Attempt.same)

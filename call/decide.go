@@ -66,7 +66,7 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 		end.Cause, end.Output = ClaimLost, ""
 	}
 	untaken := untaken(s, a, end)
-	if end.Cause == Deserted && !untaken && (a.Claim != nil || !s.Harmless()) {
+	if end.Cause == Deserted && !untaken && (a.Touched() || !s.Harmless()) {
 		return Ruling{Taken: true}
 	}
 	code, effect := judge(s, a, end)
@@ -90,7 +90,7 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 // untaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
 // otherwise end has to know.
 func untaken(s State, a Attempt, end Ending) bool {
-	if a.Claim != nil || end.Cause != TimedOut && end.Cause != Deserted {
+	if a.Touched() || end.Cause != TimedOut && end.Cause != Deserted {
 		return false
 	}
 	return !s.Repeatable() || end.Untaken || a.storedLate(end)
@@ -102,7 +102,7 @@ func (a Attempt) storedLate(end Ending) bool { return end.Stored != 0 && end.Sto
 
 func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	effect := phaseEffect(s, a, end)
-	safe := s.Repeatable() || effect == envelope.EffectNone
+	safe := (s.Repeatable() || effect == envelope.EffectNone) && !a.guessed(end)
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
@@ -126,20 +126,27 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	return toolCode(s, a, end.Error, safe), effect
 }
 
+// guessed reports whether an event of an executor that cannot be decoded is all that says how attempt a ended.
+func (a Attempt) guessed(end Ending) bool {
+	return a.Undecoded && (end.Cause == TimedOut || end.Cause == Cancelled || end.Cause == Poisoned)
+}
+
 // phaseEffect derives the effect from where the log says the attempt is. The word of a tool
 // counts for its own run only: "none" says nothing where another run may have been.
 func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
 	said := end.Cause == ToolEnded || end.Cause == Unrunnable
 	switch {
+	case a.guessed(end):
+		return envelope.EffectUnknown
 	case s.Harmless(), untaken(s, a, end):
 		return envelope.EffectNone
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
-	case said && s.Repeatable() && (a.Claim == nil || end.Effect != envelope.EffectNone):
-		return end.Effect // unclaimed, there was no other run
+	case said && s.Repeatable() && (!a.Touched() || end.Effect != envelope.EffectNone):
+		return end.Effect // untouched, there was no other run
 	case said && !s.Repeatable() && a.claimedBy(end.Claim):
 		return end.Effect
-	case a.Claim == nil && !s.Repeatable() && end.Cause != ToolEnded:
+	case !a.Touched() && !s.Repeatable() && end.Cause != ToolEnded:
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown

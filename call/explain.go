@@ -18,6 +18,8 @@ func Explain(s State, n int, now time.Time) string {
 	switch {
 	case a.Open() && left <= 0:
 		return fmt.Sprintf("%s is past its deadline by %s and waits for a guardian to time it out.", who, -left)
+	case a.Open() && a.Undecoded && a.Claim == nil && !s.Repeatable():
+		return fmt.Sprintf("%s %s; no executor starts it any more, and it ends at its deadline, in %s.", who, undecoded, left)
 	case a.Open() && a.Claim != nil:
 		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
 			a.Claim.Count, left)
@@ -31,6 +33,9 @@ func Explain(s State, n int, now time.Time) string {
 	}
 	return explainEnd(who, s, a)
 }
+
+// undecoded follows the name of an attempt.
+const undecoded = "has an event in the log that an executor wrote and that cannot be decoded, so nobody knows its effect"
 
 func name(s State, a Attempt) string {
 	return fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)
@@ -69,6 +74,8 @@ func cause(s State, a Attempt) string {
 	switch {
 	case message != "":
 		return message
+	case a.Undecoded && a.Decision.By != ByExecutor:
+		return "it " + undecoded
 	case a.Decision.Untaken:
 		return "its request was stored too late for any executor to take it"
 	}

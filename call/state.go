@@ -119,9 +119,12 @@ type Attempt struct {
 	Behind   bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
 	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
 	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
-	Claim    *Claim            `json:"claim,omitzero"`
-	Decision *Decision         `json:"end,omitzero"`
-	More     string            `json:"more,omitzero"` // as [Facts.More]
+	// Undecoded says that an executor wrote a claim or a decision of the attempt that cannot be decoded, while the
+	// attempt was open. Readers of the log set it, and writers carry it on. A run is possible, and nobody knows its effect.
+	Undecoded bool      `json:"undecoded,omitzero"`
+	Claim     *Claim    `json:"claim,omitzero"`
+	Decision  *Decision `json:"end,omitzero"`
+	More      string    `json:"more,omitzero"` // as [Facts.More]
 }
 
 // AttemptKey names an attempt: the id of its call, and its number.
@@ -273,6 +276,18 @@ func (a Attempt) Has(callID string) bool {
 
 // Open reports whether the attempt has no outcome yet.
 func (a Attempt) Open() bool { return a.Decision == nil }
+
+// Touched reports whether the log holds an event of an executor that may have run the attempt: a claim, or an event
+// that cannot be decoded.
+func (a Attempt) Touched() bool { return a.Claim != nil || a.Undecoded }
+
+// Undecoded returns s with the mark of [Attempt] on attempt n, if that is open.
+func (s State) Undecoded(n int) State {
+	if a, ok := s.Attempt(n); !ok || !a.Open() {
+		return s
+	}
+	return s.with(n, func(a *Attempt) { a.Undecoded = true })
+}
 
 // claimedBy reports whether the claim with this nonce holds the attempt.
 func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }

@@ -24,7 +24,7 @@ const (
 	Expire                     // past its deadline: decide a timeout, run nothing
 	TakeClaim                  // write the claim Event, then run
 	Run                        // run at once; no claim is needed
-	WaitClaim                  // a live executor runs it: hand back, look again later
+	WaitClaim                  // another executor runs it, or may have: hand back, look again later
 	AskTool                    // claimer gone, running again not allowed: lookup may confirm, else unknown
 	DeadLetter                 // poison: keep it in DEAD, then decide it lost
 )
@@ -51,6 +51,8 @@ func Take(s State, p Pickup) (Step, Event) {
 		return DeadLetter, Event{}
 	case a.Claim == nil && s.Repeatable() && p.Deliveries <= 1:
 		return Run, Event{}
+	case a.Claim == nil && !s.Repeatable() && a.Undecoded: // it may have run
+		return WaitClaim, Event{}
 	}
 	return TakeClaim, claim(s, a, p)
 }

@@ -53,9 +53,6 @@ func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (settle.Outc
 func spoiled(o settle.Outcome) *envelope.Response {
 	s, a := o.State, o.Attempt
 	e := envelope.NewError(envelope.CodeToolUnknownState, "the executor stored an outcome that cannot be read")
-	if s.Harmless() {
-		e = e.WithEffect(envelope.EffectNone)
-	}
 	p := envelope.Provenance{
 		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest, Attempt: a.N, Fence: a.Decision.Fence, Final: true,
 		AuditEventID: settle.AuditID(s.Part, a.Decision.Seq),

@@ -184,6 +184,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	text(&c.coder, &a.InVain)
 	flag(&c.coder, &a.Strict)
 	text(&c.coder, &a.Owner.Scopes)
+	flag(&c.coder, &a.Undecoded)
 	if !c.reading && a.More == "" && form.Member != "" {
 		a.More = "|" + form.Member
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,11 +20,11 @@ var ErrOverlong = errors.New("the log of the call has too many events")
 // maxFold is the number of events that are read of one log, each by a request of its own.
 const maxFold = 1000
 
-// Passed reports whether an event that cannot be read stops nobody, because of the instance that wrote it: a claim or
-// a decision harms no other call. passes nil is for no instance.
+// Passed reports whether an event that cannot be decoded stops nobody, because of the instance that wrote it: a claim
+// or a decision harms no other call. passes nil is for no instance.
 func Passed(subject string, passes func(instance string) bool) bool {
-	e, err := subjects.ParseEvent(subject)
-	return err == nil && e.Instance != "" && passes != nil && passes(e.Instance)
+	by := subjects.Writer(subject)
+	return by != "" && passes != nil && passes(by)
 }
 
 // Before returns the log as it was before the event at seq, as far as [call.State.Allows] has to know it to judge that
@@ -37,13 +38,16 @@ func Before(
 
 // folded is a log up to a position.
 type folded struct {
-	state call.State
-	last  *jetstream.RawStreamMsg // the event that made the state; nil where there is none
+	state     call.State
+	event     call.Event              // that made the state
+	last      *jetstream.RawStreamMsg // the same as it is stored; nil where there is none
+	undecoded int                     // the newest attempt with an event that cannot be decoded; 0 if there is none
 }
 
 // fold reads the events of a log up to a position, and passes over what the log does not allow. It may stop at a
-// request which says that the log is not bound: then each event alone says whether it counts. Of a log with more than
-// maxFold events it returns [ErrOverlong].
+// request which says that the log is not bound: then each event alone says whether it counts. An event of an executor
+// that cannot be decoded leaves its mark on the attempt, see [call.Attempt]. Of a log with more than maxFold events it
+// returns [ErrOverlong].
 func fold(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, through uint64, passes func(instance string) bool,
 	mayStop bool,
@@ -52,17 +56,20 @@ func fold(
 	for range maxFold {
 		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > through {
-			return log, nil
+			return log.marked(), nil
 		}
 		if err != nil {
 			return folded{}, fmt.Errorf("read call log: %w", err)
 		}
 		e, err := DecodeEvent(msg.Subject, msg.Header)
+		passed := err != nil && Passed(msg.Subject, passes)
 		switch {
-		case form.Unreadable(err) && !Passed(msg.Subject, passes):
+		case form.Unreadable(err) && !passed:
 			return folded{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
+		case passed && !errors.Is(err, call.ErrForeign):
+			log.spoil(msg.Subject)
 		case err == nil && log.state.Allows(e) == nil:
-			log = folded{call.Fold(e, msg.Sequence), msg}
+			log.state, log.event, log.last = call.Fold(e, msg.Sequence), e, msg
 		}
 		if mayStop && err == nil && e.Kind == call.Requested && !log.state.Bound() {
 			return log, nil
@@ -70,4 +77,27 @@ func fold(
 		seq = msg.Sequence + 1
 	}
 	return folded{}, fmt.Errorf("read call log: %w", ErrOverlong)
+}
+
+// spoil notes that an executor wrote an event under a subject that cannot be decoded.
+func (f *folded) spoil(subject string) {
+	e, err := subjects.ParseEvent(subject)
+	if a, ok := f.state.Attempt(e.Attempt); err == nil && ok && a.Open() {
+		f.undecoded = e.Attempt
+	}
+}
+
+// marked returns f with the mark of an event that cannot be decoded, if its attempt is open, also in the event itself:
+// so the next event carries it.
+func (f folded) marked() folded {
+	a, ok := f.state.Attempt(f.undecoded)
+	if !ok || !a.Open() || a.Undecoded {
+		return f
+	}
+	f.state, f.event.State = f.state.Undecoded(a.N), f.event.State.Undecoded(a.N)
+	msg := *f.last
+	msg.Header = maps.Clone(msg.Header)
+	msg.Header[subjects.HeaderEvent] = []string{EncodeEvent(f.event)}
+	f.last = &msg
+	return f
 }

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -147,5 +148,63 @@ func TestRequestExpired(t *testing.T) {
 	}
 	if _, err := f.log.Write(t.Context(), success(last.State, "c-claimer", nil), body); err != nil {
 		t.Error(err)
+	}
+}
+
+// What an executor wrote for an open attempt and nobody can decode marks the attempt, in the log as it is read and in
+// what is written next. Other messages, and other attempts, leave no mark.
+func TestUndecodedEventsMarkTheirAttempt(t *testing.T) {
+	f := setup(t, kv.LogOptions{Passes: func(instance string) bool { return instance != "d-1" }}, bus.TopologyOptions{})
+	for class, lookup := range map[call.Class]call.Lookup{
+		call.Pure: "", call.Idempotent: "", call.SideEffectful: call.LookupNo,
+	} {
+		for i, text := range []string{"99;f|x", "3;f|garbage", "garbage", ""} {
+			id := fmt.Sprint(class, i)
+			e := admission(t, call.State{}, id, "A", time.Minute)
+			e.State.Class, e.State.Lookup = class, lookup
+			s, err := f.log.Write(t.Context(), e, []byte(`{"request":{}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.put(t, success(s, "other.9", func(_ *call.State, a *call.Attempt) { a.N = 2 }), "x")
+			end := f.put(t, success(s, "other.9", nil), text)
+			last, err := f.log.Read(t.Context(), s.Tool, id)
+			if err != nil || !last.State.Last().Undecoded || last.State.Seq != end {
+				t.Fatalf("%s, %q: read as %+v, %v", class, text, last.State, err)
+			}
+			join, _ := call.JoinAll(last.State, 1, []string{"B"}, "d-1.2")
+			if _, err := f.log.Write(t.Context(), join, nil); err != nil {
+				t.Fatal(err)
+			}
+			if last, err = f.log.Read(t.Context(), s.Tool, id); err != nil || !last.State.Last().Undecoded {
+				t.Errorf("%s, %q, after a join: %+v, %v", class, text, last.State.Last(), err)
+			}
+		}
+	}
+	foreign := f.claimed(t, "foreign", call.LookupNo)
+	f.put(t, success(foreign, "other.9", nil), kv.EncodeEvent(success(foreign, "other.9", nil)))
+	if last, err := f.log.Read(t.Context(), foreign.Tool, foreign.ID); err != nil || last.State.Last().Undecoded {
+		t.Errorf("an event that can be decoded: %+v, %v", last.State.Last(), err)
+	}
+}
+
+// Whatever an executor writes in place of the tool, the id and the attempt of a subject, dispatchers go on.
+func TestOddSubjectsStopNobody(t *testing.T) {
+	passes := func(instance string) bool { return !strings.HasPrefix(instance, "d-") }
+	for subject, want := range map[string]bool{
+		"$KV.calls.pay.id.1.c.other":     true,
+		"$KV.calls.pay.id.none.c.other":  true,
+		"$KV.calls.pay._zz.0.x.o.other":  true,
+		"$KV.calls.pay.id.1.c._zz":       true,
+		"$KV.calls.pay.id.1.c.d-1":       false,
+		"$KV.calls.pay.id.1.x.p":         false,
+		"$KV.calls.pay.id.1.x.k.other":   false,
+		"$KV.calls.pay.id.1.q.1.2.other": false,
+		"$KV.calls.pay.id.1.j":           false,
+		"$KV.other.pay.id.1.c.other":     false,
+	} {
+		if got := kv.Passed(subject, passes); got != want {
+			t.Errorf("%s: passed %t", subject, got)
+		}
 	}
 }

@@ -113,6 +113,22 @@ type Event struct {
 	Instance string // that wrote it
 }
 
+// Writer returns the instance that the last token of a claim or a decision names, or the token itself if it names none;
+// "" of other subjects. An executor chooses all but that token, so that the subject may be one that [ParseEvent] refuses.
+func Writer(subject string) (instance string) {
+	_, rest, ok := cutPart(subject)
+	t := strings.Split(rest, ".")
+	claim := len(t) == 5 && t[3] == KindClaim
+	if !ok || !claim && !(len(t) == 6 && t[3] == decisions && t[4] == KindOutcome) {
+		return ""
+	}
+	instance, err := ParseToken(t[len(t)-1])
+	if err != nil || instance == "" {
+		return t[len(t)-1]
+	}
+	return instance
+}
+
 var errSubject = errors.New("not a subject of this kind")
 
 // ParseEvent parses a subject made by the methods of [Key].

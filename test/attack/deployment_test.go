@@ -146,7 +146,7 @@ func (d *deployment) ok(err error) {
 	}
 }
 
-// tools are those of the deployment: echo and hold of the pool default, vault of the pool other.
+// tools are those of the deployment: vault of the pool other, and the rest of the pool default.
 func (d *deployment) tools() *toolbus.Tools {
 	tools := toolbus.NewTools()
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "echo", Class: toolbus.Pure},
@@ -154,6 +154,8 @@ func (d *deployment) tools() *toolbus.Tools {
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "vault", Class: toolbus.Pure, Pool: "other"},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "gold for " + in, nil }))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful, AcceptRerun: true}, d.paid.pay))
+	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "weigh", Class: toolbus.Idempotent}, d.paid.pay))
+	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "look", Class: toolbus.Pure}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{
 		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
 	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {

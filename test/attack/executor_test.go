@@ -196,6 +196,8 @@ func TestUnreadableEvent(t *testing.T) {
 	for _, subject := range []string{
 		subjects.Key{Tool: "echo", ID: "forged1"}.Claim(1, p.instance),
 		subjects.Key{Tool: "echo", ID: "forged2"}.Outcome(1, p.instance),
+		"$KV.calls.echo.forged3.none.c." + subjects.Token(p.instance), // the server allows any attempt
+		"$KV.calls.echo._zz.0.x.o." + subjects.Token(p.instance),      // and any id
 	} {
 		d.ok(p.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{subjects.HeaderEvent: {"99;f|x"}}}))
 	}

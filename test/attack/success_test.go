@@ -51,6 +51,7 @@ const keyPrefix = "a key for payments "
 // payment is a call of pay that is running.
 type payment struct {
 	d    *deployment
+	tool string
 	in   string
 	key  subjects.Key
 	done chan *toolbus.Response
@@ -59,14 +60,20 @@ type payment struct {
 // pays starts a call of pay, with its input as its key, and returns when it runs.
 func (d *deployment) pays(in string, timeout time.Duration) *payment {
 	d.Helper()
+	return d.paysBy("pay", in, timeout)
+}
+
+// paysBy does the same with another tool that waits.
+func (d *deployment) paysBy(tool, in string, timeout time.Duration) *payment {
+	d.Helper()
 	if d.paid.client == nil {
 		d.paid.client = d.payer()
 	}
-	p := &payment{d: d, in: in, done: make(chan *toolbus.Response, 1)}
+	p := &payment{d: d, tool: tool, in: in, done: make(chan *toolbus.Response, 1)}
 	accepted := make(chan Accepted, 1)
 	go func() {
 		r, err := d.paid.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
-			Tool: "pay", Input: []byte(strconv.Quote(in)), Key: keyPrefix + in, Timeout: timeout,
+			Tool: tool, Input: []byte(strconv.Quote(in)), Key: keyPrefix + in, Timeout: timeout,
 			Accepted: func(a Accepted) { accepted <- a },
 		})
 		if err != nil {
@@ -274,6 +281,11 @@ func TestUnreadableDecision(t *testing.T) {
 		d.stores(attacker, p.key.Outcome(1, in), garbage, "garbage")
 		p.unknown()
 	}
+	for _, tool := range []string{"weigh", "look"} { // nobody claims an idempotent or a pure call
+		p := d.paysBy(tool, tool+"-does-not-end", 2*time.Second)
+		d.stores(attacker, p.key.Outcome(1, in), "99;f|x", "garbage")
+		p.unknown()
+	}
 	p := d.pays("an-outcome", 50*time.Second)
 	records, by, seq := p.claimed()
 	lie := fake(records, by, seq, isUnknown, func(_, _ []string) {})
@@ -288,7 +300,7 @@ func TestUnreadableDecision(t *testing.T) {
 func (p *payment) again() *toolbus.Response {
 	p.d.Helper()
 	r, err := p.d.paid.client.Call(p.d.Context(), toolbus.Call{
-		Tool: "pay", Input: []byte(strconv.Quote(p.in)), Key: keyPrefix + p.in,
+		Tool: p.tool, Input: []byte(strconv.Quote(p.in)), Key: keyPrefix + p.in,
 	})
 	p.d.ok(err)
 	return r

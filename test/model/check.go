@@ -57,6 +57,10 @@ func (m *machine) checkDecision(w *world, e stored) {
 	if d.Status == envelope.RetryableError && e.State.Class == call.SideEffectful && d.Effect != envelope.EffectNone {
 		m.malformed("attempt %d of a side-effectful call may be retried with effect %s", e.Attempt, d.Effect)
 	}
+	if int(w.garbled) == e.Attempt && d.By != call.ByExecutor && call.Instance(d.Nonce) != stranger &&
+		(d.Status != envelope.TerminalError || d.Effect != envelope.EffectUnknown) {
+		m.broken("attempt %d may have run, and was ended with %s, effect %s", e.Attempt, d.Status, d.Effect)
+	}
 	o := m.load(w, e.view, e.Attempt)
 	if o == 0 {
 		m.broken("the outcome of attempt %d cannot be found", e.Attempt)
@@ -99,7 +103,12 @@ func (m *machine) effect(w *world, j *job) {
 	if m.Class == call.Pure || w.msgs[j.msg].life != w.life {
 		return
 	}
-	n := m.attempt(w, j) - 1
+	m.effectOf(w, m.attempt(w, j))
+}
+
+// effectOf commits the tool's effect for an attempt.
+func (m *machine) effectOf(w *world, attempt int) {
+	n := attempt - 1
 	if w.none[n] {
 		m.broken("attempt %d has an effect after it ended with none", n+1)
 	}

@@ -75,6 +75,8 @@ const (
 	OthersGiveUp                     // others than the claimer may let a claimed attempt be retried
 	OneStep                          // an event is believed to say what the log was before it
 	KeepPlace                        // who has read the log expects the place of its last good event, and not its end
+	GarbledCounts                    // what cannot be decoded leaves the attempt as it was
+	GarbledWaits                     // executors start side-effectful attempts with an event that cannot be decoded
 	OwnKey                           // tools are given the key as the caller wrote it
 )
 

@@ -37,7 +37,7 @@
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
 // One or two events are written by an executor that does not keep to the protocol (forge.go): it changes whatever it
-// likes in what the log says. Left out are a claim of what nobody has claimed, and a success where the tool has a
+// likes in what the log says, or writes what cannot be decoded, also after a run without a claim. Left out are a claim of what nobody has claimed, and a success where the tool has a
 // lookup: there it is believed.
 //
 // Heartbeats begin and end, of all executors at once. One without fresh ones may still be handed messages, and run
@@ -79,6 +79,8 @@
 //	success comes from the claimer             4  told a success without an effect
 //	others only give a claimed attempt up      6  told "effect none", but there was one
 //	an event is one step from the one before   2  told a success without an effect
+//	what cannot be decoded may have run        4  an end that says "none"
+//	attempts that may have run do not start    7  a second effect
 //	strangers' events take their place         2  an attempt that nobody can decide
 //	attempts that nobody took do not count    22  a key used up by a tool that never ran
 //	tools get a key of their own call's        7  told the effect of another's call

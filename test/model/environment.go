@@ -130,7 +130,7 @@ func (m *machine) expire(w *world) {
 	next.life++
 	next.events = [maxEvents]entryID{}
 	next.told, next.bound, next.effects, next.runs = world{}.told, world{}.bound, world{}.effects, world{}.runs
-	next.none, next.success, next.late, next.end = world{}.none, false, 0, 0
+	next.none, next.success, next.late, next.end, next.garbled = world{}.none, false, 0, 0, 0
 	m.emit(&next, note{verb: "the log expires"})
 }
 

@@ -12,8 +12,9 @@ import (
 type forgery struct {
 	name string
 	kind call.Kind
-	make func(s *call.State, a *call.Attempt) // changes what the log says; nil for what cannot be read
+	make func(s *call.State, a *call.Attempt) // changes what the log says; nil for what cannot be decoded
 	when func(s call.State, a call.Attempt) bool
+	runs bool // it has run the tool before
 }
 
 // stranger is its instance, and no delivery of a message.
@@ -22,41 +23,47 @@ const stranger = "e99"
 // forgeries are all that it may try. A claim of what nobody has claimed is no forgery: whoever claims first may run the
 // call, and is believed. Nor is a success where the tool declares a lookup.
 var forgeries = []forgery{
-	{"a success", call.Decided, succeed, needsClaimer},
+	{"a success", call.Decided, succeed, needsClaimer, false},
 	{"a success under a claim of its own", call.Decided, func(s *call.State, a *call.Attempt) {
 		seize(s, a)
 		succeed(s, a)
-	}, always},
+	}, always, false},
 	{"a success of a tool with a lookup", call.Decided, func(s *call.State, a *call.Attempt) {
 		s.Lookup = call.LookupYes
 		succeed(s, a)
-	}, needsClaimer},
+	}, needsClaimer, false},
 	{"a success of a pure tool", call.Decided, func(s *call.State, a *call.Attempt) {
 		s.Class, s.Lookup = call.Pure, ""
 		succeed(s, a)
-	}, always},
+	}, always, false},
 	{"the success of a further attempt", call.Decided, func(s *call.State, a *call.Attempt) {
 		further := *a
 		further.N++
 		seize(s, &further)
 		succeed(s, &further)
 		s.Attempts = append(s.Attempts, further)
-	}, always},
+	}, always, false},
 	{"that it may be tried again", call.Decided, func(_ *call.State, a *call.Attempt) {
 		decide(a, envelope.RetryableError, envelope.CodeTimeout, envelope.EffectNone)
 		a.Decision.By = call.ByDeadline
-	}, always},
+	}, always, false},
 	{"that nobody knows how it ended", call.Decided, func(_ *call.State, a *call.Attempt) {
 		decide(a, envelope.TerminalError, envelope.CodeToolUnknownState, envelope.EffectUnknown)
-	}, always},
+	}, always, false},
 	{"a claim of what is claimed", call.Claimed, seize, func(_ call.State, a call.Attempt) bool {
 		return a.Open() && a.Claim != nil
-	}},
-	{"what cannot be read", call.Decided, nil, always},
+	}, false},
+	{"what cannot be decoded", call.Decided, nil, always, false},
+	{"what cannot be decoded, after a run without a claim", call.Decided, nil, unclaimed, true},
 }
 
 func always(call.State, call.Attempt) bool           { return true }
 func needsClaimer(s call.State, _ call.Attempt) bool { return s.Lookup == call.LookupNo }
+
+// unclaimed is when a run without a claim is the first one.
+func unclaimed(s call.State, a call.Attempt) bool {
+	return !s.Repeatable() && a.Open() && a.Claim == nil
+}
 
 func seize(_ *call.State, a *call.Attempt) {
 	a.Claim = &call.Claim{By: stranger, Nonce: stranger, Fence: a.Fence(), Count: 1}
@@ -78,7 +85,8 @@ func (m *machine) strangers(w *world) {
 	}
 	s := m.views[m.read(w)]
 	for _, f := range forgeries {
-		if !f.when(s, s.Last()) {
+		unbound := f.make != nil && !s.Bound() // it is believed there
+		if !f.when(s, s.Last()) || unbound || f.runs && w.strangers > 1 {
 			continue
 		}
 		next := *w
@@ -102,6 +110,12 @@ func (m *machine) intrude(w *world, s call.State, f forgery) {
 		if m.allows(s, e) {
 			m.append(w, m.draft(e, call.OutcomeBody{Response: encode(v), Earlier: m.carried(m.last(w))}))
 			return
+		}
+	}
+	if a := s.Last(); f.make == nil && a.Open() {
+		w.garbled = uint8(a.N)
+		if f.runs {
+			m.effectOf(w, a.N)
 		}
 	}
 	if w.seq++; w.seq > maxEvents {

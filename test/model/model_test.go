@@ -71,6 +71,10 @@ var small = []bounded{
 		Watches: 1, Crashes: 1, Lookup: call.LookupYes, Strangers: 1}},
 	{"side-effectful, two strangers", Config{Class: call.SideEffectful, Asks: "AA", Endings: both, Deliveries: 1,
 		Watches: 1, Cancels: 1, Lost: 1, Lookup: call.LookupNo, Strangers: 2}},
+	{"idempotent, a stranger", Config{Class: call.Idempotent, Asks: "A", Endings: both, Deliveries: 2, Watches: 1,
+		Cancels: 1, Ticks: 1, Strangers: 1}},
+	{"pure, a stranger", Config{Class: call.Pure, Asks: "AB", Endings: both, Deliveries: 1, Watches: 1, Cancels: 1,
+		Ticks: 1, Strangers: 1}},
 	{"side-effectful, an empty pool", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 1,
 		Watches: 1, Ticks: 1, Silences: 2, Absent: true}},
 }

@@ -172,6 +172,10 @@ func (r *rules) bendTake(s call.State, p *call.Pickup) call.State {
 		s.Class = call.Idempotent
 	}
 	a, ok := s.Attempt(p.Attempt)
+	if ok && r.without(GarbledWaits) {
+		s.Attempts = slices.Clone(s.Attempts)
+		s.Attempts[a.N-1].Undecoded = false
+	}
 	if ok && r.without(AdmissionFence) {
 		p.Admitted = a.Admitted
 	}

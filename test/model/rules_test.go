@@ -65,6 +65,8 @@ var rulesOfCall = []removed{
 		"attempt 1 has an effect after it ended with none"},
 	{OneStep, "an event is one step from the one before", strange, 2,
 		"attempt 1 succeeded without its effect"},
+	{GarbledCounts, "what cannot be decoded may have run", strange, 4, "may have run, and was ended with"},
+	{GarbledWaits, "side-effectful attempts that may have run are not started", strange, 7, "a second effect"},
 	{KeepPlace, "strangers' events take their place", strange, 2, "nobody can decide"},
 	{OwnAttempt, "losers adopt their attempt's outcome", sideEffectful, 9, "of attempt 1"},
 }

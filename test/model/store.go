@@ -14,7 +14,8 @@ func (m *machine) last(w *world) entryID {
 
 func (m *machine) seqOf(e entryID) uint64 { return uint64(m.entries[e].seq) }
 
-// read returns the log as a reader sees it now: what its last event says, at the end of the log.
+// read returns the log as a reader sees it now: what its last event says, at the end of the log, and whether an event
+// of the open attempt cannot be decoded.
 func (m *machine) read(w *world) viewID {
 	last := m.last(w)
 	v := m.entries[last].view
@@ -22,6 +23,9 @@ func (m *machine) read(w *world) viewID {
 		s := m.views[v]
 		s.Seq = uint64(w.end)
 		v = m.view(s)
+	}
+	if last != 0 && w.garbled != 0 && !m.without(GarbledCounts) {
+		v = m.view(m.views[v].Undecoded(int(w.garbled)))
 	}
 	return m.seen(w, v)
 }

@@ -42,6 +42,7 @@ type world struct {
 	watches uint8              // guardians started
 	epoch   uint8              // of heartbeats: odd while the executors beat
 	success bool               // an attempt has succeeded
+	garbled uint8              // the attempt for which a stranger wrote what cannot be decoded; 0 for none
 
 	crashes, lost, lates, recreates, expiries, cancels, silences, lags, strangers uint8 // left to happen
 }
