@@ -19,7 +19,8 @@ func Explain(s State, n int, now time.Time) string {
 	case a.Open() && left <= 0:
 		return fmt.Sprintf("%s is past its deadline by %s and waits for a guardian to time it out.", who, -left)
 	case a.Open() && a.Undecoded && a.Claim == nil && !s.Repeatable():
-		return fmt.Sprintf("%s %s; no executor starts it any more, and it ends at its deadline, in %s.", who, undecoded, left)
+		return fmt.Sprintf("%s %s; no executor starts it any more, and it ends at its deadline, in %s.", who, undecoded,
+			left)
 	case a.Open() && a.Claim != nil:
 		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
 			a.Claim.Count, left)

@@ -120,7 +120,7 @@ type Attempt struct {
 	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
 	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
 	// Undecoded says that an executor wrote a claim or a decision of the attempt that cannot be decoded, while the
-	// attempt was open. Readers of the log set it, and writers carry it on. A run is possible, and nobody knows its effect.
+	// attempt was open. Readers of the log set it, and writers carry it on. The executor may have run the attempt.
 	Undecoded bool      `json:"undecoded,omitzero"`
 	Claim     *Claim    `json:"claim,omitzero"`
 	Decision  *Decision `json:"end,omitzero"`

@@ -37,8 +37,8 @@
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
 // One or two events are written by an executor that does not keep to the protocol (forge.go): it changes whatever it
-// likes in what the log says, or writes what cannot be decoded, also after a run without a claim. Left out are a claim of what nobody has claimed, and a success where the tool has a
-// lookup: there it is believed.
+// likes in what the log says, or writes what cannot be decoded, also after a run without a claim. Left out are a claim
+// of what nobody has claimed, and a success where the tool has a lookup: there it is believed.
 //
 // Heartbeats begin and end, of all executors at once. One without fresh ones may still be handed messages, and run
 // what it has in hand: it is frozen, or cannot reach the server. A guardian knows of a message that nobody has beaten
