@@ -97,7 +97,7 @@ func (g *guard) deserted(pools map[string]bool, now time.Time) (found []*due) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, d := range g.byKey {
-		if d.pool != nil && !d.tried && pools[d.pool.name] && !now.Before(d.early) && now.Before(d.at) {
+		if d.pool != nil && !d.tried && pools[d.pool.name] && !now.Before(d.early) && now.Before(d.place.At()) {
 			d.tried = true
 			found = append(found, d)
 		}

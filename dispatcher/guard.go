@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -28,7 +27,7 @@ type guard struct {
 	wake chan struct{} // the nearest deadline may have changed
 
 	mu    sync.Mutex
-	due   dues
+	due   wait.Heap[*due]
 	byKey map[call.AttemptKey]*due // undecided attempts
 	order []*due                   // the same as the log has them, and decided ones behind the first
 	over  int                      // how many in order are decided
@@ -40,11 +39,10 @@ type guard struct {
 
 // due is an open attempt and when to end it.
 type due struct {
-	at       time.Time // bus time
+	place    wait.Entry[*due] // among those that are due, by bus time; in none while it is worked on
 	tool, id string
 	attempt  int
 	admitted uint64
-	index    int  // in the heap; -1 while it is worked on
 	done     bool // decided
 	claimed  bool
 	pool     *poolQueue    // where it waits; nil where it is claimed, or where that is not known
@@ -52,28 +50,6 @@ type due struct {
 	tried    bool          // to end it: not again
 	opened   *fair.Tallies // where it is counted
 	tally    *fair.Tally   // nil where it is not
-}
-
-type dues []*due
-
-func (h dues) Len() int           { return len(h) }
-func (h dues) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dues) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-func (h *dues) Push(x any) {
-	d := x.(*due)
-	d.index = len(*h)
-	*h = append(*h, d)
-}
-func (h *dues) Pop() any {
-	old := *h
-	d := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	d.index = -1
-	return d
 }
 
 func newGuard(now func() time.Time) *guard {
@@ -97,11 +73,11 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.
-	d := &due{at: at, tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
+	d := &due{tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
+	d.place.Of = d
 	g.byKey[call.AttemptKey{ID: d.id, N: a.N}] = d
 	g.insert(d)
-	heap.Push(&g.due, d)
-	g.wakeFor(at)
+	g.endAt(d, at)
 }
 
 // insert puts d in its place in the log: a caller that asks for an attempt may come before
@@ -130,9 +106,7 @@ func (g *guard) remove(d *due) {
 	d.uncount()
 	g.unqueue(d)
 	delete(g.byKey, call.AttemptKey{ID: d.id, N: d.attempt})
-	if d.index >= 0 {
-		heap.Remove(&g.due, d.index)
-	}
+	g.due.Remove(&d.place)
 	g.over++
 	for len(g.order) > 0 && g.order[0].done {
 		g.order[0] = nil
@@ -171,10 +145,10 @@ func (g *guard) oldest() uint64 {
 	return g.order[0].admitted
 }
 
-// wakeFor lets somebody see to what is due at a time, unless somebody does before it anyway: calls
-// that come one after another wake nobody up. Callers hold g.mu.
-func (g *guard) wakeFor(at time.Time) {
-	if at.Before(g.armed) {
+// endAt lets somebody see to d at a time, and wakes nobody who does before it anyway: calls that come one after another
+// wake nobody up. Callers hold g.mu.
+func (g *guard) endAt(d *due, at time.Time) {
+	if g.due.Put(&d.place, at); at.Before(g.armed) {
 		g.armed = at
 		wait.Signal(g.wake)
 	}
@@ -186,14 +160,10 @@ func (g *guard) next() (now []*due, pause time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.now()
-	g.armed = t.Add(time.Hour)
-	for len(g.due) > 0 {
-		if next := g.due[0].at; next.After(t) {
-			g.armed = next
-			break
-		}
-		now = append(now, heap.Pop(&g.due).(*due))
+	for d, ok := g.due.Due(t); ok; d, ok = g.due.Due(t) {
+		now = append(now, d)
 	}
+	g.armed = g.due.Next(t.Add(time.Hour))
 	return now, g.armed.Sub(t)
 }
 
@@ -329,9 +299,7 @@ func (g *guard) retry(job *due, after time.Duration) {
 	if job.done {
 		return
 	}
-	job.at = g.now().Add(after)
-	heap.Push(&g.due, job)
-	g.wakeFor(job.at)
+	g.endAt(job, g.now().Add(after))
 }
 
 // guard returns that of a partition.

@@ -42,11 +42,11 @@ func TestGuardOfALaterAdmission(t *testing.T) {
 	g.open("echo", "id", attempt(3), 0)
 	g.open("echo", "id", attempt(7), 0)
 	g.close("id", 1, 3)
-	if g.saw(9); g.size() != 1 || g.oldest() != 7 || len(g.due) != 1 || g.decided("id", 1, 7) || !g.decided("id", 1, 3) {
-		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), len(g.due), g.oldest())
+	if g.saw(9); g.size() != 1 || g.oldest() != 7 || g.due.Len() != 1 || g.decided("id", 1, 7) || !g.decided("id", 1, 3) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
 	}
-	if g.close("id", 1, 7); g.size() != 0 || g.oldest() != 0 || len(g.due) != 0 || !g.decided("id", 1, 7) {
-		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), len(g.due), g.oldest())
+	if g.close("id", 1, 7); g.size() != 0 || g.oldest() != 0 || g.due.Len() != 0 || !g.decided("id", 1, 7) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
 	}
 }
 

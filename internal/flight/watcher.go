@@ -1,7 +1,6 @@
 package flight
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -16,32 +15,9 @@ type Watcher struct {
 	wake chan struct{} // the nearest time may have changed
 
 	mu    sync.Mutex
-	open  calls
+	open  wait.Heap[*Call]
 	armed time.Time // until then nothing is looked at
 	ended bool      // there will be no more calls
-}
-
-// calls are open ones, the one to be looked at next first.
-type calls []*Call
-
-func (h calls) Len() int           { return len(h) }
-func (h calls) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h calls) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-func (h *calls) Push(x any) {
-	e := x.(*Call)
-	e.index = len(*h)
-	*h = append(*h, e)
-}
-func (h *calls) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.index = -1
-	return e
 }
 
 // NewWatcher returns a watcher; [Run] must be running.
@@ -75,49 +51,42 @@ func (w *Watcher) End() bool {
 	defer w.mu.Unlock()
 	w.ended = true
 	wait.Signal(w.wake)
-	return len(w.open) == 0
+	return w.open.Len() == 0
 }
 
 // look does what is due, and says for how long nothing will be.
 func (w *Watcher) look(now time.Time) (pause time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.open) > 0 && !w.open[0].at.After(now) {
-		if e := w.open[0]; w.see(e, now) {
-			heap.Fix(&w.open, 0)
-		} else {
-			heap.Pop(&w.open)
+	for e, ok := w.open.Due(now); ok; e, ok = w.open.Due(now) {
+		if at, more := w.see(e, now); more {
+			w.open.Put(&e.place, at)
 		}
 	}
-	w.armed = now.Add(time.Hour)
-	if len(w.open) > 0 && w.open[0].at.Before(w.armed) {
-		w.armed = w.open[0].at
-	}
-	return w.armed.Sub(now), !w.ended || len(w.open) > 0
+	w.armed = w.open.Next(now.Add(time.Hour))
+	return w.armed.Sub(now), !w.ended || w.open.Len() > 0
 }
 
 // see does what is due for one call, and says when to look at it next; false when it is given up.
-func (w *Watcher) see(e *Call, now time.Time) bool {
+func (w *Watcher) see(e *Call, now time.Time) (at time.Time, more bool) {
 	late := now.Sub(e.Deadline)
 	x := e.out
 	if e.leaves || late >= Grace {
 		e.Told <- Word{Over: true}
-		return false
+		return at, false
 	}
 	if late >= OwnGrace && x != nil {
 		x.ends(nil)
 	}
 	if x == nil || x.over {
-		e.at = e.Deadline.Add(Grace)
-		return true
+		return e.Deadline.Add(Grace), true
 	}
 	if !x.again.After(now) {
 		x.times++
 		x.again = now.Add(nextResend(-late, x.times, x.accepted))
 		w.resend(x)
 	}
-	e.at = earlier(x.again, e.Deadline.Add(OwnGrace))
-	return true
+	return earlier(x.again, e.Deadline.Add(OwnGrace)), true
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -139,7 +108,7 @@ func (w *Watcher) resend(x *Request) {
 func (w *Watcher) reconnected() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range w.open {
+	for e := range w.open.All() {
 		if x := e.out; x != nil && !x.over {
 			w.resend(x)
 			if x.Missed != nil {
@@ -153,26 +122,22 @@ func (w *Watcher) reconnected() {
 func (w *Watcher) Add(e *Call, deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.Deadline, e.at = deadline, deadline.Add(Grace)
-	heap.Push(&w.open, e)
-	w.wakeFor(e)
+	e.Deadline, e.place.Of = deadline, e
+	w.put(e, deadline.Add(Grace))
 }
 
 // move looks at an open call at another time. Callers hold w.mu.
 func (w *Watcher) move(e *Call, at time.Time) {
-	if e.index < 0 {
-		return
+	if e.place.Queued() {
+		w.put(e, at)
 	}
-	e.at = at
-	heap.Fix(&w.open, e.index)
-	w.wakeFor(e)
 }
 
-// wakeFor wakes the watcher if it would come too late: calls that come one after another wake nobody up.
-// Callers hold w.mu.
-func (w *Watcher) wakeFor(e *Call) {
-	if e.at.Before(w.armed) {
-		w.armed = e.at
+// put has a call looked at at a time. It wakes the watcher only if it would come too late: calls that come one after
+// another wake nobody up. Callers hold w.mu.
+func (w *Watcher) put(e *Call, at time.Time) {
+	if w.open.Put(&e.place, at); at.Before(w.armed) {
+		w.armed = at
 		wait.Signal(w.wake)
 	}
 }
@@ -190,7 +155,7 @@ func (w *Watcher) Launch(x *Request, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := x.Of
-	if e.index < 0 || e.leaves {
+	if !e.place.Queued() || e.leaves {
 		return false
 	}
 	e.out, x.sending, x.copies.sent = x, true, 1
@@ -270,9 +235,7 @@ func (w *Watcher) Drop(e *Call) {
 func (w *Watcher) Remove(e *Call) *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.index >= 0 {
-		heap.Remove(&w.open, e.index)
-	}
+	w.open.Remove(&e.place)
 	if x := e.out; x != nil {
 		x.over = true
 	}
@@ -286,8 +249,7 @@ func (w *Watcher) Remove(e *Call) *Request {
 func (w *Watcher) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.open) > 0 {
-		e := heap.Pop(&w.open).(*Call)
+	for e, ok := w.open.Pop(); ok; e, ok = w.open.Pop() {
 		if x := e.out; x != nil && x.To != e.Told { // it waits on behalf of the caller
 			x.ends(nil)
 		}
