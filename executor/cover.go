@@ -22,8 +22,8 @@ func (e *Executor) cover(j *job) error {
 	if j.killed.Load() { // and yet the log does not say why
 		return errUncovered
 	}
-	ctx, cancel := e.untilDue(j)
-	defer cancel()
+	ctx := e.untilDue(j, &j.run)
+	defer ctx.Stop()
 	e.step(observe.Unrecorded, j)
 	m := &j.message.Entry
 	err := e.Coverage.Wait(ctx, m.State.Part, m.State.Seq, m.Time)

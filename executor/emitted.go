@@ -16,7 +16,6 @@ type emitted struct {
 	e       *Executor
 	j       *job
 	m       *tool.Manifest
-	run     context.Context
 	stream  Stream // nil before the first chunk
 	dropped int
 }
@@ -28,7 +27,8 @@ func (c *emitted) Emit(ctx context.Context, kind envelope.ChunkKind, data jsonte
 		return nil
 	}
 	if c.stream == nil {
-		c.stream = c.e.Streams.Open(c.run, c.j.state, c.j.attempt, c.j.fence, c.m.Limits.OutputBytes)
+		run := c.e.untilDue(c.j, &c.j.stream) // that of the tool ends, too, when a chunk is refused
+		c.stream = c.e.Streams.Open(run, c.j.state, c.j.attempt, c.j.fence, c.m.Limits.OutputBytes)
 	}
 	return c.stream.Emit(ctx, kind, data)
 }
@@ -39,7 +39,7 @@ func (c *emitted) stored() (*envelope.Chunks, error) {
 	if c.stream == nil {
 		return nil, nil
 	}
-	ctx, stop := c.e.storing(c.run, c.j)
+	ctx, stop := c.e.storing(c.j.stream, c.j)
 	defer stop()
 	chunks, err := c.stream.Close(ctx)
 	if chunks.Count == 0 {

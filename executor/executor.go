@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -35,6 +36,9 @@ type Lease interface {
 	Ack()                         // the attempt is decided: done
 	HandBack(after time.Duration) // give it to somebody else, not before after
 	Decline(after time.Duration)  // HandBack of work that nothing was done with
+	// TakeOver calls rest in another goroutine, instead of the one that Handle was called in: the tool does not return
+	// there. The message is handled when rest returns. TakeOver does not block.
+	TakeOver(rest func())
 }
 
 // Replier delivers an outcome to where a caller waits; it is best effort, callers ask again.
@@ -112,8 +116,7 @@ type Executor struct {
 	doubts  map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
 	doubted chan struct{}                 // there are some
 	forged  dropped.Messages              // kills that the log does not confirm
-	hand    context.Context               // what longer outlives
-	longer  context.Context               // see outlive
+	hand    hand                          // of the newest message
 	since   time.Time                     // no kill was missed since then; zero: all may have been
 	room    *room.Room                    // for large inputs
 	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
@@ -150,23 +153,38 @@ const (
 // runs the tool, and decides. When it returns, the message is acknowledged, because its attempt has an outcome or its
 // log is gone, or it is handed back.
 func (e *Executor) Handle(ctx context.Context, m Message) {
-	defer func() {
-		if p := recover(); p != nil {
-			e.failed(m, p)
-		}
-	}()
+	defer e.unharmed(m)
 	j, notYet := e.begin(ctx, m)
 	if j == nil {
 		e.Observer.Tell(ctx, observe.HandedBack, &m.Entry.State, m.Entry.Attempt)
 		notYet()
 		return
 	}
-	defer e.end(j)
-	e.step(observe.Taken, j)
-	step, err := e.take(j)
-	if err == nil {
-		err = e.follow(j, step)
+	e.conclude(j, false, func() error {
+		e.step(observe.Taken, j)
+		step, err := e.take(j)
+		if err != nil {
+			return err
+		}
+		return e.follow(j, step)
+	})
+}
+
+// conclude does what is to be done for a message, and acknowledges it or hands it back. Its tool may be abandoned
+// meanwhile: then the message is not this goroutine's any more, and is concluded again.
+func (e *Executor) conclude(j *job, again bool, do func() error) {
+	ours := func() bool { return again || !j.abandoned.Load() }
+	defer func() {
+		if ours() {
+			e.end(j)
+		}
+	}()
+	if err := do(); ours() {
+		e.acknowledge(j, err)
 	}
+}
+
+func (e *Executor) acknowledge(j *job, err error) {
 	switch {
 	case err == nil, errors.Is(err, settle.ErrGone), errors.Is(err, settle.ErrUnreadable):
 		if errors.Is(err, settle.ErrUnreadable) { // the attempt has ended, and dispatchers tell its callers how
@@ -174,10 +192,10 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 				"err", err)
 		}
 		e.step(observe.BeforeAck, j)
-		m.Lease.Ack()
+		j.message.Lease.Ack()
 	case errors.Is(err, errUncovered):
 		e.step(observe.HandedBack, j)
-		m.Lease.Decline(retryDelay)
+		j.message.Lease.Decline(retryDelay)
 	case errors.Is(err, errWait):
 		e.handBack(j, e.Lease/4)
 	case form.Newer(err):
@@ -185,7 +203,7 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 		e.handBack(j, missingDelay)
 	default:
 		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
-		e.handBack(j, min(time.Duration(max(1, m.Deliveries))*retryDelay, retryMost))
+		e.handBack(j, min(time.Duration(max(1, j.message.Deliveries))*retryDelay, retryMost))
 	}
 }
 
@@ -201,11 +219,7 @@ var errWait = errors.New("claimed by a live executor")
 func (e *Executor) follow(j *job, step call.Step) error {
 	switch step {
 	case call.Run:
-		end, draft, err := e.run(j)
-		if err != nil {
-			return err
-		}
-		return e.finish(j, end, draft)
+		return e.run(j)
 	case call.Adopt:
 		return e.deliver(j)
 	case call.Expire:
@@ -279,24 +293,28 @@ func (e *Executor) lookUp(j *job) error {
 // is worth recording even then.
 const decideTime = 10 * time.Second
 
-// outlive returns a context that ends decideTime after ctx. Whoever has the same ctx, which is all that one process
-// handles, shares one.
-func (e *Executor) outlive(ctx context.Context) context.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.hand != ctx {
+// hand is what the messages have in common that are handled under one context: all of a process, as a rule.
+type hand struct {
+	ctx    context.Context
+	longer context.Context // ends decideTime after ctx
+	dog    *watchdog.Watchdog
+}
+
+// under returns the hand of ctx. Callers hold e.mu.
+func (e *Executor) under(ctx context.Context) hand {
+	if e.hand.ctx != ctx {
 		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
-		e.hand, e.longer = ctx, longer
+		e.hand = hand{ctx, longer, watchdog.New(ctx)}
 	}
-	return e.longer
+	return e.hand
 }
 
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d settle.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(observe.BeforeDecide, j)
-	ctx := e.outlive(j.ctx)
+	ctx := j.hand.longer
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.Unapplied(a))
 	unreadable := errors.Is(err, settle.ErrUnreadable)
@@ -376,22 +394,29 @@ func (e *Executor) confirm(j *job) error {
 	if fault != nil || !m.Capability.Lookup || j.state.Lookup == call.LookupNo {
 		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{Error: fault})
 	}
-	ctx, cancel := e.untilDue(j)
-	defer cancel()
+	ctx := e.untilDue(j, &j.run)
 	inv, err := e.invocation(ctx, j, m)
-	defer j.freeInput()
 	var res tool.Result
 	found := false
 	if err == nil {
+		j.adapter, j.manifest, j.looks = adapter, m, true
 		res, found, err = adapter.Lookup(ctx, m, inv)
 	}
+	if errors.Is(err, tool.ErrAbandoned) {
+		return err
+	}
+	return e.confirmed(j, m, res, found, err)
+}
+
+// confirmed ends the attempt by what a lookup of the tool m has found.
+func (e *Executor) confirmed(j *job, m *tool.Manifest, res tool.Result, found bool, err error) error {
 	switch {
 	case err != nil && j.ctx.Err() != nil:
 		return errDrained // another executor can ask
 	case err != nil || !found:
 		return e.finish(j, call.Ending{Cause: call.ClaimLost}, settle.Draft{})
 	}
-	end, draft := e.outcome(ctx, j, m, res, nil)
+	end, draft := e.outcome(j.run, j, m, res, nil)
 	draft.Timed = false // what is known of the run is in the log
 	if end.Error == "" {
 		end.Cause = call.Confirmed

@@ -32,6 +32,7 @@ type world struct {
 	manifest *tool.Manifest
 	execute  func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
 	lookup   func(inv tool.Invocation) (tool.Result, bool, error)
+	native   *native.Adapter // runs the tool in their stead, if not nil
 	gone     map[string]bool
 	ex       *executor.Executor
 
@@ -137,15 +138,21 @@ func (w *world) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
 }
 
 func (w *world) Execute(
-	ctx context.Context, _ *tool.Manifest, inv tool.Invocation, sink tool.Sink,
+	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,
 ) (tool.Result, error) {
 	w.mu.Lock()
 	w.runs = append(w.runs, inv)
 	w.mu.Unlock()
+	if w.native != nil {
+		return w.native.Execute(ctx, m, inv, sink)
+	}
 	return w.execute(ctx, inv, sink)
 }
 
-func (w *world) Lookup(_ context.Context, _ *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+func (w *world) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+	if w.native != nil {
+		return w.native.Lookup(ctx, m, inv)
+	}
 	if w.lookup == nil {
 		return tool.Result{}, false, tool.ErrNoLookup
 	}
@@ -210,10 +217,12 @@ type holding struct {
 	acked, extended int
 	declined        int // of those handed back
 	handedBack      []time.Duration
+	over            chan struct{} // gets a word when another goroutine has handled the message
 }
 
-func (h *holding) Extend() { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
-func (h *holding) Ack()    { h.mu.Lock(); defer h.mu.Unlock(); h.acked++ }
+func (h *holding) Extend()              { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
+func (h *holding) Ack()                 { h.mu.Lock(); defer h.mu.Unlock(); h.acked++ }
+func (h *holding) TakeOver(rest func()) { go func() { rest(); h.over <- struct{}{} }() }
 func (h *holding) Decline(d time.Duration) {
 	h.HandBack(d)
 	h.mu.Lock()
@@ -229,11 +238,17 @@ func (h *holding) HandBack(d time.Duration) {
 // admit writes an admission as a dispatcher would, and returns its work message.
 func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	w.t.Helper()
-	last, _ := w.log.Read(w.t.Context(), "echo", "id1")
+	return w.admitAs("id1", callID, timeout)
+}
+
+// admitAs is admit of a call under an id.
+func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Message {
+	w.t.Helper()
+	last, _ := w.log.Read(w.t.Context(), "echo", id)
 	now := time.Now()
 	v := call.Admit(last.State, call.Ask{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts: call.Facts{Tool: "echo", ID: "id1", Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
+		Facts: call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
 			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})
@@ -260,8 +275,8 @@ func (w *world) admit(callID string, timeout time.Duration) executor.Message {
 	if _, err := w.log.Write(w.t.Context(), v.Event, body); err != nil {
 		w.t.Fatal(err)
 	}
-	entry, _ := w.log.Read(w.t.Context(), "echo", "id1")
-	return executor.Message{Entry: entry, Deliveries: 1, Lease: &holding{}}
+	entry, _ := w.log.Read(w.t.Context(), "echo", id)
+	return executor.Message{Entry: entry, Deliveries: 1, Lease: &holding{over: make(chan struct{}, 2)}}
 }
 
 // pass lets fake time pass.

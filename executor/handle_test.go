@@ -41,7 +41,7 @@ func (w *world) wantAcked(m executor.Message, want bool) {
 }
 
 func again(m executor.Message) executor.Message {
-	return executor.Message{Entry: m.Entry, Deliveries: m.Deliveries + 1, Lease: &holding{}}
+	return executor.Message{Entry: m.Entry, Deliveries: m.Deliveries + 1, Lease: &holding{over: make(chan struct{}, 2)}}
 }
 
 func TestSuccess(t *testing.T) {
@@ -570,7 +570,7 @@ func TestForgottenDelivery(t *testing.T) {
 		other.Listening()
 		w.gone["default/e1"] = true
 		first := m
-		first.Lease = &holding{}
+		first.Lease = &holding{over: make(chan struct{}, 2)}
 		other.Handle(t.Context(), first)
 		if w.manifest.Class != call.SideEffectful && (len(w.runs) != 2 || w.runs[0].Fence >= w.runs[1].Fence) {
 			t.Errorf("runs %+v", w.runs)

@@ -10,11 +10,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
+	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // job is one work message in progress. Handle owns it; only kill, and what belongs to it, is shared.
 type job struct {
+	executor   *Executor
 	ctx        context.Context // ends when the executor gives up, not at the deadline
+	hand       hand            // of ctx
 	message    Message
 	state      call.State
 	attempt    int
@@ -30,19 +35,20 @@ type job struct {
 	started    time.Time      // bus time the tool was started
 	covered    bool           // the record holds the request
 
-	killed  atomic.Bool // the log says that the attempt is decided, and the run ends
-	mu      sync.Mutex
-	end     context.CancelFunc // of the run; nil before it
-	running bool
-	since   time.Time // as started, for whoever asks
-}
+	// Of the run.
+	adapter  tool.Adapter
+	manifest *tool.Manifest
+	looks    bool // it is a lookup
+	chunks   emitted
+	observer func(observe.Step) // is told of its end; nil for nobody
 
-func (j *job) setEnd(end context.CancelFunc) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.end = end; j.killed.Load() {
-		end()
-	}
+	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
+	killed    atomic.Bool // the log says that the attempt is decided, and the run ends
+	mu        sync.Mutex
+	run       *watchdog.Run // of the tool, or of the wait for the record; nil before it
+	stream    *watchdog.Run // of what stores the chunks of the tool; nil while there are none
+	running   bool
+	since     time.Time // as started, for whoever asks
 }
 
 // kill ends the run, or lets it end as soon as it begins.
@@ -50,8 +56,15 @@ func (j *job) kill() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.killed.Store(true)
-	if j.end != nil {
-		j.end()
+	j.stop()
+}
+
+// stop ends the contexts of the job. Callers hold j.mu.
+func (j *job) stop() {
+	for _, run := range []*watchdog.Run{j.run, j.stream} {
+		if run != nil {
+			run.Stop()
+		}
 	}
 }
 
@@ -78,7 +91,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
 	}
 	j = &job{
-		ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
+		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
 		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
 		pickup: call.Pickup{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
@@ -92,6 +105,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	over := !a.Due().After(e.Now())
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	j.hand = e.under(ctx)
 	k := j.key()
 	if e.running[k] != nil {
 		return nil, func() { m.Lease.HandBack(e.Lease) }
@@ -143,7 +157,13 @@ func (l *load) later(now time.Time) time.Duration {
 	return again
 }
 
+// end forgets a message that is acknowledged or handed back.
 func (e *Executor) end(j *job) {
+	j.observed(verdict{})
+	j.freeInput()
+	j.mu.Lock()
+	j.stop()
+	j.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
@@ -166,10 +186,14 @@ func (e *Executor) Extend() {
 	}
 }
 
-// failed hands back a message whose handling has panicked with p, and says where. What becomes of its call is up to
-// the log, as if this executor had died: it runs again where it may, and is a poison call when it was claimed five
-// times; a side-effectful one that was claimed has an unknown effect.
-func (e *Executor) failed(m Message, p any) {
+// unharmed, deferred, hands back a message whose handling has panicked, and logs the stack. What becomes of its call is
+// up to the log, as if this executor had died: it runs again where it may, and is a poison call when it was claimed
+// five times; a side-effectful one that was claimed has an unknown effect.
+func (e *Executor) unharmed(m Message) {
+	p := recover()
+	if p == nil {
+		return
+	}
 	e.Logger.Error("panic", "call", m.Entry.State.ID, "attempt", m.Entry.Attempt, "panic", p,
 		"stack", string(debug.Stack()))
 	m.Lease.HandBack(retryDelay)

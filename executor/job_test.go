@@ -163,7 +163,7 @@ func TestConcurrency(t *testing.T) {
 		w := newWorld(t, call.Pure)
 		first, end := w.busy()
 		other := first
-		other.Entry.State.ID, other.Lease = "id2", &holding{}
+		other.Entry.State.ID, other.Lease = "id2", &holding{over: make(chan struct{}, 2)}
 		w.ex.Handle(t.Context(), other)
 		w.wantAcked(other, false)
 		same := again(first)
@@ -246,7 +246,7 @@ func TestQueueForABusyTool(t *testing.T) {
 		other := first
 		other.Entry.State.ID = "id2"
 		look := func() time.Duration {
-			h := &holding{}
+			h := &holding{over: make(chan struct{}, 2)}
 			other.Lease = h
 			w.ex.Handle(t.Context(), other)
 			return h.handedBack[0]

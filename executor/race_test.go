@@ -63,7 +63,7 @@ func TestGoneBeforeTheClaim(t *testing.T) {
 		w.manifest.Limits.Concurrency = 1
 		for _, delivery := range []int{1, 2} {
 			m := w.admit(callA, time.Minute)
-			m.Deliveries, m.Lease = delivery, &holding{}
+			m.Deliveries, m.Lease = delivery, &holding{over: make(chan struct{}, 2)}
 			w.log.LoseTail(0)
 			w.ex.Handle(t.Context(), m)
 			w.wantAcked(m, true)
@@ -105,7 +105,7 @@ func TestUnreadableForLong(t *testing.T) {
 		w.ex.CallLog = unreadable{w.log}
 		last := time.Duration(0)
 		for m.Deliveries = 2; m.Deliveries < 12; m.Deliveries++ {
-			held := &holding{}
+			held := &holding{over: make(chan struct{}, 2)}
 			m.Lease = held
 			w.ex.Handle(t.Context(), m)
 			if len(held.handedBack) != 1 || held.handedBack[0] < last || held.handedBack[0] > 2*time.Second {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/settle"
@@ -27,48 +28,85 @@ var (
 	errDrained  = errors.New("the executor shuts down")
 )
 
-// run runs the tool until it ends, its deadline passes or it is killed, and says how the
-// attempt should end. When run returns, the tool and all its processes are gone.
-//
-// The error is errDrained when the executor shut down under the run: then nothing is decided
-// here, and whoever gets the message next decides by what the log says.
-func (e *Executor) run(j *job) (end call.Ending, draft settle.Draft, err error) {
-	ctx, cancel := e.untilDue(j)
-	defer cancel()
-	ctx, ended := e.begun(ctx, j)
-	defer func() { ended(draft, end) }()
+// verdict says how an attempt should end.
+type verdict struct {
+	end   call.Ending
+	draft settle.Draft
+	// err is errDrained when the executor shut down under the run: then nothing is decided here, and whoever gets the
+	// message next decides by what the log says.
+	err error
+}
+
+// run runs the tool until it ends, its deadline passes or it is killed, and ends the attempt. Then the tool and all its
+// processes are gone, except if its adapter has abandoned it.
+func (e *Executor) run(j *job) error {
+	ctx := e.begun(e.untilDue(j, &j.run), j)
 	m, adapter, fault := e.find(j)
 	if fault != nil {
-		return unrunnable(fault)
+		return e.over(j, unrunnable(fault))
 	}
 	inv, err := e.invocation(ctx, j, m)
-	defer j.freeInput()
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return unprepared(ctx, j, err)
+		return e.over(j, unprepared(j, err))
 	}
-	chunks := &emitted{e: e, j: j, m: m, run: ctx}
+	j.adapter, j.manifest = adapter, m
+	j.chunks = emitted{e: e, j: j, m: m}
 	j.started = e.Now()
 	j.setRunning()
 	e.step(observe.BeforeEffect, j)
-	res, err := adapter.Execute(ctx, m, inv, chunks)
+	res, err := adapter.Execute(ctx, m, inv, &j.chunks)
+	if errors.Is(err, tool.ErrAbandoned) {
+		return err
+	}
+	return e.over(j, e.returned(j, res, err))
+}
+
+// returned judges what a run has returned, or its adapter in its stead.
+func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
 	e.step(observe.AfterEffect, j)
-	stored, streamErr := chunks.stored()
+	stored, streamErr := j.chunks.stored()
 	if err == nil && streamErr != nil {
 		err = streamErr
 	}
-	end, draft = e.outcome(ctx, j, m, res, j.failure(adapter, m, err))
-	if cause := j.cause(ctx); err != nil && cause != nil {
+	end, draft := e.outcome(j.run, j, j.manifest, res, j.failure(err))
+	if cause := j.cause(); err != nil && cause != nil {
 		end.Cause = interrupted(cause, end.Cause)
 	}
 	draft.Chunks = stored
-	draft.Warnings = chunks.warn(draft.Warnings)
+	draft.Warnings = j.chunks.warn(draft.Warnings)
 	if err != nil && j.ctx.Err() != nil {
-		return end, draft, errDrained
+		return verdict{end, draft, errDrained}
 	}
-	return end, draft, nil
+	return verdict{end, draft, nil}
+}
+
+// over ends the attempt of a run.
+func (e *Executor) over(j *job, v verdict) error {
+	j.observed(v)
+	j.freeInput()
+	if v.err != nil {
+		return v.err
+	}
+	return e.finish(j, v.end, v.draft)
+}
+
+// Abandoned implements watchdog.Owner: the tool does not return, and its message is handled without it.
+func (j *job) Abandoned(end func() error) {
+	j.abandoned.Store(true)
+	j.message.Lease.TakeOver(func() {
+		e := j.executor
+		defer e.unharmed(j.message)
+		e.conclude(j, true, func() error {
+			if err := end(); j.looks {
+				return e.confirmed(j, j.manifest, tool.Result{}, false, err)
+			} else {
+				return e.over(j, e.returned(j, tool.Result{}, err))
+			}
+		})
+	})
 }
 
 // interrupted says how a run ended whose context ended first.
@@ -82,20 +120,20 @@ func interrupted(cause error, otherwise call.Cause) call.Cause {
 	return otherwise
 }
 
-func unrunnable(fault *envelope.Error) (call.Ending, settle.Draft, error) {
+func unrunnable(fault *envelope.Error) verdict {
 	end := call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
-	return end, settle.Draft{Error: fault}, nil
+	return verdict{end: end, draft: settle.Draft{Error: fault}}
 }
 
 // unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
 // had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
-func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Draft, error) {
+func unprepared(j *job, err error) verdict {
 	fault := envelope.NewError(envelope.CodeInputMissing, "")
 	known, isKnown := errors.AsType[envelope.Fault](err)
-	cause := j.cause(ctx)
+	cause := j.cause()
 	switch {
 	case j.ctx.Err() != nil && j.claim == "":
-		return call.Ending{}, settle.Draft{}, errDrained
+		return verdict{err: errDrained}
 	case j.ctx.Err() != nil: // nobody else could tell from our claim that nothing ran
 		fault = envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started")
 	case errors.Is(cause, errDeadline):
@@ -110,19 +148,20 @@ func unprepared(ctx context.Context, j *job, err error) (call.Ending, settle.Dra
 
 // failure maps the error of a run to the taxonomy; nil stays nil. Whatever fails in a call that changes nothing has
 // changed nothing, so that its manifest is judged by as that of a pure tool.
-func (j *job) failure(a tool.Adapter, m *tool.Manifest, err error) *envelope.Error {
+func (j *job) failure(err error) *envelope.Error {
 	if err == nil {
 		return nil
 	}
 	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()
 	}
+	m := j.manifest
 	if j.state.Harmless() {
 		pure := *m
 		pure.Class = call.Pure
 		m = &pure
 	}
-	return a.ClassifyError(m, err)
+	return j.adapter.ClassifyError(m, err)
 }
 
 // outcome turns what a run produced into an ending and its draft. A result is checked against
@@ -258,22 +297,29 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	}, nil
 }
 
-// untilDue bounds the run by the attempt's deadline, in bus time, and makes it killable, all by one context. That has
-// the deadline, rather than being cancelled at it, for adapters to hand on to whoever keeps it where this process
-// cannot.
-func (e *Executor) untilDue(j *job) (context.Context, context.CancelFunc) {
+// untilDue starts a run of the job that ends at the attempt's deadline, in bus time, and by a kill, and sets as to it.
+// Its Deadline is the attempt's: adapters pass it on to supervisors, which keep it while this process is frozen.
+func (e *Executor) untilDue(j *job, as **watchdog.Run) *watchdog.Run {
 	a, _ := j.state.Attempt(j.attempt)
-	ctx, end := context.WithTimeoutCause(j.ctx, a.Due().Sub(e.Now()), errDeadline)
-	j.setEnd(end)
-	return ctx, end
+	run := j.hand.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if *as = run; j.killed.Load() {
+		run.Stop()
+	}
+	return run
 }
 
 // cause says why the context of the run has ended, or nil.
-func (j *job) cause(run context.Context) error {
-	if cause := context.Cause(run); !errors.Is(cause, context.Canceled) || !j.killed.Load() {
-		return cause
+func (j *job) cause() error {
+	err := j.run.Err()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && j.ctx.Err() == nil:
+		return errDeadline
+	case errors.Is(err, context.Canceled) && j.killed.Load():
+		return errKilled
 	}
-	return errKilled
+	return err
 }
 
 // storing bounds how long what a run produced waits for room in its store. It ends early enough for the
@@ -284,19 +330,27 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// begun tells whoever observes that a run begins, and returns what to call when it has ended; an end without a cause
-// is that of a run that was left to another executor.
-func (e *Executor) begun(ctx context.Context, j *job) (context.Context, func(settle.Draft, call.Ending)) {
+// begun tells whoever observes that a run begins, and returns the context for it.
+func (e *Executor) begun(run *watchdog.Run, j *job) context.Context {
 	if e.Observer.Begin == nil {
-		return ctx, func(settle.Draft, call.Ending) {}
+		return run
 	}
-	ctx, _, done := e.Observer.Begin(ctx, observe.Step{
+	ctx, _, done := e.Observer.Begin(run, observe.Step{
 		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.work.request(),
 	})
-	return ctx, func(d settle.Draft, end call.Ending) {
-		if end.Cause == 0 {
-			d.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
-		}
-		done(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: d.Error, Metrics: d.Metrics})
+	j.observer = done
+	return ctx
+}
+
+// observed tells it that the run has ended; an end without a cause is that of a run that was left to another executor.
+func (j *job) observed(v verdict) {
+	if j.observer == nil {
+		return
 	}
+	if v.end.Cause == 0 {
+		v.draft.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
+	}
+	j.observer(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: v.draft.Error,
+		Metrics: v.draft.Metrics})
+	j.observer = nil
 }

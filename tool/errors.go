@@ -16,6 +16,10 @@ import (
 // ErrNoLookup is what Lookup returns for a tool whose manifest does not declare lookup.
 var ErrNoLookup = errors.New("the tool has no lookup")
 
+// ErrAbandoned is the error of Execute and Lookup if the watchdog abandoned the run before they returned. The owner of
+// the run has continued in another goroutine, so the caller of Execute does nothing more.
+var ErrAbandoned = errors.New("the run was abandoned")
+
 // Error is what a tool says of its own failure. Its Code is a name of the tool's own, one that
 // the manifest declares under errors; Effect is "" when the tool does not know.
 type Error struct {

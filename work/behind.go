@@ -59,7 +59,7 @@ func (w *Workers) answers(s *source, heard bool) {
 type sender struct{ tenant, actor string }
 
 // runs notes that n more calls run that are like work. Callers hold w.mu.
-func (w *Workers) runs(work pulled, n int) {
+func (w *Workers) runs(work *Message, n int) {
 	w.running = w.running.more(work.behind, n)
 	if t := w.of[work.sender].more(work.behind, n); t.all > 0 {
 		w.of[work.sender] = t
@@ -71,7 +71,7 @@ func (w *Workers) runs(work pulled, n int) {
 // waitsWith returns whose turns a message of s has. A sender's first calls go ahead and those after them behind, but
 // the server may hand them over in another order: where those behind have all slots that they may have, what comes then
 // has one of these, or those left to others would be theirs as well. Callers hold w.mu.
-func (w *Workers) waitsWith(s *source, work pulled) *source {
+func (w *Workers) waitsWith(s *source, work *Message) *source {
 	if t := w.of[work.sender]; s.behind || t.behind == 0 || t.all < w.slots-w.kept() {
 		return s
 	}

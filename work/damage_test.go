@@ -48,7 +48,7 @@ func TestDamagedConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan int, 10)
-	w, err := work.New(t.Context(), keep, "default", 1, 4, time.Minute, func(_ context.Context, w work.Message) {
+	w, err := work.New(t.Context(), keep, "default", 1, 4, time.Minute, func(_ context.Context, w *work.Message) {
 		got <- w.Deliveries
 		w.Ack()
 	})

@@ -49,7 +49,7 @@ func TestWorkOfANewerBuild(t *testing.T) {
 	newer := f.Raw(kv.EventSubject(e), strconv.Itoa(form.EventNow+1)+kv.EncodeEvent(e)[1:])
 	handled := make(chan uint64, 10)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			handled <- w.Entry.State.Seq
 			w.Ack()
 		})

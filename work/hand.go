@@ -14,13 +14,13 @@ const handTime = 250 * time.Millisecond
 
 // waiting is a message in hand without a slot.
 type waiting struct {
-	pulled
+	*Message
 	enough *time.Timer
 }
 
 // keep keeps a message of s until there is a slot for it, for as long as w.patience. Callers hold w.mu.
-func (w *Workers) keep(s *source, work pulled) {
-	h := &waiting{pulled: work}
+func (w *Workers) keep(s *source, work *Message) {
+	h := &waiting{Message: work}
 	h.enough = time.AfterFunc(w.patience, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *Workers) beginWaiting(s *source) bool {
 	h := s.waiting[0]
 	s.waiting = slices.Delete(s.waiting, 0, 1)
 	h.enough.Stop()
-	w.begin(s, h.pulled)
+	w.begin(s, h.Message)
 	return true
 }
 
@@ -86,11 +86,8 @@ type decline struct {
 // maxDeclined bounds how many messages are remembered: without that, one costs a read and a claim more.
 const maxDeclined = 10_000
 
-func (d *declines) note(w Message) {
-	m, err := w.msg.Metadata()
-	if err != nil {
-		return // unreachable: it was read before
-	}
+func (d *declines) note(w *Message) {
+	m := w.meta
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of == nil || len(d.of) >= maxDeclined {

@@ -13,16 +13,16 @@ import (
 
 // held are workers whose runs last until they are let go.
 type held struct {
-	begun   chan work.Message
+	begun   chan *work.Message
 	release chan struct{}
 }
 
 // hold starts workers with so many slots.
 func (f *fixture) hold(slots int) *held {
 	f.T.Helper()
-	h := &held{begun: make(chan work.Message, 100), release: make(chan struct{})}
+	h := &held{begun: make(chan *work.Message, 100), release: make(chan struct{})}
 	w, err := work.New(f.T.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, slots, time.Minute,
-		func(ctx context.Context, w work.Message) {
+		func(ctx context.Context, w *work.Message) {
 			h.begun <- w
 			select {
 			case <-h.release:
@@ -38,14 +38,14 @@ func (f *fixture) hold(slots int) *held {
 }
 
 // next waits for a run to begin.
-func (h *held) next(t *testing.T) work.Message {
+func (h *held) next(t *testing.T) *work.Message {
 	t.Helper()
 	select {
 	case w := <-h.begun:
 		return w
 	case <-time.After(50 * time.Second): // the lease is a minute
 		t.Fatal("no work")
-		return work.Message{}
+		return nil
 	}
 }
 
@@ -73,7 +73,7 @@ func TestAllSlotsForOnePriority(t *testing.T) {
 }
 
 // releaseOne lets one run end, and waits for the next to begin.
-func (h *held) releaseOne(t *testing.T) work.Message {
+func (h *held) releaseOne(t *testing.T) *work.Message {
 	t.Helper()
 	h.release <- struct{}{}
 	return h.next(t)
@@ -145,17 +145,17 @@ func (f *fixture) until(so func() bool) {
 // handed back does not, nor what another had in between.
 func TestDeclined(t *testing.T) {
 	for name, c := range map[string]struct {
-		leave func(work.Message)
+		leave func(*work.Message)
 		want  int
 	}{
-		"declined":    {func(w work.Message) { w.Decline(10 * time.Millisecond) }, 1},
-		"handed back": {func(w work.Message) { w.HandBack(10 * time.Millisecond) }, 2},
+		"declined":    {func(w *work.Message) { w.Decline(10 * time.Millisecond) }, 1},
+		"handed back": {func(w *work.Message) { w.HandBack(10 * time.Millisecond) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			got := make(chan int, 10)
 			w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 3, time.Minute,
-				func(_ context.Context, w work.Message) {
+				func(_ context.Context, w *work.Message) {
 					got <- w.Deliveries
 					if len(got) < 3 {
 						c.leave(w)
@@ -181,7 +181,7 @@ func TestDeclinedByAnother(t *testing.T) {
 	got, turn := make(chan int, 10), make(chan struct{}, 10)
 	work := func(name string) (stop func()) {
 		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 3, time.Minute,
-			func(_ context.Context, w work.Message) {
+			func(_ context.Context, w *work.Message) {
 				got <- w.Deliveries
 				w.Decline(500 * time.Millisecond)
 				turn <- struct{}{}

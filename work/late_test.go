@@ -18,7 +18,7 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 	const calls = 60
 	got := make(chan int, calls)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 64, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			w.Ack()
 			got <- w.Deliveries
 		})
@@ -49,7 +49,7 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 	got := make(chan int, 10)
 	work := func() (stop func()) {
 		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
-			func(_ context.Context, w work.Message) {
+			func(_ context.Context, w *work.Message) {
 				got <- w.Deliveries // and no ack
 			})
 		if err != nil {
@@ -85,7 +85,7 @@ func TestWorkersOfADeletedConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			w.Ack()
 			got <- w.Deliveries
 		})

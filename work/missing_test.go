@@ -18,7 +18,7 @@ func TestNoConsumersYet(t *testing.T) {
 	f.Admit(1, envelope.PriorityNormal)
 	got := make(chan int, 10)
 	w, err := work.New(t.Context(), work.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			got <- w.Deliveries
 			w.Ack()
 		})

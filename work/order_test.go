@@ -87,7 +87,7 @@ func (f *fixture) pulling(nc *nats.Conn) <-chan int {
 	f.T.Helper()
 	got := make(chan int, 10)
 	w, err := work.New(f.T.Context(), work.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			got <- w.Deliveries
 			w.Ack()
 		})

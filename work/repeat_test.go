@@ -37,9 +37,9 @@ func TestDeliveredTwice(t *testing.T) {
 	for n := range calls {
 		f.Admit(n, envelope.PriorityNormal)
 	}
-	handled := make(chan work.Message, 4*calls)
+	handled := make(chan *work.Message, 4*calls)
 	w, err := work.New(t.Context(), work.Keep(js, "default", 1, time.Minute), "default", 1, 8*calls, time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			handled <- w
 			w.Ack()
 		})

@@ -23,7 +23,7 @@ func TestShareOfBusySlots(t *testing.T) {
 		}
 		begun, release := make(chan envelope.Priority), make(chan struct{})
 		w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 30*time.Second), "default", 1, slots, 30*time.Second,
-			func(ctx context.Context, w work.Message) {
+			func(ctx context.Context, w *work.Message) {
 				select {
 				case begun <- w.Entry.State.Last().Priority:
 				case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,29 +19,43 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Work is a work message in hand. Acks and hand-backs are transport; they prove nothing.
+// Message is a work message in progress. Acks and hand-backs are transport; they prove nothing.
 type Message struct {
 	Entry call.Entry
 	// Deliveries is 1 where nobody can have been handed the message before.
 	Deliveries int
+	workers    *Workers
 	msg        *nats.Msg
-	declines   *declines
+	meta       *nats.MsgMetadata
+	sender     sender
+	behind     bool // it has a slot that what goes behind may have
+	lost       atomic.Bool
 }
 
 // Extend says that the work is alive.
-func (w Message) Extend() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
+func (w *Message) Extend() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
 
 // Ack says that the attempt is decided.
-func (w Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the decision
+func (w *Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the decision
 
 // HandBack returns the work, to be delivered again after a while.
-func (w Message) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
+func (w *Message) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
 // Decline is HandBack of work that nothing was done with here: where this process is the next to be handed it again,
 // nobody else has been, and it comes with the same Deliveries.
-func (w Message) Decline(after time.Duration) {
-	w.declines.note(w)
+func (w *Message) Decline(after time.Duration) {
+	w.workers.declines.note(w)
 	w.HandBack(after)
+}
+
+// TakeOver runs rest in another goroutine, which handles the message to its end: the one that handles it now does not
+// return. The message has its slot until rest has returned.
+func (w *Message) TakeOver(rest func()) {
+	w.lost.Store(true)
+	w.workers.crew.Replace(func() {
+		rest()
+		w.workers.done(w)
+	})
 }
 
 // Workers pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
@@ -58,8 +73,8 @@ type Workers struct {
 	declines  declines
 	repeats   repeats
 	sources   []*source
-	handle    func(context.Context, Message)
-	crew      *crew.Crew[pulled]
+	handle    func(context.Context, *Message)
+	crew      *crew.Crew[*Message]
 	consumers Consumers
 	missing   bool // a consumer was, at the last look
 	behind    bool // what goes behind is pulled, too
@@ -132,7 +147,7 @@ const (
 // New returns workers of pool with so many slots, which call handle for every message, as many at once as there are
 // slots. They pull from all partitions, whose consumers are looked at once before.
 func New(ctx context.Context, consumers Consumers, pool string, partitions, slots int, lease time.Duration,
-	handle func(context.Context, Message)) (*Workers, error) {
+	handle func(context.Context, *Message)) (*Workers, error) {
 	if slots < MinSlots {
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
@@ -183,13 +198,12 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	w.mu.Lock()
 	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
 	w.mu.Unlock()
-	w.crew = crew.New(func(p pulled) {
-		w.handle(ctx, p.Message)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.runs(p, -1)
-		w.pull()
+	w.crew = crew.New(func(m *Message) {
+		if w.handle(ctx, m); !m.lost.Load() {
+			w.done(m)
+		}
 	})
+	w.crew.Lost = func(m *Message) bool { return m != nil && m.lost.Load() }
 	w.mu.Lock()
 	w.pull()
 	w.mu.Unlock()
@@ -205,6 +219,14 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 			w.restart()
 		}
 	}
+}
+
+// done gives back the slot of a message.
+func (w *Workers) done(m *Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runs(m, -1)
+	w.pull()
 }
 
 // stop takes no more work and waits for what is in hand. What still arrives is handed back.
@@ -285,9 +307,8 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 }
 
 // take begins with a message, or keeps it until there is a slot. Callers hold w.mu.
-func (w *Workers) take(work pulled, late bool) {
+func (w *Workers) take(work *Message, late bool) {
 	s := w.sourceOf(work.meta)
-	work.declines = &w.declines
 	work.Deliveries = w.deliveries(s, work)
 	switch {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
@@ -302,7 +323,7 @@ func (w *Workers) take(work pulled, late bool) {
 }
 
 // begin gives a message of s a slot. Callers hold w.mu.
-func (w *Workers) begin(s *source, work pulled) {
+func (w *Workers) begin(s *source, work *Message) {
 	work.behind = s.behind
 	if !w.crew.Start(work) {
 		work.Decline(0)
@@ -324,7 +345,7 @@ func (w *Workers) sourceOf(m *nats.MsgMetadata) *source {
 
 // deliveries returns how often a message was handed to somebody who may have done something with it; more than one
 // where that is not known. Callers hold w.mu.
-func (w *Workers) deliveries(s *source, work pulled) int {
+func (w *Workers) deliveries(s *source, work *Message) int {
 	if s == nil || !s.known.counts(work.meta) {
 		return max(work.Deliveries, 2)
 	}
@@ -358,38 +379,31 @@ func (w *Workers) hear(p *pull, status string) {
 	}
 }
 
-type pulled struct {
-	Message
-	meta   *nats.MsgMetadata
-	sender sender
-	behind bool // it has a slot that what goes behind may have
-}
-
 // unreadableDelay is how long a message waits for an executor that can read it.
 const unreadableDelay = time.Second
 
 // open reads a work message. One that is not an event (an operator's delete marker, a foreign write) is
 // acknowledged and forgotten; one that a newer build wrote is handed to an executor that can read it.
-func (w *Workers) open(msg *nats.Msg) (pulled, bool) {
+func (w *Workers) open(msg *nats.Msg) (*Message, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return pulled{}, false
+		return nil, false
 	}
 	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
 	switch {
 	case form.Unreadable(err):
 		w.notices.Tell(w.Log, "work handed to other executors", err)
 		_ = msg.NakWithDelay(unreadableDelay) // as [Message.HandBack]
-		return pulled{}, false
+		return nil, false
 	case err != nil || e.Kind != call.Requested:
 		_ = msg.Ack() // nothing to run; a redelivery would end here again
-		return pulled{}, false
+		return nil, false
 	}
 	seq := meta.Sequence.Stream
 	attempt, _ := e.State.Attempt(e.Attempt)
 	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
-	return pulled{
-		Message: Message{Entry: entry, Deliveries: int(meta.NumDelivered), msg: msg}, meta: meta,
+	return &Message{
+		Entry: entry, Deliveries: int(meta.NumDelivered), workers: w, msg: msg, meta: meta,
 		sender: sender{e.State.Tenant, attempt.Owner.Actor},
 	}, true
 }

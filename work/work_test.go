@@ -27,7 +27,7 @@ func TestWorkers(t *testing.T) {
 	held, most, highDone, lowDone, highWhenLowDone := 0, 0, 0, 0, 0
 	all := make(chan struct{})
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 3*time.Minute), "default", 1, slots, 3*time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			mu.Lock()
 			held++
 			most = max(most, held)
@@ -70,7 +70,7 @@ func TestWorkersSurviveRestart(t *testing.T) {
 	f := setup(t)
 	got := make(chan string, 10)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, time.Second), "default", 1, 4, time.Second,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			w.Ack()
 			got <- w.Entry.State.ID
 		})
@@ -98,7 +98,7 @@ func TestPause(t *testing.T) {
 	}
 	got := make(chan string, 2*calls)
 	w, err := work.New(t.Context(), work.Keep(f.JS, "default", 1, 3*time.Minute), "default", 1, 8, 3*time.Minute,
-		func(_ context.Context, w work.Message) {
+		func(_ context.Context, w *work.Message) {
 			w.Ack()
 			got <- w.Entry.State.ID
 		})

@@ -66,7 +66,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	})
 	anew := &bus.Anew{NC: c.NC, Tell: e.Listening}
 	workers, err := work.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
-		func(ctx context.Context, w work.Message) {
+		func(ctx context.Context, w *work.Message) {
 			anew.Check()
 			e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 		})

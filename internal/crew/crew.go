@@ -8,6 +8,10 @@ import (
 // Crew runs jobs, each in a goroutine of its own, and uses the goroutines again: a fresh one
 // would have to grow its stack anew for every message.
 type Crew[J any] struct {
+	// Lost reports, of a job that returns or ends its goroutine, whether Replace was called for it. Set it before the
+	// first job; nil is for jobs that all return.
+	Lost func(J) bool
+
 	do    func(J)
 	slots chan struct{} // one is taken by each job; nil where there are as many as jobs
 	jobs  chan J
@@ -53,20 +57,39 @@ func (c *Crew[J]) Start(job J) (taken bool) {
 	select {
 	case c.jobs <- job:
 	default:
-		c.wg.Go(func() { c.work(job) })
+		c.wg.Add(1)
+		go c.work(job)
 	}
 	return true
 }
 
 func (c *Crew[J]) work(job J) {
+	defer func() {
+		if !c.lost(job) {
+			c.wg.Done()
+		}
+	}()
 	for ok := true; ok; c.idle.Add(-1) {
-		c.do(job)
+		if c.do(job); c.lost(job) {
+			return
+		}
 		if c.idle.Add(1) > maxIdle {
 			ok = false
 			continue
 		}
 		job, ok = <-c.jobs
 	}
+}
+
+func (c *Crew[J]) lost(job J) bool { return c.Lost != nil && c.Lost(job) }
+
+// Replace runs rest in a new goroutine, which takes the place of that of a lost job: End waits for rest instead of the
+// job.
+func (c *Crew[J]) Replace(rest func()) {
+	go func() {
+		defer c.wg.Done()
+		rest()
+	}()
 }
 
 // Dismiss takes no more jobs; those that run go on.

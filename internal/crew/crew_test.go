@@ -76,3 +76,32 @@ func TestBoundedCrew(t *testing.T) {
 		t.Errorf("%d jobs began while %d were busy", n, most)
 	}
 }
+
+// The end of a crew waits for what takes the place of a lost job, and not for the job.
+func TestReplace(t *testing.T) {
+	type job struct{ lost atomic.Bool }
+	stuck, rest := make(chan struct{}), make(chan struct{})
+	returned := make(chan struct{})
+	var c *Crew[*job]
+	c = New(func(j *job) {
+		defer close(returned)
+		j.lost.Store(true)
+		c.Replace(func() { <-rest })
+		<-stuck
+	})
+	c.Lost = func(j *job) bool { return j != nil && j.lost.Load() }
+	c.Start(new(job))
+	ended := make(chan struct{})
+	go func() { c.End(); close(ended) }()
+	rest <- struct{}{}
+	<-ended
+	close(stuck)
+	<-returned
+}
+
+// A job that ends its goroutine keeps nobody waiting.
+func TestJobEndsItsGoroutine(t *testing.T) {
+	c := New(func(int) { runtime.Goexit() })
+	c.Start(1)
+	c.End()
+}

@@ -36,6 +36,7 @@ var layers = []layer{
 	{"envelope", "internal/ijson internal/members internal/nearest schema"},
 	{"subjects", ""},
 	{"internal/wait", ""},
+	{"internal/watchdog", "internal/wait"},
 	{"internal/bucket", ""},
 	{"internal/stalls", ""},
 	{"internal/form", ""},
@@ -62,7 +63,7 @@ var layers = []layer{
 	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
 		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
 	{"executor", "call envelope internal/dropped internal/fair internal/form internal/ijson internal/mcpmeta " +
-		"internal/room internal/wait observe schema settle subjects tool"},
+		"internal/room internal/wait internal/watchdog observe schema settle subjects tool"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
@@ -84,7 +85,7 @@ var layers = []layer{
 	{"supervisor", ""},
 	{"tool/process/protocol", ""},
 	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
-	{"tool/native", "envelope internal/ijson tool"},
+	{"tool/native", "envelope internal/ijson internal/watchdog tool"},
 	{"tool/mcp/upstream", "internal/ijson supervisor"},
 	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta schema supervisor tool tool/mcp/upstream"},
 	{"tool/tooltest", "call envelope internal/stalls question tool"},

@@ -313,6 +313,7 @@ func (h *hold) Extend()                {}
 func (h *hold) Ack()                   { h.once.Do(func() { close(h.acked) }) }
 func (h *hold) HandBack(time.Duration) {}
 func (h *hold) Decline(time.Duration)  {}
+func (h *hold) TakeOver(rest func())   { go rest() }
 
 func (h *hold) isAcked() bool {
 	select {

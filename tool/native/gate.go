@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -25,10 +26,12 @@ var (
 // gate stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the context
 // of the run, whatever the function passes: only so is every Emit over when the run is.
 type gate struct {
-	running context.Context
-	end     func() // ends the run
+	running context.Context // of the run, with further values
+	run     *watchdog.Run
 	sink    tool.Sink
 	limit   int64
+	of      *Adapter
+	m       *tool.Manifest
 
 	mu   sync.Mutex // held while a chunk passes, so that none passes once shut has returned
 	used int64
@@ -62,13 +65,12 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 // refuse ends the run: a function that goes on has a context that does not.
 func (g *gate) refuse(err error) error {
 	g.err = err
-	g.end()
+	g.run.Stop()
 	return err
 }
 
 // shut lets nothing pass any more.
 func (g *gate) shut() {
-	g.end()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err == nil {

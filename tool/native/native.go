@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/tool"
 )
 
@@ -101,52 +102,85 @@ type answer struct {
 	err    error
 }
 
-// run runs a function, with its invocation, in a goroutine of its own and waits for it as long as ctx and the grace
-// last. One context ends it: where ctx does, at the tool's own limit, and when a chunk is refused.
-func (a *Adapter) run(
-	ctx context.Context, m *tool.Manifest, sink tool.Sink, f func(ctx context.Context, sink tool.Sink) answer,
-) (answer, error) {
+// function is what a run calls: a tool or a lookup, with its invocation.
+type function func(ctx context.Context, sink tool.Sink) answer
+
+// run runs a function in this goroutine. A watchdog ends the run: where ctx does, at the tool's own limit, and when a
+// chunk is refused. If the function does not return in its grace then, the owner of the run goes on without it.
+func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f function) (answer, error) {
 	if err := errors.Join(a.Validate(m), a.crowded(m)); err != nil {
 		return answer{}, &tool.StartError{Err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
-	defer cancel()
 	if ctx.Err() != nil {
 		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
-	g := &gate{running: ctx, end: cancel, sink: sink, limit: m.Limits.OutputBytes}
+	of := watchdog.Of(ctx)
+	if due, ok := ctx.Deadline(); of == nil || !ok || time.Until(due) > m.Limits.Longest() {
+		return a.apart(ctx, m, sink, f)
+	}
+	g := &gate{running: ctx, run: of, sink: sink, limit: m.Limits.OutputBytes, of: a, m: m}
+	of.Guard(grace, g)
+	out := g.call(f)
+	if !of.Release() {
+		a.stray(m, -1)
+		return answer{}, tool.ErrAbandoned
+	}
 	defer g.shut()
+	return g.judge(out)
+}
 
-	returned, left := make(chan answer), make(chan struct{})
+// apart runs a function in a goroutine of its own, and returns without it if need be. It is for a ctx that is no run's,
+// or lasts longer than the tool may.
+func (a *Adapter) apart(ctx context.Context, m *tool.Manifest, sink tool.Sink, f function) (answer, error) {
+	dog := watchdog.New(ctx)
+	defer dog.Close()
+	over := make(ending, 1)
+	run := dog.Start(time.Now().Add(m.Limits.Longest()), over)
+	defer run.Stop()
 	go func() {
-		out := answer{err: errUnfinished}
-		defer func() {
-			if errors.Is(out.err, errUnfinished) {
-				out.err = crashed(recover())
-			}
-			select {
-			case returned <- out:
-			case <-left:
-				a.stray(m, -1)
-			}
-		}()
-		ended := f(ctx, g)
-		ended.err = plain(ended.err) // may panic as well
-		out = ended
+		if out, err := a.run(run, m, sink, f); !errors.Is(err, tool.ErrAbandoned) {
+			over <- ended{out, err}
+		}
 	}()
-	select {
-	case out := <-returned:
-		return g.judge(out)
-	case <-ctx.Done():
-	}
-	select {
-	case out := <-returned:
-		return g.judge(out)
-	case <-time.After(grace):
-	}
-	a.stray(m, +1)
-	close(left)
-	return g.judge(answer{err: errStray})
+	e := <-over
+	return e.answer, e.error
+}
+
+// ended is what became of a run.
+type ended struct {
+	answer
+	error
+}
+
+// ending takes what became of a run that is waited for.
+type ending chan ended
+
+// Abandoned implements watchdog.Owner.
+func (c ending) Abandoned(end func() error) { go func() { c <- ended{error: end()} }() }
+
+// Abandon implements watchdog.Guest.
+func (g *gate) Abandon() error {
+	g.of.stray(g.m, +1)
+	defer g.shut()
+	_, err := g.judge(answer{err: errStray})
+	return err
+}
+
+// call calls f. A function that ends its goroutine ends this one: the owner of the run goes on in another.
+func (g *gate) call(f function) (out answer) {
+	out.err = errUnfinished
+	defer func() {
+		if !errors.Is(out.err, errUnfinished) {
+			return
+		}
+		panicked := recover()
+		if out.err = crashed(panicked); panicked == nil && !g.run.Lose(out.err) {
+			g.of.stray(g.m, -1)
+		}
+	}()
+	ended := f(g.running, g)
+	ended.err = plain(ended.err) // may panic as well
+	return ended
 }
 
 // nameOf is the name that a native tool was registered under.
