@@ -103,9 +103,9 @@ func words() *chacha.ChaCha8 {
 func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	token := strconv.FormatUint(in.words.Uint64(), 36)
-	in.waiting[token] = take
-	return in.prefix + token
+	reply = string(strconv.AppendUint(append(make([]byte, 0, 192), in.prefix...), in.words.Uint64(), 36))
+	in.waiting[reply[len(in.prefix):]] = take
+	return reply
 }
 
 // word is what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: questions say it in

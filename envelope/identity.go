@@ -38,7 +38,7 @@ func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, er
 		return "", "", fmt.Errorf("input: %w", err)
 	}
 	sum := sha256.Sum256(input)
-	arguments = hex.EncodeToString(sum[:])
+	arguments = inHex("", sum)
 	fingerprint, err = fingerprintOf(r, arguments)
 	return fingerprint, arguments, err
 }
@@ -70,7 +70,7 @@ func fingerprintOf(r *Request, arguments string) (string, error) {
 		return "", errors.New("env: not valid UTF-8")
 	}
 	sum := hashParts(arguments, r.Context.Env, string(scope))
-	return ByArguments + hex.EncodeToString(sum[:]), nil
+	return inHex(ByArguments, sum), nil
 }
 
 // FormerFingerprint returns the fingerprint that builds of the former form of events give to r with input: "sha256:"
@@ -98,7 +98,7 @@ func FormerFingerprint(r *Request, input jsontext.Value) (string, error) {
 
 // hashParts is SHA-256 over parts, each behind its length, so that none can be taken for a piece of another.
 func hashParts(parts ...string) [sha256.Size]byte {
-	var b []byte
+	b := make([]byte, 0, 512) // in most cases on the stack
 	for _, part := range parts {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
 		b = append(b, part...)
@@ -123,8 +123,13 @@ func ArgumentsHash(input jsontext.Value) string {
 	if c, err := ijson.Canonical(input); err == nil {
 		input = c
 	}
-	sum := sha256.Sum256(input)
-	return hex.EncodeToString(sum[:])
+	return inHex("", sha256.Sum256(input))
+}
+
+// inHex returns a sum in hex behind a prefix of at most 32 bytes.
+func inHex(prefix string, sum [sha256.Size]byte) string {
+	var room [32 + 2*sha256.Size]byte
+	return string(hex.AppendEncode(append(room[:0], prefix...), sum[:]))
 }
 
 // lowerHex32 is base32 with the extended hex alphabet in lower case: safe in subjects, file names

@@ -130,9 +130,12 @@ func (r PayloadRef) String() string {
 // ParsePayloadRef is the inverse of String; it returns nil for anything else.
 func ParsePayloadRef(s string) *PayloadRef {
 	s, ok := strings.CutPrefix(s, "sha256:")
+	if !ok {
+		return nil
+	}
 	sum, bytes, ok2 := strings.Cut(s, ";")
 	n, err := strconv.ParseInt(bytes, 10, 64)
-	if !ok || !ok2 || err != nil || n < 0 || strconv.FormatInt(n, 10) != bytes {
+	if !ok2 || err != nil || n < 0 || strconv.FormatInt(n, 10) != bytes {
 		return nil // only one spelling of a number is taken
 	}
 	if len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {

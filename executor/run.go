@@ -189,7 +189,8 @@ func (e *Executor) outcome(
 		return end, d
 	}
 	sum := sha256.Sum256(res.Output)
-	end.Output = hex.EncodeToString(sum[:])
+	var digits [2 * sha256.Size]byte
+	end.Output = string(hex.AppendEncode(digits[:0], sum[:]))
 	return end, d
 }
 

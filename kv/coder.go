@@ -13,9 +13,10 @@ type coder struct {
 	in      string // of the record that is read: what has not been read yet
 	rest    string // the records behind it
 	reading bool
-	escapes bool  // there are some in what is read
-	bad     bool  // what was read is malformed
-	unknown error // what was read is of a newer form
+	escapes bool            // there are some in what is read
+	bad     bool            // what was read is malformed
+	unknown error           // what was read is of a newer form
+	sums    strings.Builder // the hashes that were read
 }
 
 // begin opens a record for writing.

@@ -91,8 +91,7 @@ func hash(c *coder, v *string) {
 	}
 }
 
-// sum returns a hash of one of the usual kinds. There are several in every event, which is why nothing is made but
-// the string.
+// sum returns a hash of one of the usual kinds. There are several in every event, which share an allocation.
 func (c *coder) sum(said string, kind byte) string {
 	var sum [hashDigits / 2]byte
 	var text [maxName + hashDigits]byte
@@ -110,7 +109,13 @@ func (c *coder) sum(said string, kind byte) string {
 		return ""
 	}
 	hex.Encode(text[named:], sum[:])
-	return string(text[:named+hashDigits])
+	if c.sums.Cap()-c.sums.Len() < named+hashDigits {
+		c.sums = strings.Builder{}
+		c.sums.Grow(4 * (maxName + hashDigits))
+	}
+	at := c.sums.Len()
+	c.sums.Write(text[:named+hashDigits])
+	return c.sums.String()[at:]
 }
 
 func appendHash(b []byte, v string) []byte {

@@ -257,13 +257,13 @@ func (c *eventCoder) owner(o *call.Owner) {
 // reply codes where a caller waits: only its word, so that nobody is answered anywhere but below the
 // prefix of its own actor.
 func (c *eventCoder) reply(o *call.Owner) {
-	prefix := subjects.Answers(c.now.State.Tenant, o.Actor)
-	word, ok := strings.CutPrefix(o.Reply, prefix)
-	if !ok {
-		word = ""
+	prefix := subjects.AppendAnswers(make([]byte, 0, 192), c.now.State.Tenant, o.Actor) // in most cases on the stack
+	word := ""
+	if n := len(prefix); len(o.Reply) >= n && o.Reply[:n] == string(prefix) {
+		word = o.Reply[n:]
 	}
 	if text(&c.coder, &word); c.reading && word != "" {
-		o.Reply = prefix + word
+		o.Reply = string(append(prefix, word...))
 	}
 }
 

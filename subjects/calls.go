@@ -142,7 +142,8 @@ func ParseEvent(subject string) (Event, error) {
 
 func parseEvent(subject string) (e Event, err error) {
 	part, rest, ok := cutPart(subject)
-	t := strings.Split(rest, ".")
+	var room [8]string
+	t := split(rest, &room)
 	if !ok || len(t) < 4 {
 		return e, errSubject
 	}

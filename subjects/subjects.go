@@ -36,7 +36,14 @@ const (
 
 // Answers returns the prefix of the subjects on which an actor of a tenant waits for answers. Behind it
 // stands a word that the caller made for one call, and that nobody else can guess.
-func Answers(tenant, actor string) string { return tokens(answerPrefix, tenant, actor) + "." }
+func Answers(tenant, actor string) string {
+	return string(AppendAnswers(make([]byte, 0, room), tenant, actor))
+}
+
+// AppendAnswers appends [Answers] to b.
+func AppendAnswers(b []byte, tenant, actor string) []byte {
+	return append(appendTokens(b, answerPrefix, tenant, actor), '.')
+}
 
 // Inbox reports whether the sender of a request on subject, one of [Call] or [Service], may be answered
 // at reply: only below the prefix of that subject's own actor. Permissions do not cover reply subjects, so
@@ -99,7 +106,8 @@ func Service(op, tenant, actor string) string {
 // CallerTokens returns the tenant and actor tokens of a subject of [Call], [Service] or [PartsHeard]: what the
 // bus enforces, also for names too long to be read back. ok is false for any other subject.
 func CallerTokens(subject string) (tenant, actor string, ok bool) {
-	t := strings.Split(subject, ".")
+	var room [8]string
+	t := split(subject, &room)
 	switch {
 	case len(t) == 7 && strings.HasPrefix(subject, partPrefix):
 		return t[2], t[3], true
@@ -224,21 +232,38 @@ func ParseSeek(subject string) (id string, err error) {
 
 // tokens is the inverse of parse.
 func tokens(prefix string, names ...string) string {
-	b := append(make([]byte, 0, room), prefix...)
+	return string(appendTokens(make([]byte, 0, room), prefix, names...))
+}
+
+func appendTokens(b []byte, prefix string, names ...string) []byte {
+	b = append(b, prefix...)
 	for i, n := range names {
 		if i > 0 {
 			b = append(b, '.')
 		}
 		b = appendToken(b, n)
 	}
-	return string(b)
+	return b
+}
+
+// split returns the tokens of a subject, in room if that has room for them.
+func split(subject string, room *[8]string) []string {
+	t := room[:0]
+	for {
+		token, rest, more := strings.Cut(subject, ".")
+		if t = append(t, token); !more {
+			return t
+		}
+		subject = rest
+	}
 }
 
 // parse reads the tokens behind prefix into names, of which there must be as many. It sets those that
 // are one, and its error is about the first that is none.
 func parse(subject, prefix string, names ...*string) error {
 	rest, ok := strings.CutPrefix(subject, prefix)
-	tokens := strings.Split(rest, ".")
+	var room [8]string
+	tokens := split(rest, &room)
 	if !ok || len(tokens) != len(names) {
 		return fmt.Errorf("%w: %.300q", errSubject, subject)
 	}

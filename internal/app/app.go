@@ -137,7 +137,8 @@ func payloadsOf(store *streaming.Store) *streaming.Payloads {
 
 // NewNonce returns a nonce that no other writer ever uses.
 func (c *Conn) NewNonce() string {
-	return c.Instance + "." + strconv.FormatUint(c.nonces.Add(1), 36)
+	var room [64]byte
+	return string(strconv.AppendUint(append(append(room[:0], c.Instance...), '.'), c.nonces.Add(1), 36))
 }
 
 // Stats counts what went over all connections of the process to the server.
