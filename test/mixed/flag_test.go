@@ -1,0 +1,77 @@
+package mixed
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+)
+
+// An executor of f16d274 alone, with a dispatcher of this build, runs a call whose input and output go through the
+// payload store: it reads the input by a direct get of its own, and hears answers at its reply subjects. It does so
+// only if the dispatcher runs with --older-builds. Chaos does not show that, since executors of this build take over.
+func TestOlderExecutorsNeedTheFlag(t *testing.T) {
+	older := build(t, source(t, withTokens), "")
+	programs := deploytest.Build(t, root, "transcript_2eclean")
+	for name, with := range map[string]struct {
+		flags []string
+		want  bool
+	}{"with": {[]string{"--older-builds"}, true}, "without": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			status, err := callLarge(t, programs, older, with.want, with.flags...)
+			if ok := err == nil && status == toolbus.Success; ok != with.want {
+				t.Errorf("the call ends with %s, %v", status, err)
+			}
+		})
+	}
+}
+
+// callLarge starts a dispatcher of this build with flags and an executor of the older one, and makes the call. The
+// executor serves before the call is made if it can serve at all.
+func callLarge(t *testing.T, of deploytest.Programs, older string, serves bool, flags ...string) (
+	toolbus.Status, error,
+) {
+	t.Helper()
+	d := deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: "single"})
+	d.Serve(0)
+	args := append([]string{"dispatcher", "--keys", filepath.Join(d.Dir, "keys"), "--tools", d.Tools}, d.Access()...)
+	deploytest.Start(t, "is serving", d.Toolbus(), append(args, flags...)...)
+	file, _ := d.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	ready := "waiting for a dispatcher"
+	if serves {
+		ready = "works for pool"
+	}
+	deploytest.Start(t, ready, older, append([]string{"executor", "--tools", d.Tools, "--credentials", file},
+		d.Access()...)...)
+	_, token := d.Credential(identity.Principal{Actor: "agent://a", Role: identity.Agent})
+	conn, err := toolbus.Connect(t.Context(), d.URL, toolbus.Options{
+		Actor: "agent://a", NATS: []nats.Option{nats.Token(token)},
+	})
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(conn.Close)
+	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://a", Token: func() string { return token }})
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	r, err := client.Call(t.Context(), toolbus.Call{
+		Tool: "transcript.clean", Timeout: 10 * time.Second,
+		Input: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("A line of a long text.\n\n", 30_000)),
+	})
+	if err != nil {
+		return "", err
+	}
+	if r.Status != toolbus.Success {
+		t.Log(r.Error)
+	}
+	return r.Status, nil
+}
