@@ -57,7 +57,9 @@ func (l openLogs) fold(ctx context.Context, f *Follower, e call.Event, seq uint6
 		return call.State{}, false
 	}
 	after = call.Fold(e, seq)
-	l.keep(key, known, after)
+	if _, stray := f.closed[key]; !stray {
+		l.keep(key, known, after)
+	}
 	return after, true
 }
 
@@ -77,20 +79,30 @@ func (l openLogs) keep(key logKey, known bool, s call.State) {
 // counts reports whether the log allows e, which is stored at seq, by reading it.
 func (f *Follower) counts(ctx context.Context, key logKey, e call.Event, seq uint64) bool {
 	if unbound, ok := f.closed[key]; ok {
-		return unbound && !e.State.Bound()
+		return unbound && !e.State.Bound() && (e.Kind == call.Decided || expired(e))
 	}
 	s := f.before(ctx, e, seq)
 	switch {
 	case s == nil:
 		f.closed.put(key, false)
 		return false
-	case s.Empty(): // e is the first event that counts
+	case s.Empty():
+		f.closed.put(key, !e.State.Bound())
+		return expired(e)
 	case s.Last().Open():
 		f.logs.keep(key, false, *s)
 	default:
 		f.closed.put(key, !s.Bound())
 	}
 	return s.Allows(e) == nil
+}
+
+// expired reports whether e, before which nothing is left of its log, may be of a request that has expired: a request
+// outlives its deadline, and in a bound log it lives as long as the outcomes. An executor invented any other such
+// event. No state is kept of either, so that events of a million logs cost no memory.
+func expired(e call.Event) bool {
+	a, ok := e.State.Attempt(e.Attempt)
+	return ok && !e.State.Bound() && a.Due().Before(time.Now())
 }
 
 // How often a log is read until there is an answer, and how long each try may take: all events behind it wait.

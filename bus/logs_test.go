@@ -146,6 +146,50 @@ func TestStrangersDelayNoOtherLog(t *testing.T) {
 	}
 }
 
+// Claims of logs that no dispatcher opened are not observed, and a follower keeps no more of them than its bound. The
+// next call is.
+func TestInventedLogsTakeNoMemory(t *testing.T) {
+	const invented, kept = 10_000, 4096
+	f := setup(t)
+	c := f.claim(f.bound("id1"))
+	bound := call.Event{Kind: call.Claimed, Attempt: 1, Nonce: c.Last().Claim.Nonce, State: c}
+	unbound := bound
+	unbound.State.Class, unbound.State.Lookup = call.Idempotent, ""
+	for i := range invented {
+		e := bound
+		if i%2 == 0 {
+			e = unbound
+		}
+		e.State.ID = fmt.Sprint("invented", i)
+		if _, err := f.JS.PublishMsgAsync(&nats.Msg{Subject: kv.EventSubject(e),
+			Header: nats.Header{"Tb-Event": {kv.EncodeEvent(e)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-f.JS.PublishAsyncComplete()
+	after := f.bound("id2")
+	follower, seen, ended := bus.NewFollower(f.JS, 0), make(chan uint64, invented), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- follower.Run(ctx, 1, func(o bus.Observed) { seen <- o.Seq }) }()
+	for seq := uint64(0); seq != after.Seq; {
+		select {
+		case seq = <-seen:
+			if seq > c.Seq && seq < after.Seq {
+				t.Fatalf("the claim at %d of a log that nobody opened was observed", seq)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the next call was not observed")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if n := follower.Kept(); n > kept+2 {
+		t.Errorf("the follower keeps %d logs", n)
+	}
+}
+
 // fill stores n messages in the log of e that are no events.
 func (f *fixture) fill(e call.Event, n int) {
 	f.T.Helper()

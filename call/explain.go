@@ -36,7 +36,7 @@ func Explain(s State, n int, now time.Time) string {
 }
 
 // undecoded follows the name of an attempt.
-const undecoded = "has an event in the log that an executor wrote and that cannot be decoded, so nobody knows its effect"
+const undecoded = "has an event in the log, of an executor, that cannot be decoded, so nobody knows its effect"
 
 func name(s State, a Attempt) string {
 	return fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)

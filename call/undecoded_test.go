@@ -135,7 +135,7 @@ func TestUndecodedMark(t *testing.T) {
 
 func TestUndecodedIsExplained(t *testing.T) {
 	t.Parallel()
-	const because = "an executor wrote and that cannot be decoded, so nobody knows its effect"
+	const because = "of an executor, that cannot be decoded, so nobody knows its effect"
 	j := newJournal(t)
 	j.admit(call.SideEffectful, "A")
 	j.undecoded()

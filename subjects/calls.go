@@ -114,7 +114,7 @@ type Event struct {
 }
 
 // Writer returns the instance that the last token of a claim or a decision names, or the token itself if it names
-// none; "" of other subjects. An executor chooses all but that token, so that the subject may be one that [ParseEvent] refuses.
+// none; "" of other subjects. An executor chooses all but that token, so [ParseEvent] may refuse the subject.
 func Writer(subject string) (instance string) {
 	_, rest, ok := cutPart(subject)
 	t := strings.Split(rest, ".")
