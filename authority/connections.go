@@ -45,14 +45,14 @@ type place struct {
 
 // open is a connection.
 type open struct {
-	root        string // family; "" of dispatchers
-	agent       bool   // in AGENTS, and neither a door nor an operator
-	asks        bool   // in AGENTS
-	executor    bool
-	dispatcher  bool
-	since       time.Time
-	at          time.Time // of the counts
-	sent, heard int64     // messages, as the server counts them
+	root       string // family; "" of dispatchers
+	agent      bool   // in AGENTS, and neither a door nor an operator
+	asks       bool   // in AGENTS
+	executor   bool
+	dispatcher bool
+	since      time.Time
+	at         time.Time // of counts
+	counts     counts
 }
 
 // opened returns the connection of a user in an account.
@@ -99,7 +99,7 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	o := opened(root, account, p.Role, now)
 	switch {
 	case now.Before(c.out[root]):
-		return fmt.Errorf("family %s is shut out until %s: too many of its messages were refused", root,
+		return fmt.Errorf("family %s is shut out until %s: servers refused or dropped too much of what it sent", root,
 			c.out[root].Format(time.RFC3339))
 	case c.roots[root] >= 2*FamilyConnections:
 		return fmt.Errorf("family %s has more than %d connections", root, FamilyConnections)
@@ -233,7 +233,8 @@ func (c *Connections) update(at place, l connection) {
 // ended takes over the last that a server says of a connection.
 func (c *Connections) ended(event []byte) {
 	type count struct {
-		Msgs int64 `json:"msgs"`
+		Msgs  int64 `json:"msgs"`
+		Bytes int64 `json:"bytes"`
 	}
 	var e struct {
 		Server struct {
@@ -256,8 +257,8 @@ func (c *Connections) ended(event []byte) {
 	defer c.mu.Unlock()
 	at := place{e.Server.ID, e.Client.CID}
 	c.update(at, connection{
-		CID: e.Client.CID, User: e.Client.User, Account: e.Client.Account, Start: e.Client.Start, Sent: e.Sent.Msgs,
-		Heard: e.Received.Msgs,
+		CID: e.Client.CID, User: e.Client.User, Account: e.Client.Account, Start: e.Client.Start,
+		counts: counts{e.Sent.Msgs, e.Received.Msgs, e.Sent.Bytes, e.Received.Bytes},
 	})
 	c.remove(at)
 }

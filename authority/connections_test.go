@@ -34,6 +34,9 @@ func (g *guarded) dispatch() *authority.Connections {
 // until waits until something is so.
 func (g *guarded) until(what string, is func() bool) {
 	g.t.Helper()
+	if is() {
+		return
+	}
 	tick, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
 	defer tick.Stop()
 	for !is() {
@@ -113,7 +116,12 @@ func TestFloodOfViolations(t *testing.T) {
 	p := g.principal(identity.Agent, "agent://a", "mallory")
 	bystander := g.connect(nats.Token(g.principal(identity.Agent, "agent://b", "bystander").Family))
 	var got atomic.Int64
-	if _, err := g.as(g.keys.Dispatcher).Subscribe("tb.call.>", func(*nats.Msg) { got.Add(1) }); err != nil {
+	dispatcher := g.as(g.keys.Dispatcher)
+	_, err := dispatcher.Subscribe("tb.call.>", func(*nats.Msg) { got.Add(1) })
+	if err == nil {
+		err = dispatcher.Flush()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	const calls = 800_000
@@ -154,5 +162,41 @@ func TestFloodOfViolations(t *testing.T) {
 	}
 	if err := bystander.FlushTimeout(5 * time.Second); err != nil {
 		t.Error(err)
+	}
+}
+
+// A client whose large messages no dispatcher gets is closed, and its family refused. A client that sends more of them,
+// which a dispatcher gets, is not.
+func TestFloodOfLargeMessages(t *testing.T) {
+	g := guard(t)
+	g.dispatch()
+	const calls, size = 1500, 500 << 10
+	body := make([]byte, size)
+	bystander := g.connect(nats.Token(g.principal(identity.Agent, "agent://b", "bystander").Family))
+	var got atomic.Int64
+	dispatcher := g.as(g.keys.Dispatcher)
+	_, err := dispatcher.Subscribe("tb.call.*.*.heard", func(*nats.Msg) { got.Add(1) })
+	if err == nil {
+		err = dispatcher.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range int64(calls) {
+		if err := bystander.Publish("tb.call.default.agent_3a_2f_2fb.heard", body); err != nil {
+			t.Fatal(err)
+		}
+		g.until("dispatchers keep up", func() bool { return n-got.Load() < 4 })
+	}
+	mallory := g.connect(nats.Token(g.principal(identity.Agent, "agent://a", "mallory").Family))
+	for range calls {
+		if mallory.Publish("tb.call.default.agent_3a_2f_2fa.unheard", body) != nil {
+			break // it was closed already
+		}
+	}
+	g.until("it is refused", func() bool { return strings.Contains(g.said.text(), "family=mallory") })
+	g.until("it is closed", mallory.IsClosed)
+	if err := bystander.FlushTimeout(5 * time.Second); err != nil || strings.Contains(g.said.text(), "family=bystander") {
+		t.Errorf("%v\n%s", err, g.said.text())
 	}
 }

@@ -11,6 +11,11 @@ const (
 	// A family may have maxRefused messages refused, and refused a second that do not count.
 	maxRefused = 500_000 // messages
 	refused    = 5000    // a second, in the long run
+	// Large messages from many connections of a family fill the connection of a dispatcher faster than the server writes
+	// to it. The server closes it, and drops them and those of all others. So the bytes that dispatchers do not get are
+	// bounded, too: maxDropped, and dropped a second that do not count.
+	maxDropped = 512 << 20 // bytes
+	dropped    = 8 << 20   // a second, in the long run
 	// The messages of executors and auditors go to JetStream, which has no connection with counts. It answers them. An
 	// executor acknowledges work, and says that it runs it, without an answer: for each message that it gets it may
 	// send ofExecutor, and each of its connections ownExecutor a second besides.
@@ -23,18 +28,26 @@ const (
 	known = 10 * time.Second
 )
 
-// debt is a number of messages of a family that are taken to be refused.
-type debt struct {
-	asks bool    // its messages go to dispatchers
-	sent float64 // since the last list, and not answered if they do not go to dispatchers
-	owed float64
+// volume is an amount of traffic.
+type volume struct{ messages, bytes float64 }
+
+// less returns v without w, and without more than there is.
+func (v volume) less(w volume) volume {
+	return volume{max(0, v.messages-w.messages), max(0, v.bytes-w.bytes)}
 }
 
-// heard is a number of messages that all dispatchers have got since the last list.
+// debt is the traffic of a family that is taken to be refused or dropped.
+type debt struct {
+	asks bool   // its messages go to dispatchers
+	sent volume // since the last list, and not answered if they do not go to dispatchers
+	owed volume
+}
+
+// heard is what all dispatchers have got since the last list.
 type heard struct {
-	messages int64
-	listed   bool // of at least one connection
-	partial  bool // there may be more
+	volume
+	listed  bool // of at least one connection
+	partial bool // there may be more
 }
 
 // traffic takes over the counts of one connection.
@@ -42,15 +55,18 @@ func (c *Connections) traffic(o *open, l connection) {
 	now := c.now()
 	if o.at.IsZero() {
 		if o.at = l.Start; now.Sub(l.Start) > known {
-			o.sent, o.heard, o.at = l.Sent, l.Heard, now
+			o.counts, o.at = l.counts, now
 			c.heard.partial = c.heard.partial || o.dispatcher
 		}
 	}
-	sent, got, past := l.Sent-o.sent, l.Heard-o.heard, max(0, now.Sub(o.at).Seconds())
-	o.sent, o.heard, o.at = l.Sent, l.Heard, now
+	sent := volume{float64(l.Sent - o.counts.Sent), float64(l.SentBytes - o.counts.SentBytes)}
+	got := volume{float64(l.Heard - o.counts.Heard), float64(l.HeardBytes - o.counts.HeardBytes)}
+	past := max(0, now.Sub(o.at).Seconds())
+	o.counts, o.at = l.counts, now
 	if o.dispatcher {
-		c.heard.messages += got
 		c.heard.listed = true
+		c.heard.messages += got.messages
+		c.heard.bytes += got.bytes
 		return
 	}
 	d := c.debts[o.root]
@@ -58,35 +74,37 @@ func (c *Connections) traffic(o *open, l connection) {
 		d = &debt{asks: o.asks}
 		c.debts[o.root] = d
 	}
-	switch d.sent += float64(sent); {
+	switch d.sent.messages += sent.messages; {
+	case o.asks:
+		d.sent.bytes += sent.bytes
 	case o.executor:
-		d.sent -= float64(got)*ofExecutor + ownExecutor*past
-	case !o.asks:
-		d.sent -= float64(got)
+		d.sent.messages -= got.messages*ofExecutor + ownExecutor*past
+	default:
+		d.sent.messages -= got.messages
 	}
 }
 
-// flooding returns the families that have too many messages refused, and their connections, and forgets what they owe.
-// A family has not more messages refused than it sends beyond all that dispatchers get.
+// flooding returns the families that have too much refused or dropped, and their connections, and forgets what they
+// owe. A family has no more refused and dropped than it sends beyond all that dispatchers get.
 func (c *Connections) flooding() map[string][]place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, found := c.now(), map[string][]place{}
-	less, got := refused*max(0, now.Sub(c.looked).Seconds()), c.heard
+	now, found, got := c.now(), map[string][]place{}, c.heard
+	past := max(0, now.Sub(c.looked).Seconds())
 	c.looked, c.heard = now, heard{}
 	for root, d := range c.debts {
-		switch {
-		case !d.asks:
-			d.owed += d.sent
-		case got.listed && !got.partial:
-			d.owed += d.sent - float64(got.messages)
+		if !d.asks || got.listed && !got.partial {
+			d.owed.messages += d.sent.messages
+			d.owed.bytes += d.sent.bytes
 		}
-		d.sent = 0
-		floods := d.owed > maxRefused
+		if d.sent = (volume{}); d.asks {
+			d.owed = d.owed.less(got.volume)
+		}
+		floods := d.owed.messages > maxRefused || d.owed.bytes > maxDropped
 		if floods {
 			found[root] = c.of(root)
 		}
-		if d.owed -= less; floods || d.owed <= 0 {
+		if d.owed = d.owed.less(volume{refused * past, dropped * past}); floods || d.owed == (volume{}) {
 			delete(c.debts, root)
 		}
 	}
@@ -103,6 +121,6 @@ func (c *Connections) shut(root []byte) {
 	if already {
 		return
 	}
-	c.log.Warn("connections are closed and refused: too many of their messages were refused", "family", string(root),
-		"for", shutOut)
+	c.log.Warn("connections are closed and refused: servers refused or dropped too much of what they sent", "family",
+		string(root), "for", shutOut)
 }

@@ -26,14 +26,16 @@ func newBooks(t *testing.T) *books {
 
 func (b *books) connection(cid uint64, family string, sent, heard int64) connection {
 	return connection{
-		CID: cid, User: b.role + ".acme.a." + family, Account: b.account, Start: time.Unix(1e9, 0), Sent: sent,
-		Heard: heard,
+		CID: cid, User: b.role + ".acme.a." + family, Account: b.account, Start: time.Unix(1e9, 0),
+		counts: counts{Sent: sent, Heard: heard},
 	}
 }
 
 // dispatcher is a connection of a dispatcher, which has got so many messages.
 func (b *books) dispatcher(cid uint64, got int64) connection {
-	return connection{CID: cid, User: "UKEY", Account: accounts.TB, Start: time.Unix(1e9, 0), Sent: 1e9, Heard: got}
+	return connection{
+		CID: cid, User: "UKEY", Account: accounts.TB, Start: time.Unix(1e9, 0), counts: counts{Sent: 1e9, Heard: got},
+	}
 }
 
 // after lets time pass, lists connections, and expects the families that flood.
@@ -100,6 +102,28 @@ func TestDebts(t *testing.T) {
 		b := newBooks(t)
 		b.after(second, 0, b.connection(1, "x", 400_000, 1e9), b.dispatcher(3, 100))
 		b.after(second, 1, b.connection(1, "x", 920_000, 2e9), b.dispatcher(3, 200))
+	})
+	t.Run("large", func(t *testing.T) { // 200 MB a second, of which dispatchers get all of one, and little of the other
+		b := newBooks(t)
+		sent := func(cid uint64, family string, bytes int64) connection {
+			l := b.connection(cid, family, 400, 400)
+			l.SentBytes = bytes
+			return l
+		}
+		got := func(bytes int64) connection {
+			l := b.dispatcher(3, 400)
+			l.HeardBytes = bytes
+			return l
+		}
+		for i := range int64(100) {
+			b.after(second, 0, sent(1, "x", i*200e6), got(i*200e6))
+		}
+		for i := range int64(10) { // a dispatcher's connection is closed now and then
+			b.after(30*second, 0, sent(1, "x", 20e9+i*200e6), got(20e9))
+		}
+		b.after(second, 0, sent(1, "x", 22e9), sent(2, "y", 400e6), got(20e9)) // y is an old connection
+		b.after(second, 0, sent(1, "x", 22e9), sent(2, "y", 800e6), got(20e9+50e6))
+		b.after(second, 1, sent(1, "x", 22e9), sent(2, "y", 1200e6), got(20e9+100e6))
 	})
 	t.Run("executor", func(t *testing.T) { // of 30,000 calls a second, which runs 5,000 more
 		b := newBooks(t)

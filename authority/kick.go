@@ -32,8 +32,15 @@ type connection struct {
 	User    string    `json:"authorized_user"`
 	Account string    `json:"account"`
 	Start   time.Time `json:"start"`
-	Sent    int64     `json:"in_msgs"` // by the client
-	Heard   int64     `json:"out_msgs"`
+	counts
+}
+
+// counts are messages and bytes that a client has sent and got.
+type counts struct {
+	Sent       int64 `json:"in_msgs"`
+	Heard      int64 `json:"out_msgs"`
+	SentBytes  int64 `json:"in_bytes"`
+	HeardBytes int64 `json:"out_bytes"`
 }
 
 // listed is a page of the connections of a server.
