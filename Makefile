@@ -35,7 +35,7 @@ attack: ## attack and flood three servers with TLS, whose executors have a user 
 	$(GO) test -count=1 -timeout 10m -v -run TestSiege ./test/attack -args -full
 	$(GO) test -count=1 -timeout 10m -skip TestSiege ./test/attack -args -full
 
-check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
+check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each and those of envelopes 60 s, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
 
 check-long: build ## eighty minutes of chaos, some of it with three servers, with identity and with an older build, and the large model; before a release
 	bin/toolbus chaos --seed 1 --duration 30m
@@ -81,6 +81,7 @@ tidy:
 
 fuzz-short:
 	.ci/fuzz 3s
+	.ci/fuzz 60s '^FuzzCodec'
 
 chaos-short: build
 	bin/toolbus chaos --seed 1 --duration 30s

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
 )
 
@@ -31,7 +30,7 @@ func typicalRecord() Record {
 	}
 }
 
-// Records are written by hand as the JSON library writes them.
+// Records are written by table as the JSON library writes them.
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	memberstest.Values(3000, func(r *Record) {
@@ -45,31 +44,33 @@ func TestAppend(t *testing.T) {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
 	})
-	r, w := typicalRecord(), members.Writer{}
-	if r.Write(&w); w.Odd {
-		t.Error("most records are odd")
+	r := typicalRecord()
+	if _, ok := records.Append(nil, &r, nil); !ok {
+		t.Error("most records are not written by the table")
 	}
 }
 
-// Records are read by hand as the JSON library reads them, whatever else the line is.
+// sameAsLibrary demands that Parse reads of a line what the JSON library reads.
+func sameAsLibrary(t *testing.T, line string) {
+	t.Helper()
+	var want Record
+	failed := json.Unmarshal([]byte(line), &want)
+	got, ok, err := Parse(line)
+	switch {
+	case ok != (failed == nil && want.Form > 1 && want.Event != "") && err == nil,
+		err != nil && failed == nil && want.Form == form.Record.Written():
+		t.Fatalf("%t, %v of a line of which the library says %v: %s", ok, err, failed, line)
+	case ok && !reflect.DeepEqual(got, want):
+		t.Fatalf("got  %+v\nwant %+v\nof %s", got, want, line)
+	}
+}
+
+// Records are read by table as the JSON library reads them, whatever else the line is.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	same := func(line string) {
-		t.Helper()
-		var want Record
-		failed := json.Unmarshal([]byte(line), &want)
-		got, ok, err := Parse(line)
-		switch {
-		case ok != (failed == nil && want.Form > 1 && want.Event != "") && err == nil,
-			err != nil && failed == nil && want.Form == form.Record.Written():
-			t.Fatalf("%t, %v of a line of which the library says %v: %s", ok, err, failed, line)
-		case ok && !reflect.DeepEqual(got, want):
-			t.Fatalf("got  %+v\nwant %+v\nof %s", got, want, line)
-		}
-	}
 	memberstest.Values(3000, func(r *Record) {
 		if line, err := r.Append(nil); err == nil {
-			same(string(line))
+			sameAsLibrary(t, string(line))
 		}
 	})
 	r := typicalRecord()
@@ -79,16 +80,30 @@ func TestParse(t *testing.T) {
 	}
 	line := string(data)
 	var read Record
-	if !read.read(&members.Reader{Rest: line}) {
-		t.Error("most records are odd")
+	if !records.Read(line, &read, nil) {
+		t.Error("most records are not read by the table")
+	}
+	for _, behind := range []string{" ", "x", "{}", "\x00"} {
+		sameAsLibrary(t, line+behind)
 	}
 	for i := range line {
-		same(line[:i])
+		sameAsLibrary(t, line[:i])
 		for _, c := range []string{"\x00", `"`, `\`, "\xff", "0", "é", "{", " "} {
-			same(line[:i] + c + line[i:])
-			same(line[:i] + c + line[i+1:])
+			sameAsLibrary(t, line[:i]+c+line[i:])
+			sameAsLibrary(t, line[:i]+c+line[i+1:])
 		}
 	}
+}
+
+// FuzzCodecRecord: Parse reads what the JSON library reads.
+func FuzzCodecRecord(f *testing.F) {
+	r := typicalRecord()
+	line, err := r.Append(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(line))
+	f.Fuzz(func(t *testing.T, line string) { sameAsLibrary(t, line) })
 }
 
 func BenchmarkParse(b *testing.B) {

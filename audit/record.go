@@ -225,64 +225,19 @@ func ending(d *call.Decision) (Event, string) {
 	return ToolFailed, "ToolFailed"
 }
 
-// Write writes the record as the JSON library does, or finds it odd. There are two for every call.
-func (r *Record) Write(w *members.Writer) {
-	w.Int(`{"form":`, int64(r.Form))
-	w.Text(`,"event":`, string(r.Event))
-	w.Text(`,"event_name":`, r.Name)
-	r.writeTime(w)
-	w.Text(`,"tenant":`, r.Tenant)
-	w.Text(`,"actor_id":`, r.Actor)
-	w.Text(`,"run_id":`, r.RunID)
-	w.Text(`,"role_id":`, r.RoleID)
-	w.Text(`,"lane_id":`, r.LaneID)
-	w.Text(`,"tool_name":`, r.ToolName)
-	w.TextIf(`,"fn":`, r.Fn)
-	w.TextIf(`,"tool_version":`, r.ToolVersion)
-	w.TextIf(`,"digest":`, r.Digest)
-	w.TextIf(`,"determinism":`, string(r.Determinism))
-	w.TextIf(`,"ref":`, r.Ref)
-	w.TextIf(`,"call_id":`, r.CallID)
-	w.IntIf(`,"attempt":`, int64(r.Attempt))
-	w.TextIf(`,"trace_id":`, r.TraceID)
-	w.Text(`,"arguments_hash_sha256":`, r.ArgumentsHash)
-	w.TextIf(`,"output_hash_sha256":`, r.OutputHash)
-	w.Text(`,"contract_version":`, r.Contract)
-	w.Raw(`,"policy_versions":{}`)
-	w.Odd = w.Odd || len(r.Policies) > 0 || len(r.Extra) > 0 || r.Count != nil || r.Credential != nil ||
-		r.Replay != nil
-	w.TextIf(`,"status":`, string(r.Status))
-	w.TextIf(`,"error_code":`, string(r.Code))
-	w.TextIf(`,"effect":`, string(r.Effect))
-	w.TextIf(`,"decided_by":`, string(r.DecidedBy))
-	w.UintIf(`,"fence":`, r.Fence)
-	w.BoolIf(`,"dry_run":`, r.DryRun)
-	w.IntIf(`,"log_part":`, int64(r.LogPart))
-	w.UintIf(`,"log_seq":`, r.LogSeq)
-	w.TextIf(`,"audit_event_id":`, r.EventID)
-	w.TextIf(`,"salt":`, r.Salt)
-	w.Raw(`}`)
-}
+// records are written and read as [members.Table] does it: there are two for every call, and audits read a million.
+var records = members.Of[Record]()
 
 // Append appends the record as a line of JSON, without its end. What is no text in it is replaced: one record that
 // could not be written would keep all others waiting behind it.
 func (r *Record) Append(b []byte) ([]byte, error) {
 	r.Form = form.Record.Written()
-	w := members.Writer{Bytes: b}
-	if r.Write(&w); !w.Odd {
-		return w.Bytes, nil
+	if out, ok := records.Append(b, r, nil); ok {
+		return out, nil
 	}
 	line, err := json.Marshal(r, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, fmt.Errorf("audit record: %w", err)
 	}
 	return append(b, line...), nil
-}
-
-// writeTime writes the time. A record has one in UTC; JSON has none for years of five digits.
-func (r *Record) writeTime(w *members.Writer) {
-	w.Raw(`,"timestamp_utc":"`)
-	w.Bytes = r.Timestamp.AppendFormat(w.Bytes, time.RFC3339Nano)
-	w.Raw(`"`)
-	w.Odd = w.Odd || r.Timestamp.Location() != time.UTC || r.Timestamp.Year() < 0 || r.Timestamp.Year() > 9999
 }

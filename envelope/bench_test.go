@@ -76,49 +76,47 @@ func BenchmarkHashes(b *testing.B) {
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
-	body := fmt.Appendf(nil, sampleFormat, inputOf(256, false))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, e := DecodeRequest("", body); e != nil {
-			b.Fatal(e.Details.Violations)
-		}
+// BenchmarkCodec writes and reads what every call needs: a request as the client makes it, and its outcome. "foreign"
+// is a request that another program has written.
+func BenchmarkCodec(b *testing.B) {
+	for _, size := range []int{256, 64 << 10} {
+		q, r := minimalRequest(), minimalResponse()
+		q.Input = []byte(inputOf(size, false))
+		q.Context.Scopes, r.Output = []string{"*"}, q.Input
+		benchCodec(b, fmt.Sprintf("request/%dB", size), q, EncodeRequest, DecodeRequest)
+		benchCodec(b, fmt.Sprintf("response/%dB", size), r, EncodeResponse, DecodeResponse)
 	}
+	failed := retryableResponse()
+	failed.Error.Details.Extra = nil
+	benchCodec(b, "response/error", failed, EncodeResponse, DecodeResponse)
+	body := fmt.Appendf(nil, sampleFormat, inputOf(256, false))
+	b.Run("request/foreign/decode", func(b *testing.B) { benchDecode(b, body, DecodeRequest) })
 }
 
-func BenchmarkDecodeResponse(b *testing.B) {
-	r := minimalResponse()
-	r.Output = []byte(inputOf(256, false))
-	body, err := EncodeResponse(ContentJSON, r)
+func benchCodec[T any](
+	b *testing.B, name string, v *T,
+	encode func(string, *T) ([]byte, error), decode func(string, []byte) (*T, *Error),
+) {
+	body, err := encode(ContentJSON, v)
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Run(name+"/encode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := encode(ContentJSON, v); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(name+"/decode", func(b *testing.B) { benchDecode(b, body, decode) })
+}
+
+func benchDecode[T any](b *testing.B, body []byte, decode func(string, []byte) (*T, *Error)) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, e := DecodeResponse("", body); e != nil {
+		if _, e := decode(ContentJSON, body); e != nil {
 			b.Fatal(e.Details.Violations)
-		}
-	}
-}
-
-func BenchmarkEncodeRequest(b *testing.B) {
-	q := minimalRequest()
-	q.Input = []byte(inputOf(256, false))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := EncodeRequest(ContentJSON, q); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkEncodeResponse(b *testing.B) {
-	r := minimalResponse()
-	r.Output = []byte(inputOf(256, false))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := EncodeResponse(ContentJSON, r); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/members"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
@@ -27,26 +27,17 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	if e != nil {
 		return nil, e
 	}
-	q, e := decodeJSON(asRequest, doc, func(q *Request) *jsontext.Value { return &q.Input }, sureRequest)
+	q, e := asRequest.decode(doc)
 	if e != nil {
 		return remains(doc), e
 	}
 	return q, nil
 }
 
-// sureRequest reports whether a request that could be read is fine. A zero is read as a member that is left out, which
-// it must not stand for: there may be no null but that of the input, no empty text, and no memory_mb_limit, however
-// it is written.
-func sureRequest(q *Request, p parts) bool {
-	return p.payload != nil && q.Plain() && bytes.Count(p.head, []byte("null")) == 1 &&
-		!bytes.Contains(p.head, []byte(`""`)) && !bytes.Contains(p.head, []byte("memory_mb")) &&
-		bytes.IndexByte(p.head, '\\') < 0
-}
-
 // DecodeResponse decodes a response; see [DecodeRequest]. The response is coherent, too (see
 // [Response.Check]).
 func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
-	s, e := decode(asResponse, contentType, body, func(s *Response) *jsontext.Value { return &s.Output })
+	s, e := asResponse.read(contentType, body)
 	if e != nil {
 		return nil, e
 	}
@@ -58,7 +49,7 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 
 // DecodeAccepted decodes an accepted message, and ignores what a newer peer says in it; see [DecodeRequest].
 func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
-	return decode[Accepted](asAccepted, contentType, body, nil)
+	return asAccepted.read(contentType, body)
 }
 
 // Check reports all that is wrong with a request that was put together in memory, in the words
@@ -72,7 +63,7 @@ func (q *Request) Check() *Error {
 	if err != nil {
 		return NewError(CodeMalformed, "").WithCause(err.Error())
 	}
-	p, e := asRequest.split(body)
+	p, e := asRequest.split(body, ijson.Scan(body, asRequest.payload))
 	if e == nil {
 		e = asRequest.judge(p)
 	}
@@ -94,19 +85,32 @@ func MediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(name))
 }
 
-// wire is a type of envelope: its schema, and the codes that say what is wrong with one. A
+// wire is a type of envelope: its members, its schema, and the codes that say what is wrong with one. A
 // request is the caller's to mend, everything else is a fault of the protocol.
-type wire struct {
+type wire[T any] struct {
+	table                    members.Table[T]
+	sure                     func(*T) bool // whether a value that the table has read is certainly valid by the schema
 	judged                   func() *schema.Schema
 	malformed, schema, limit Code
-	payload                  string // name of the member that may be large
-	values                   int    // most values besides that; 0 for what is ours
+	payload                  string                   // name of the member that may be large
+	at                       func(*T) *jsontext.Value // that member
+	values                   int                      // most values besides that; 0 for what is ours
 }
 
 var (
-	asRequest  = wire{RequestSchema, CodeMalformed, CodeSchema, CodeLimit, "input", MaxHeadValues}
-	asResponse = wire{outcomeSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "output", 0}
-	asAccepted = wire{AcceptedSchema, CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", 0}
+	asRequest = wire[Request]{
+		members.Of[Request](), (*Request).plain, RequestSchema, CodeMalformed, CodeSchema, CodeLimit,
+		"input", func(q *Request) *jsontext.Value { return &q.Input }, MaxHeadValues,
+	}
+	asResponse = wire[Response]{
+		members.Of[Response](), func(s *Response) bool { return s.Check() == nil }, outcomeSchema,
+		CodeToolProtocol, CodeToolProtocol, CodeOutputLimit,
+		"output", func(s *Response) *jsontext.Value { return &s.Output }, 0,
+	}
+	asAccepted = wire[Accepted]{
+		members.Of[Accepted](), func(*Accepted) bool { return false }, AcceptedSchema,
+		CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", nil, 0,
+	}
 )
 
 // Rules of envelopes that neither I-JSON nor a schema has.
@@ -120,29 +124,62 @@ func refuse(code Code, rule, format string, args ...any) *Error {
 	return NewError(code, "").WithViolations(ijson.NewViolation("", rule, fmt.Sprintf(format, args...)))
 }
 
-// decode is decodeJSON for what is judged by its schema in any case.
-func decode[T any](w wire, contentType string, body []byte, at func(*T) *jsontext.Value) (*T, *Error) {
+// read reads the document in body.
+func (w *wire[T]) read(contentType string, body []byte) (*T, *Error) {
 	doc, e := w.json(contentType, body)
 	if e != nil {
 		return nil, e
 	}
-	return decodeJSON(w, doc, at, func(*T, parts) bool { return false })
+	return w.decode(doc)
 }
 
-// decodeJSON reads a document that breaks no rule of w; of one that is sure not to, the schema is not asked. Its
-// payload, if it may have one, is a part of the document, and goes where at says.
-func decodeJSON[T any](
-	w wire, doc jsontext.Value, at func(*T) *jsontext.Value, sure func(*T, parts) bool,
-) (*T, *Error) {
-	p, e := w.split(doc)
+// decode reads a document that breaks no rule of w. Its payload, if it may have one, is a part of the document.
+func (w *wire[T]) decode(doc jsontext.Value) (*T, *Error) {
+	text := ijson.Scan(doc, w.payload)
+	v := w.own(doc, text)
+	if v != nil && w.sure(v) {
+		return v, nil
+	}
+	return w.check(doc, text, v)
+}
+
+// maxShared is the largest head whose memory the strings of an envelope share: one of them may be kept for long.
+const maxShared = 2 << 10
+
+// own reads a document that looks exactly as this package writes it, and returns nil for any other.
+func (w *wire[T]) own(doc jsontext.Value, text ijson.Text) *T {
+	size := text.End - text.Start
+	if text.Violations != nil || len(doc)-size > maxShared || size > MaxPayload {
+		return nil
+	}
+	var head string
+	var payload jsontext.Value
+	if size > 0 {
+		head = string(doc[:text.Start]) + "null" + string(doc[text.End:])
+		payload = doc[text.Start:text.End:text.End]
+	} else {
+		head = string(doc)
+	}
+	v := new(T)
+	if !w.table.Read(head, v, payload) {
+		return nil
+	}
+	return v
+}
+
+// check returns v, which was read from doc, or reads it with the JSON library if v is nil. It lists every rule that doc
+// breaks.
+func (w *wire[T]) check(doc jsontext.Value, text ijson.Text, v *T) (*T, *Error) {
+	p, e := w.split(doc, text)
 	if e != nil {
 		return nil, e
 	}
-	v, err := read[T](p.head, json.RejectUnknownMembers(true))
-	if err != nil || p.found != nil || !sure(v, p) {
-		if e := w.judge(p); e != nil {
-			return nil, e
-		}
+	var err error
+	if v == nil {
+		v, err = read[T](p.head, json.RejectUnknownMembers(true))
+	}
+	if e := w.judge(p); e != nil {
+		return nil, e
 	}
 	if err != nil { // the schema takes 1.0 and 1e3 for integers, in canonical form they are 1 and 1000
 		if p.head, err = ijson.Canonical(p.head); err == nil {
@@ -158,7 +195,7 @@ func decodeJSON[T any](
 			ijson.NewViolation(pointer, "type", "does not have the form that is expected here"))
 	}
 	if p.payload != nil {
-		*at(v) = p.payload
+		*w.at(v) = p.payload
 	}
 	if e := w.sizes(len(doc), len(p.payload)); e != nil {
 		return nil, e
@@ -180,8 +217,7 @@ type parts struct {
 }
 
 // split refuses what cannot be judged by the schema, or would take far longer to judge than to send.
-func (w wire) split(doc jsontext.Value) (parts, *Error) {
-	text := ijson.Scan(doc, w.payload)
+func (w *wire[T]) split(doc jsontext.Value, text ijson.Text) (parts, *Error) {
 	p := parts{head: doc, found: text.Violations}
 	if text.End > 0 {
 		p.head, p.payload = text.Split(doc)
@@ -198,7 +234,7 @@ func (w wire) split(doc jsontext.Value) (parts, *Error) {
 }
 
 // judge lists all that is wrong with a document.
-func (w wire) judge(p parts) *Error {
+func (w *wire[T]) judge(p parts) *Error {
 	found := p.found
 	for _, v := range w.judged().ValidateChecked(p.head) {
 		if v.Rule != ijson.RuleNumber && v.Rule != ijson.RuleInteger { // the numbers of the head are listed already
@@ -212,7 +248,7 @@ func (w wire) judge(p parts) *Error {
 }
 
 // sizes checks the payload and the rest of an envelope against their own limits, in bytes of JSON.
-func (w wire) sizes(envelope, payload int) *Error {
+func (w *wire[T]) sizes(envelope, payload int) *Error {
 	if payload > MaxPayload {
 		return refuse(w.limit, ruleSize, "the payload is larger than %d bytes", MaxPayload)
 	}
@@ -223,7 +259,7 @@ func (w wire) sizes(envelope, payload int) *Error {
 }
 
 // json returns body as JSON.
-func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
+func (w *wire[T]) json(contentType string, body []byte) ([]byte, *Error) {
 	if len(body) > MaxDocument {
 		return nil, refuse(w.limit, ruleSize, "%v", errTooLarge)
 	}
@@ -236,7 +272,7 @@ func (w wire) json(contentType string, body []byte) ([]byte, *Error) {
 	return nil, refuse(w.malformed, ruleType, "%q is not supported", ijson.Clip(contentType, 80))
 }
 
-func (w wire) msgpack(body []byte) ([]byte, *Error) {
+func (w *wire[T]) msgpack(body []byte) ([]byte, *Error) {
 	doc, err := msgpackToJSON(body)
 	switch {
 	case errors.Is(err, ijson.ErrTooDeep):
@@ -251,7 +287,7 @@ func (w wire) msgpack(body []byte) ([]byte, *Error) {
 
 // fault says with which code such violations of I-JSON are refused, and whether the rest of the rules can be
 // judged at all.
-func (w wire) fault(found []schema.Violation) (code Code, readable bool) {
+func (w *wire[T]) fault(found []schema.Violation) (code Code, readable bool) {
 	code, readable = w.schema, true
 	for _, v := range found {
 		switch v.Rule {

@@ -6,7 +6,8 @@
 // (schemas/*.json, see [RequestSchema]), is I-JSON (RFC 7493) and is within the limits of
 // limits.go; of what they refuse they list every broken rule with a JSON pointer. Where a schema is
 // open, what is unknown here is kept in a field Extra and written on. The rules of an envelope are those of
-// its schema; what [Request.Plain] says is only sooner said.
+// its schema. An envelope that looks exactly as this package writes it is read without the JSON library, and without
+// the schema where its values are certainly valid; the result is the same.
 //
 // Start reading at request.go and response.go; then taxonomy.go and table.go for the errors,
 // identity.go for what makes two requests the same call.

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -9,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/members"
 )
 
 // EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
@@ -28,17 +28,9 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 // receiver is to check it: it may have a name twice in one object, and lone surrogates. A large one is not looked at
 // again.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
-	payload := large(r.Input)
-	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Input))}
-	if r.write(&w, payload); !w.Odd {
-		return w.Bytes, nil
-	}
-	rest := *r
-	if payload != nil {
-		rest.Input = null
-	}
-	body, err := appendAround(b, &rest, "input", payload)
-	if err != nil && payload == nil && isJSON(r.Input) {
+	body, err := asRequest.append(b, r)
+	if err != nil && large(r.Input) == nil && isJSON(r.Input) {
+		rest := *r
 		rest.Input = null
 		if spliced, err := appendAround(b, &rest, "input", r.Input); err == nil {
 			return spliced, nil
@@ -62,21 +54,27 @@ func EncodeResponse(contentType string, r *Response) ([]byte, error) {
 }
 
 // AppendResponse appends r to b as JSON; what [AppendRequest] says of inputs goes for its output.
-func AppendResponse(b []byte, r *Response) ([]byte, error) {
-	payload := large(r.Output)
-	w := members.Writer{Bytes: slices.Grow(b, roomForHead+len(r.Output))}
-	if r.write(&w, payload); !w.Odd {
-		return w.Bytes, nil
+func AppendResponse(b []byte, r *Response) ([]byte, error) { return asResponse.append(b, r) }
+
+// append appends v to b, by its table or else by the JSON library.
+func (w *wire[T]) append(b []byte, v *T) ([]byte, error) {
+	whole := *w.at(v)
+	payload := large(whole)
+	if own, ok := w.table.Append(slices.Grow(b, roomForHead+len(whole)), v, payload); ok {
+		return own, nil
 	}
-	rest := *r
+	rest := *v
 	if payload != nil {
-		rest.Output = null
+		*w.at(&rest) = null
 	}
-	return appendAround(b, &rest, "output", payload)
+	return appendAround(b, &rest, w.payload, payload)
 }
 
 // roomForHead is what most envelopes need besides their payload.
 const roomForHead = 600
+
+// worthCutting is the size from which an envelope is written without its payload.
+const worthCutting = 4 << 10
 
 // large returns a payload that is put into its envelope as it is; nil for a small one.
 func large(payload jsontext.Value) jsontext.Value {
@@ -110,6 +108,17 @@ func appendAround(b []byte, v any, name string, payload jsontext.Value) ([]byte,
 		return append(b, rest...), nil
 	}
 	return splice(b, rest, name, payload), nil
+}
+
+// splice appends rest to b, with payload in the place of the null that the first member of this name has.
+// Strings cannot look like it, since their quotes are escaped.
+func splice(b, rest []byte, name string, payload []byte) []byte {
+	place := []byte(`,"` + name + `":null`)
+	i := bytes.Index(rest, place) + len(place) - len(null)
+	b = slices.Grow(b, len(rest)+len(payload))
+	b = append(b, rest[:i]...)
+	b = append(b, payload...)
+	return append(b, rest[i+len(null):]...)
 }
 
 // in returns a JSON body in the form of a content type.

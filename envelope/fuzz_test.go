@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
 )
 
 // seedWire adds the golden wire files of a kind to a corpus.
@@ -28,12 +29,13 @@ func seedWire(f *testing.F, prefix, ext string) {
 	}
 }
 
-// FuzzDecodeRequestJSON: what the fast path says is what I-JSON and the schema say, and what is
-// accepted survives both encodings unchanged.
-func FuzzDecodeRequestJSON(f *testing.F) {
+// FuzzCodecRequest: what is read by table is what the library reads, and what is refused is what I-JSON and the schema
+// refuse. What is accepted survives both encodings unchanged.
+func FuzzCodecRequest(f *testing.F) {
 	seedWire(f, "request", ".json")
 	f.Add([]byte(`{"call_id":1e3,"input":{"a":1,"a":2}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		samePath(t, &asRequest, body)
 		before := bytes.Clone(body)
 		q, e := DecodeRequest(ContentJSON, body)
 		if (e == nil) != accepts(body) {
@@ -73,10 +75,13 @@ func FuzzDecodeRequestMsgpack(f *testing.F) {
 	})
 }
 
-// FuzzDecodeResponse: what is accepted fits the source's schema, is coherent, and stays so.
-func FuzzDecodeResponse(f *testing.F) {
+// FuzzCodecResponse: what is read by table is what the library reads. What is accepted fits the source's schema, is
+// coherent, and stays so.
+func FuzzCodecResponse(f *testing.F) {
 	seedWire(f, "response", ".json")
 	f.Fuzz(func(t *testing.T, body []byte) {
+		samePath(t, &asResponse, body)
+		samePath(t, &asAccepted, body)
 		s, e := DecodeResponse(ContentJSON, body)
 		if e != nil {
 			checkRefusal(t, e)
@@ -101,6 +106,46 @@ func FuzzDecodeResponse(f *testing.F) {
 			t.Fatalf("encoded again it says something else (-was +is):\n%s", diff)
 		}
 	})
+}
+
+// FuzzCodecRequestValue: the table writes what the library writes, whatever a request holds, and reads it again as the
+// library does.
+func FuzzCodecRequestValue(f *testing.F) {
+	seedValues(f)
+	f.Fuzz(func(t *testing.T, set uint64, text string, number int64, value []byte) {
+		q := minimalRequest()
+		memberstest.Fill(q, set, text, number, value)
+		sameValue(t, &asRequest, q)
+	})
+}
+
+// FuzzCodecResponseValue is the same for responses.
+func FuzzCodecResponseValue(f *testing.F) {
+	seedValues(f)
+	f.Fuzz(func(t *testing.T, set uint64, text string, number int64, value []byte) {
+		r := minimalResponse()
+		memberstest.Fill(r, set, text, number, value)
+		sameValue(t, &asResponse, r)
+	})
+}
+
+func seedValues(f *testing.F) {
+	f.Helper()
+	for n := range 64 {
+		f.Add(uint64(1)<<n, `a "b" \ ü`, int64(1), []byte(`{"b":[1, 2.5],"a":null}`))
+	}
+	f.Add(^uint64(0), sampleCall, int64(15000), []byte(`{}`))
+}
+
+func sameValue[T any](t *testing.T, w *wire[T], v *T) {
+	t.Helper()
+	want, err := encode(ContentJSON, v)
+	if got, ok := w.table.Append(nil, v, nil); ok && (err != nil || !bytes.Equal(got, want)) {
+		t.Fatalf("got  %s\nwant %s, %v", got, want, err)
+	}
+	if err == nil {
+		samePath(t, w, want)
+	}
 }
 
 func checkRefusal(t *testing.T, e *Error) {

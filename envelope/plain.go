@@ -7,10 +7,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/schema"
 )
 
-// Plain reports whether all but the input of q is certainly fine: it has only members that nearly all
+// plain reports whether all but the input of q is certainly fine: it has only members that nearly all
 // requests have, in simple ASCII. It takes a twentieth of the time of the schema, which knows all the rules
 // and judges the others: false says nothing, and [Request.Check] does.
-func (q *Request) Plain() bool {
+func (q *Request) plain() bool {
 	return schema.IsUUID(q.CallID) && isName(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
 		q.Provenance == nil && q.Context.plain() && q.Constraints.plain()
 }

@@ -75,7 +75,7 @@ func TestPlain(t *testing.T) {
 				if given := reflect.ValueOf(v); given.CanConvert(field.Type()) && given.Kind() == field.Kind() {
 					field.Set(given.Convert(field.Type()))
 				}
-				if !q.Plain() {
+				if !q.plain() {
 					continue
 				}
 				fine++
@@ -95,10 +95,10 @@ func TestUsualIsPlain(t *testing.T) {
 	q := minimalRequest()
 	q.Context.Scopes, q.Constraints.Priority, q.Constraints.PreferStreaming, q.DryRun = []string{"read:web"},
 		PriorityHigh, true, true
-	if !q.Plain() {
+	if !q.plain() {
 		t.Error("a usual request is not plain")
 	}
-	if fullRequest().Plain() {
+	if fullRequest().plain() {
 		t.Error("a request with everything is plain")
 	}
 }

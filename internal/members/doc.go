@@ -1,5 +1,4 @@
-// Package members writes JSON objects member by member, byte for byte as the JSON library writes the structs
-// that every call encodes, but without reflection, and reads those again of which an audit reads a million. It judges
-// nothing: of a value that the library would refuse or replace, a [Writer] only says that it is odd, and its owner has
-// the library write the whole instead; a [Reader] does likewise.
+// Package members writes and reads the JSON objects that every call needs. A [Table] is made of the fields of a
+// struct and their json tags, so that its members stand once. It writes, byte for byte, what the JSON library writes,
+// and reads that form and no other. Everything else it leaves to its caller, which uses the library instead.
 package members

@@ -6,18 +6,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/members"
 )
 
-func ExampleWriter() {
-	w := members.Writer{}
-	w.Text(`{"fn":`, `say "hello"`)
-	w.TextIf(`,"locale":`, "")
-	w.Int(`,"timeout_ms":`, 1500)
-	w.Value(`,"input":`, []byte(`{ "a": [1, 2] }`))
-	w.Raw(`}`)
-	fmt.Println(string(w.Bytes), w.Odd)
+func ExampleTable() {
+	type question struct {
+		Fn        string `json:"fn"`
+		Locale    string `json:"locale,omitzero"`
+		TimeoutMS int64  `json:"timeout_ms"`
+	}
+	table := members.Of[question]()
+	text, ok := table.Append(nil, &question{Fn: `say "hello"`, TimeoutMS: 1500}, nil)
+	fmt.Println(string(text), ok)
 
-	w.Text("", "no text: \xff")
-	fmt.Println(w.Odd)
+	var q question
+	fmt.Println(table.Read(string(text), &q, nil), q)
+
+	_, ok = table.Append(nil, &question{Fn: "not UTF-8: \xff"}, nil)
+	fmt.Println(ok, table.Read(`{"fn": "x", "timeout_ms": 1}`, new(question), nil))
 	// Output:
-	// {"fn":"say \"hello\"","timeout_ms":1500,"input":{"a":[1,2]}} false
-	// true
+	// {"fn":"say \"hello\"","timeout_ms":1500} true
+	// true {say "hello"  1500}
+	// false false
 }

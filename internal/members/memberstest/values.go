@@ -117,3 +117,48 @@ func (f *filler) time() time.Time {
 	return pick(f, at, at.Truncate(time.Second), at.Add(3), time.Unix(0, 0).UTC(), at.In(time.FixedZone("east", 3600)),
 		at.In(time.FixedZone("odd", 25*3600)), at.In(time.FixedZone("", 0)), at.AddDate(9000, 0, 0), at.AddDate(-3000, 0, 0))
 }
+
+// Fill sets the members of v whose bits are set in set, the lowest bit for the first: strings to text, integers to
+// number, JSON values to value, lists to one of these. Bits are used again behind 64 members.
+func Fill[T any](v *T, set uint64, text string, number int64, value []byte) {
+	asked := 0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch {
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+			return
+		case v.Kind() == reflect.Pointer && set>>(asked%64)&1 == 1:
+			v.Set(reflect.New(v.Type().Elem()))
+			asked++
+			fill(v.Elem())
+			return
+		}
+		asked++
+		if set>>((asked-1)%64)&1 == 0 {
+			return
+		}
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(text)
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			v.SetInt(number)
+		case reflect.Uint64:
+			v.SetUint(uint64(number))
+		case reflect.Float64:
+			v.SetFloat(float64(number))
+		case reflect.Slice:
+			if v.Type() == reflect.TypeFor[jsontext.Value]() {
+				v.SetBytes(value)
+				return
+			}
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0))
+		}
+	}
+	fill(reflect.ValueOf(v).Elem())
+}
