@@ -208,3 +208,42 @@ func TestOddSubjectsStopNobody(t *testing.T) {
 		}
 	}
 }
+
+// A success that an executor stored before the rightful claim never counts, also once a request would have expired that
+// is not kept as long as its outcomes: the request of a call that needs no claim shows when that is.
+func TestLieBeforeTheClaimNeverCounts(t *testing.T) {
+	f := setup(t, kv.LogOptions{Expiry: call.Expiry{Grace: time.Second, Margin: time.Minute}}, bus.TopologyOptions{})
+	request := admission(t, call.State{}, "lied", "A", 500*time.Millisecond)
+	request.State.Lookup = call.LookupNo
+	s, err := f.log.Write(t.Context(), request, []byte(`{"request":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lie := success(s, "other.9", func(_ *call.State, a *call.Attempt) {
+		a.Claim = &call.Claim{By: "default/other", Nonce: "other.1", Fence: s.Seq, Count: 1}
+	})
+	s.Seq = f.put(t, lie, kv.EncodeEvent(lie))
+	if s, err = f.log.Write(t.Context(), claim(t, s, "claimer"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = f.log.Write(t.Context(), success(s, "c-claimer", nil), body); err != nil {
+		t.Fatal(err)
+	}
+	shown := admission(t, call.State{}, "shown", "A", 500*time.Millisecond)
+	shown.State.Class = call.Idempotent
+	if shown.State, err = f.log.Write(t.Context(), shown, nil); err != nil {
+		t.Fatal(err)
+	}
+	for expired := false; !expired; {
+		left, err := f.log.Get(t.Context(), 0, shown.State.Seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expired = left.State.Empty()
+		last, err := f.log.Read(t.Context(), s.Tool, s.ID)
+		if err != nil || last.State.Last().Decision == nil || last.State.Last().Decision.Nonce != "c-claimer" {
+			t.Fatalf("read as %+v, %v", last.State, err)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
