@@ -72,7 +72,8 @@ type Client struct {
 	closing sync.Once
 }
 
-// NewClient returns a client over nc, which stays the caller's. Close it when done.
+// NewClient returns a client over nc, which stays the caller's. Close it when done. A connection of [Connect] writes
+// many messages with one system call under load; a connection that the program makes with nats.go does not.
 func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, DefaultTenant), cmp.Or(o.Actor, DefaultActor)
 	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/coalesce"
 )
 
 // minPayload is what a server must take in one message, headers included: an envelope with the state
@@ -53,7 +54,7 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
-	nc, err := connect(servers, opts)
+	nc, err := connect(servers, append(opts, Coalesced))
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // it quotes the whole URL otherwise
@@ -71,6 +72,41 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 			"its configuration", errServer, Redacted(servers), most, least)
 	}
 	return nc, nil
+}
+
+// Coalesced is an option that writes many messages to the server with one system call while they come in bursts. It
+// wraps the dialer of the options before it. Connections to an embedded server (nats.InProcessServer) stay as they are.
+func Coalesced(o *nats.Options) error {
+	d := dialer{o.CustomDialer}
+	switch {
+	case o.CustomDialer != nil:
+	case o.Dialer != nil:
+		d.CustomDialer = o.Dialer
+	default:
+		d.CustomDialer = &net.Dialer{Timeout: o.Timeout, KeepAlive: keepAlive}
+	}
+	o.CustomDialer = d
+	return nil
+}
+
+// keepAlive is that of nats.go's own dialer.
+const keepAlive = 5 * time.Minute
+
+type dialer struct{ nats.CustomDialer }
+
+// Dial implements nats.CustomDialer.
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := d.CustomDialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return coalesce.New(conn), nil
+}
+
+// SkipTLSHandshake passes on the question of nats.go whether the dialer encrypts.
+func (d dialer) SkipTLSHandshake() bool {
+	own, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
+	return ok && own.SkipTLSHandshake()
 }
 
 // A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If

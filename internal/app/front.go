@@ -53,10 +53,10 @@ func openFront(back *nats.Conn, kind string, log *slog.Logger) (*front, error) {
 			return nil, err
 		}
 	}
-	if f.dialer = o.CustomDialer; f.dialer == nil {
-		f.dialer = &net.Dialer{Timeout: o.Timeout, KeepAlive: keepAlive}
+	if o.CustomDialer == nil { // the back was not dialed by package bus
+		o.CustomDialer = &net.Dialer{Timeout: o.Timeout}
 	}
-	o.CustomDialer = f
+	f.dialer, o.CustomDialer = o.CustomDialer, f
 	if o.InProcessServer != nil {
 		o.InProcessServer = inProcess{f, o.InProcessServer}
 	}
@@ -69,9 +69,6 @@ func openFront(back *nats.Conn, kind string, log *slog.Logger) (*front, error) {
 	go f.follow() // ends with close
 	return f, nil
 }
-
-// keepAlive is that of the client library's own dialer.
-const keepAlive = 5 * time.Minute
 
 // follow goes where the back goes.
 func (f *front) follow() {

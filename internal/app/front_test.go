@@ -1,14 +1,8 @@
 package app
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
-	"math/big"
-	"net"
 	"testing"
 	"time"
 
@@ -106,7 +100,7 @@ func TestFrontFollows(t *testing.T) {
 
 // What would be dropped does not come, and nothing else is missing: in the clear, encrypted, and within the process.
 func TestFrontLeavesOut(t *testing.T) {
-	certificate, pool := certified(t)
+	certificate, pool := natstest.Certificate(t)
 	srv := natstest.Start(t)
 	secret := natstest.Start(t, func(o *server.Options) {
 		o.TLSConfig, o.TLSTimeout = &tls.Config{Certificates: []tls.Certificate{certificate}}, 30
@@ -143,25 +137,4 @@ func TestFrontLeavesOut(t *testing.T) {
 			w.hears("behind what is left out")
 		})
 	}
-}
-
-func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	if c, err = x509.ParseCertificate(der); err == nil {
-		pool.AddCert(c)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }

@@ -136,7 +136,7 @@ func (r *Report) Write(out io.Writer) error {
 
 // columns are those of a row. From CPU on all is per call; the parties at the end say what they send+receive.
 const columns = "SERVER\tSYNC\tSIZE\tLOAD\tSIDE\tCALLS/S\tP50 ms\tP95 ms\tP99 ms\tCPU µs\tSERVER\tOURS\tALLOCS\t" +
-	"WAKE-UPS\tSERVER\tOURS\tWRITES\tTRIPS\tALL\tMSGS\tCALLER\tDISPATCHER\tWORKER"
+	"WAKE-UPS\tSERVER\tOURS\tWRITE(2)\tWRITES\tTRIPS\tALL\tMSGS\tCALLER\tDISPATCHER\tWORKER"
 
 func (r *Report) writeRows(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -171,13 +171,13 @@ func (s Stats) cells(apart bool) string {
 		fmt.Sprintf("%.0f\t%.2f\t%.2f\t%.2f", s.PerSecond, s.P50, s.P95, s.P99),
 		fmt.Sprintf("%.0f\t%s\t%.0f\t%.0f", s.CPU, serverCPU, s.OwnCPU, s.Allocs),
 		fmt.Sprintf("%.1f\t%s\t%.1f", s.ServerWakeUps+s.OwnWakeUps, serverWakeUps, s.OwnWakeUps),
-		fmt.Sprintf("%.2f\t%.1f\t%.1f", s.Writes, s.RoundTrips, s.AllRoundTrips),
+		fmt.Sprintf("%.2f\t%.2f\t%.1f\t%.1f", s.WriteCalls, s.Writes, s.RoundTrips, s.AllRoundTrips),
 		fmt.Sprintf("%.1f\t%s\t%s\t%s", s.Messages, s.Caller, s.Dispatcher, s.Worker),
 	}, "\t")
 }
 
 // blank are the columns behind those that ratios have.
-const blank = "\t\t\t\t\t\t\t\t\t\t\t\t\t"
+const blank = "\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
 
 // cells are the ratios, in the columns of what they are of.
 func (x Ratios) cells() string {

@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
@@ -33,7 +34,8 @@ func checkCounts(t *testing.T, row Row) {
 		within(name+" worker sends", s.Worker.Sent, 2.9, 6)
 		within(name+" worker receives", s.Worker.Received, 1.9, 6)
 		within(name+" wake-ups", s.OwnWakeUps, 0.01, 10_000)
-		within(name+" CPU", s.CPU, s.OwnCPU, s.OwnCPU) // the server is embedded
+		within(name+" write calls", s.WriteCalls, 0.01, 10_000) // files of the server; pipes need none
+		within(name+" CPU", s.CPU, s.OwnCPU, s.OwnCPU)          // the server is embedded
 	}
 }
 
@@ -73,6 +75,25 @@ func TestWakeUps(t *testing.T) {
 	}
 	if _, after, err := proc.Own(); err != nil || after <= before {
 		t.Errorf("%d wake-ups, %d before, %v", after, before, err)
+	}
+	writes, err := proc.WriteCalls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := file.WriteString("x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := proc.WriteCalls(); err != nil || n < writes+100 {
+		t.Errorf("%d system calls for 100 writes, %v", n-writes, err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
 	}
 	if n, err := proc.WakeUps(os.Getpid()); err != nil || n == 0 {
 		t.Errorf("%d wake-ups, %v", n, err)

@@ -22,6 +22,7 @@ type Stats struct {
 	// Wake-ups are voluntary context switches: how often a thread had nothing to do, and so had to be woken.
 	ServerWakeUps float64 `json:"server_wake_ups"`
 	OwnWakeUps    float64 `json:"own_wake_ups"`
+	WriteCalls    float64 `json:"own_write_calls"` // system calls
 	Writes        float64 `json:"durable_writes"`
 	Messages      float64 `json:"messages"` // sent and received by the three parties
 	Caller        Traffic `json:"caller_messages"`
@@ -111,6 +112,7 @@ func (s *side) stats() *Stats {
 		AllocKB:       each(func(u usage) uint64 { return u.bytes }) / 1024,
 		ServerWakeUps: each(func(u usage) uint64 { return u.serverWakeUps }),
 		OwnWakeUps:    each(func(u usage) uint64 { return u.wakeUps }),
+		WriteCalls:    each(func(u usage) uint64 { return u.writeCalls }),
 		Writes:        each(func(u usage) uint64 { return u.writes }),
 		WireKB:        each(func(u usage) uint64 { return u.wire }) / 1024,
 		RoundTrips:    s.trips.before, AllRoundTrips: s.trips.all,

@@ -17,6 +17,7 @@ type usage struct {
 	self, server  time.Duration // CPU
 	wakeUps       uint64        // of this process
 	serverWakeUps uint64
+	writeCalls    uint64 // system calls of this process
 	mallocs       uint64
 	bytes         uint64
 	writes        uint64 // messages appended to streams
@@ -76,6 +77,9 @@ func (m meter) read(ctx context.Context) (usage, error) {
 			return u, err
 		}
 	}
+	if u.writeCalls, err = proc.WriteCalls(); err != nil {
+		return u, err
+	}
 	u.self, u.wakeUps, err = proc.Own()
 	return u, err
 }
@@ -89,6 +93,7 @@ func (u usage) since(before usage) usage {
 	u.self, u.server = u.self-before.self, u.server-before.server
 	u.wakeUps, u.serverWakeUps = u.wakeUps-before.wakeUps, u.serverWakeUps-before.serverWakeUps
 	u.mallocs, u.bytes = u.mallocs-before.mallocs, u.bytes-before.bytes
+	u.writeCalls -= before.writeCalls
 	u.writes, u.wire = u.writes-before.writes, u.wire-before.wire
 	return u
 }

@@ -45,6 +45,7 @@ var layers = []layer{
 	{"internal/fair", ""},
 	{"internal/lane", "internal/crew internal/fair"},
 	{"internal/sieve", ""},
+	{"internal/coalesce", ""},
 	{"internal/recent", ""},
 	{"internal/room", "internal/fair"},
 	{"internal/jscode", ""},
@@ -69,8 +70,8 @@ var layers = []layer{
 	{"internal/ack", ""},
 	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/dropped internal/fair internal/form internal/jscode internal/lane internal/sieve " +
-		"internal/wait kv question subjects"},
+	{"bus", "call envelope internal/coalesce internal/dropped internal/fair internal/form internal/jscode internal/lane " +
+		"internal/sieve internal/wait kv question subjects"},
 	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
 		"question subjects"},
 	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},

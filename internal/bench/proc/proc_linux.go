@@ -24,6 +24,20 @@ func Own() (cpu time.Duration, wakeUps uint64, err error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), uint64(r.Nvcsw), nil
 }
 
+// WriteCalls returns the number of write(2) and writev(2) calls of this process: to sockets, to files and to wake
+// threads.
+func WriteCalls() (n uint64, err error) {
+	io, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := bytes.Cut(io, []byte("\nsyscw:"))
+	if _, err := fmt.Sscan(string(after), &n); err != nil {
+		return 0, fmt.Errorf("/proc/self/io: %w", err)
+	}
+	return n, nil
+}
+
 // WakeUps returns how often the threads of another process gave the CPU back by themselves. Those that have
 // ended are missing; a Go process ends hardly any.
 func WakeUps(pid int) (sum uint64, err error) {

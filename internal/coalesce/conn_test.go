@@ -1,0 +1,437 @@
+package coalesce
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counted is a connection that counts writes. Over a pipe they wait for the peer to read.
+type counted struct {
+	net.Conn
+	writes []int // their sizes
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.writes = append(c.writes, n)
+	return n, err
+}
+
+// pipe returns a Conn, the connection below it, and the peer. A write below waits until the peer reads.
+func pipe(t *testing.T) (c *Conn, below *counted, peer net.Conn) {
+	ours, peer := net.Pipe()
+	below = &counted{Conn: ours}
+	c = New(below)
+	t.Cleanup(func() { _ = errors.Join(c.Close(), peer.Close()) })
+	return c, below, peer
+}
+
+// crowded has c write behind, as after a write that has just ended.
+func crowded(c *Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = time.Now()
+}
+
+func read(t *testing.T, from io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(from, got); err != nil || string(got) != want {
+		t.Errorf("read %.100q, %v; want %.100q", got, err, want)
+	}
+}
+
+func write(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if n, err := c.Write([]byte(text)); err != nil || n != len(text) {
+		t.Errorf("write %.100q: %d, %v", text, n, err)
+	}
+}
+
+// A lone message is written by its own Write: no other goroutine has to run first.
+func TestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, below, peer := pipe(t)
+		for range 3 {
+			written := make(chan struct{})
+			go func() { write(t, c, "lone"); close(written) }()
+			synctest.Wait()
+			select {
+			case <-written:
+				t.Fatal("Write returned before the peer read")
+			default:
+			}
+			read(t, peer, "lone")
+			<-written
+			time.Sleep(soon)
+		}
+		if len(below.writes) != 3 {
+			t.Errorf("%d writes", len(below.writes))
+		}
+	})
+}
+
+// After a burst, messages are written behind until four of them came alone.
+func TestBurstEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, below, peer := pipe(t)
+		crowded(c)
+		write(t, c, "a")
+		write(t, c, "b")
+		read(t, peer, "ab")
+		for range quiet {
+			synctest.Wait()
+			time.Sleep(time.Second)
+			write(t, c, "behind") // it does not wait for the peer
+			read(t, peer, "behind")
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		written := make(chan struct{})
+		go func() { write(t, c, "lone"); close(written) }()
+		synctest.Wait()
+		select {
+		case <-written:
+			t.Error("a lone message was written behind")
+		default:
+		}
+		read(t, peer, "lone")
+		<-written
+		if fmt.Sprint(below.writes) != "[2 6 6 6 6 4]" {
+			t.Errorf("writes of %v bytes", below.writes)
+		}
+	})
+}
+
+// Messages that come while others are written, or shortly after, are written at once, in order, with one write.
+func TestCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, below, peer := pipe(t)
+		crowded(c)
+		write(t, c, "first")
+		synctest.Wait() // for the goroutine that writes it
+		var all string
+		for n := range 300 {
+			text := fmt.Sprint("message ", n, "\r\n")
+			write(t, c, text) // it must not wait: nobody reads
+			all += text
+		}
+		read(t, peer, "first"+all)
+		synctest.Wait()
+		if fmt.Sprint(below.writes) != fmt.Sprint([]int{5, len(all)}) {
+			t.Errorf("writes of %v bytes", below.writes)
+		}
+		write(t, c, "next") // soon after
+		synctest.Wait()
+		write(t, c, "and") // while that is written
+		write(t, c, "one more")
+		read(t, peer, "nextandone more")
+		synctest.Wait()
+		if fmt.Sprint(below.writes[2:]) != "[4 11]" {
+			t.Errorf("writes of %v bytes", below.writes[2:])
+		}
+	})
+}
+
+// Write accepts at most limit bytes that cannot be written, and blocks then.
+func TestBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, below, peer := pipe(t)
+		crowded(c)
+		write(t, c, "taken")
+		synctest.Wait()
+		piece := string(bytes.Repeat([]byte("x"), limit/4))
+		for range 4 {
+			write(t, c, piece)
+		}
+		accepted := make(chan struct{})
+		go func() { write(t, c, "y"); close(accepted) }()
+		synctest.Wait()
+		select {
+		case <-accepted:
+			t.Fatal("more than the limit was accepted")
+		default:
+		}
+		if cap(c.behind) > 2*limit {
+			t.Errorf("the buffer has %d bytes", cap(c.behind))
+		}
+		read(t, peer, "taken")
+		<-accepted
+		large := string(bytes.Repeat([]byte("z"), 2*limit))
+		go write(t, c, large) // waits for all before it, and is not copied
+		for range 4 {
+			read(t, peer, piece)
+		}
+		read(t, peer, "y"+large)
+		synctest.Wait()
+		if fmt.Sprint(below.writes) != fmt.Sprint([]int{5, limit, 1, 2 * limit}) {
+			t.Errorf("writes of %v bytes", below.writes)
+		}
+		if cap(c.behind) > 2*limit || cap(c.spare) > 2*limit {
+			t.Errorf("buffers of %d and %d bytes", cap(c.behind), cap(c.spare))
+		}
+	})
+}
+
+// The error of a write behind is returned by the next Write, and by all that wait. The connection is closed.
+func TestErrorBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, peer := pipe(t)
+		crowded(c)
+		write(t, c, "part of it arrives")
+		synctest.Wait()
+		write(t, c, string(make([]byte, limit)))
+		waits := make(chan error)
+		go func() {
+			_, err := c.Write([]byte("waits"))
+			waits <- err
+		}()
+		ended := make(chan error)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			ended <- err
+		}()
+		read(t, peer, "part")
+		_ = peer.Close()
+		if err := <-waits; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the Write that waited: %v", err)
+		}
+		if n, err := c.Write([]byte("later")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("a later Write: %d, %v", n, err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("Read goes on")
+		}
+	})
+}
+
+// A Write that writes by itself reports how much arrived. Nothing can follow on half a message.
+func TestPartialWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, peer := pipe(t)
+		go func() {
+			read(t, peer, "par")
+			synctest.Wait()
+			_ = peer.Close()
+		}()
+		if n, err := c.Write([]byte("part")); n != 3 || err == nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if n, err := c.Write([]byte("later")); n != 0 || err == nil {
+			t.Errorf("a later Write: %d, %v", n, err)
+		}
+	})
+}
+
+// A deadline ends Write where it writes and where it waits, and refuses later ones, until it is changed.
+func TestDeadline(t *testing.T) {
+	for name, before := range map[string]func(*testing.T, *Conn){
+		"writes": func(*testing.T, *Conn) {},
+		"waits": func(t *testing.T, c *Conn) {
+			crowded(c)
+			write(t, c, "x")
+			synctest.Wait()
+			write(t, c, string(make([]byte, limit)))
+		},
+	} {
+		for when, set := range map[string]func(*Conn) error{
+			"before": nil,
+			"while":  func(c *Conn) error { return c.SetWriteDeadline(time.Now().Add(time.Minute)) },
+			"both":   func(c *Conn) error { return c.SetDeadline(time.Now().Add(time.Minute)) },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, _ := pipe(t)
+				before(t, c)
+				if set == nil {
+					if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					go func() {
+						synctest.Wait()
+						if err := set(c); err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				begun := time.Now()
+				_, err := c.Write([]byte("late"))
+				if took := time.Since(begun); !errors.Is(err, os.ErrDeadlineExceeded) || took != time.Minute {
+					t.Errorf("%s, %s: %v after %s", name, when, err, took)
+				}
+				if _, err := c.Write([]byte("later")); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s, %s: later %v", name, when, err)
+				}
+				if _, err := c.Read(make([]byte, 1)); err == nil { // it would wait for the peer
+					t.Errorf("%s, %s: it is not closed", name, when)
+				}
+			})
+		}
+	}
+}
+
+// A deadline is no end of bytes that Write has accepted: tls.Conn sets one that has passed before it closes.
+func TestDeadlineOfAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, peer := pipe(t)
+		if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		crowded(c)
+		write(t, c, "accepted")
+		synctest.Wait()
+		write(t, c, " and behind")
+		time.Sleep(2 * time.Second)
+		if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+		closed := make(chan error)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		if err := c.SetWriteDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		read(t, peer, "accepted and behind")
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A deadline of the past that was taken back does no harm.
+func TestDeadlineReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, peer := pipe(t)
+		for _, at := range []time.Time{time.Now().Add(time.Second), {}} {
+			if err := c.SetWriteDeadline(at); err != nil {
+				t.Fatal(err)
+			}
+			go write(t, c, "text")
+			read(t, peer, "text")
+			synctest.Wait()
+			crowded(c)
+			write(t, c, "behind")
+			time.Sleep(time.Minute) // the deadline of a Write that has ended must not end this one
+			read(t, peer, "behind")
+			synctest.Wait()
+			if err := c.SetWriteDeadline(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Close writes what was accepted. A peer that does not read holds it up for a second, and a Write that waits ends.
+func TestClose(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _, peer := pipe(t)
+			crowded(c)
+			write(t, c, "first")
+			synctest.Wait()
+			full := string(make([]byte, limit))
+			write(t, c, full)
+			waits := make(chan error)
+			go func() {
+				_, err := c.Write([]byte("waits"))
+				waits <- err
+			}()
+			synctest.Wait()
+			begun, closed := time.Now(), make(chan struct{})
+			go func() { _ = c.Close(); close(closed) }()
+			if err := <-waits; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the Write that waited: %v", err)
+			}
+			if _, err := c.Write(nil); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("a Write after Close: %v", err)
+			}
+			if reads {
+				read(t, peer, "first"+full)
+				if n, err := peer.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+					t.Errorf("%d bytes more, %v", n, err)
+				}
+			}
+			<-closed
+			if took := time.Since(begun); reads != (took == 0) || took > linger {
+				t.Errorf("reads %v: closed after %s", reads, took)
+			}
+			if _, err := c.Read(make([]byte, 1)); err == nil {
+				t.Error("it is not closed")
+			}
+		}) // fails if a goroutine is left
+	}
+}
+
+// What several goroutines write at once arrives whole and once, also while others set deadlines and the end comes.
+func TestConcurrent(t *testing.T) {
+	ours, peer := tcp(t)
+	c := New(ours)
+	var writers sync.WaitGroup
+	var mu sync.Mutex
+	accepted := map[string]bool{}
+	for w := range 8 {
+		writers.Go(func() {
+			for n := 0; ; n++ {
+				line := fmt.Sprintf("%d %d %s\n", w, n, bytes.Repeat([]byte("x"), n*37%3000))
+				if n%97 == 0 {
+					line = fmt.Sprintf("%d %d %s\n", w, n, bytes.Repeat([]byte("x"), 2*limit))
+				}
+				if n%5 == 0 {
+					_ = c.SetWriteDeadline(time.Now().Add(time.Minute)) // an error once it is closed
+				}
+				if _, err := c.Write([]byte(line)); err != nil {
+					if !errors.Is(err, net.ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+				mu.Lock()
+				accepted[line] = true
+				mu.Unlock()
+				if w == 0 && n == 2000 {
+					writers.Go(func() { _ = c.Close() })
+				}
+			}
+		})
+	}
+	all, err := io.ReadAll(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writers.Wait()
+	for line := range bytes.Lines(all) {
+		if !accepted[string(line)] {
+			t.Fatalf("%.60q came twice, or in pieces, or was not accepted", line)
+		}
+		delete(accepted, string(line))
+	}
+	if len(accepted) > 0 {
+		t.Errorf("%d lines that were accepted are missing", len(accepted))
+	}
+}
+
+// tcp returns both ends of a connection over loopback.
+func tcp(t *testing.T) (ours, peer net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if ours, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if peer, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(ours.Close(), peer.Close()) })
+	return ours, peer
+}
