@@ -121,9 +121,10 @@ func patience(req *envelope.Request) time.Duration {
 const maxPatience = 2 * time.Second
 
 // How often chunks are asked for that do not come by themselves: soon again while there are new ones, and less and
-// less often while there are none, unless something hints at them.
+// less often while there are none, or with a hint of them, which may be forged, after leastAsk to mostAsk.
 const (
 	leastAsk = 50 * time.Millisecond
+	mostAsk  = 500 * time.Millisecond
 	firstAsk = 200 * time.Millisecond
 	lastAsk  = 2 * time.Second
 )
@@ -174,9 +175,9 @@ func (s *chunkStream) catchUp() {
 func (s *chunkStream) ask(ctx context.Context, attempt int) {
 	at := streaming.Position{Run: streaming.Run{Attempt: attempt}}
 	known := at.Run
-	for pause := firstAsk; s.pause(ctx, pause) && !s.live.Load(); {
+	for least, pause := leastAsk, firstAsk; s.pause(ctx, least, pause) && !s.live.Load(); {
 		f, run, err := s.source.fetch(ctx, at, bus.MaxChunkBytes)
-		pause = min(max(2*pause, firstAsk), lastAsk)
+		least, pause = min(2*least, mostAsk), min(max(2*pause, firstAsk), lastAsk)
 		if err != nil {
 			continue // what is wrong with the chunks, the reader finds
 		}
@@ -187,19 +188,19 @@ func (s *chunkStream) ask(ctx context.Context, attempt int) {
 			continue
 		}
 		s.reader.Offer(run, f.Header(), f.Body())
-		at.Index, pause = f.First()+f.Len(), firstAsk
+		at.Index, least, pause = f.First()+f.Len(), leastAsk, firstAsk
 		if len(f.Body()) >= bus.MaxChunkBytes/2 { // there is more
 			pause = 0
 		}
 	}
 }
 
-// pause waits for d, or less where something hints at chunks, and reports whether ctx has not ended.
-func (s *chunkStream) pause(ctx context.Context, d time.Duration) bool {
-	if !wait.For(ctx, min(d, leastAsk)) {
+// pause waits for d, or only for least where something hints at chunks, and reports whether ctx has not ended.
+func (s *chunkStream) pause(ctx context.Context, least, d time.Duration) bool {
+	if !wait.For(ctx, min(d, least)) {
 		return false
 	}
-	rest := time.NewTimer(d - min(d, leastAsk))
+	rest := time.NewTimer(d - min(d, least))
 	defer rest.Stop()
 	select {
 	case <-rest.C:

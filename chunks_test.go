@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type streamed struct {
 	*fixture
 	client *toolbus.Client
 	opened chan opened
+	asked  atomic.Int64 // questions for chunks
 }
 
 // opened is the call as its dispatcher took it in.
@@ -39,7 +41,7 @@ func streamOne(t *testing.T, stored bool) *streamed {
 	s := &streamed{fixture: setup(t), opened: make(chan opened, 1)}
 	s.client = s.serve(bustest.Describing("count"),
 		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
-			if !stored {
+			if s.asked.Add(1); !stored {
 				return question.ChunksAnswer{Fence: 1}, nil
 			}
 			return question.ChunksAnswer{Header: frame("", "0-0"), Body: []byte("d7\n"), Fence: 1}, nil
@@ -119,6 +121,27 @@ func TestFramesWithoutProofAreRead(t *testing.T) {
 	case got := <-calling:
 		t.Fatalf("the call ended before its chunk came: %q", got)
 	}
+	s.end(o)
+	if got := <-calling; len(got) != 2 || got[1] != "success" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Forged frames have the chunks asked for about twice a second, once there were none a few times.
+func TestForgedFramesCostFewQuestions(t *testing.T) {
+	s := streamOne(t, false)
+	calling := make(chan []string, 1)
+	go func() { calling <- s.call(nil) }()
+	o := <-s.opened
+	s.accept(o, "")
+	for flood := time.Now(); time.Since(flood) < 2*time.Second; <-time.After(time.Millisecond) {
+		s.send(o, 1, frame("", "0-0"), "d7\n")
+	}
+	if n := s.asked.Load(); n == 0 || n > 8 {
+		t.Errorf("%d questions in two seconds, want one to eight", n)
+	}
+	proof := subjects.ChunkProof(o.in.Inbox().Reply, envelope.CallKeyID(s.client.Tenant, &o.req))
+	s.send(o, 1, frame(proof, "0-0"), "d7\n")
 	s.end(o)
 	if got := <-calling; len(got) != 2 || got[1] != "success" {
 		t.Errorf("%q", got)
