@@ -120,8 +120,9 @@ func patience(req *envelope.Request) time.Duration {
 
 const maxPatience = 2 * time.Second
 
-// How often chunks are asked for that do not come by themselves: soon again while there are new ones, and less and
-// less often while there are none, or with a hint of them, which may be forged, after leastAsk to mostAsk.
+// How long the client waits before it asks again for chunks that do not come by themselves. It waits firstAsk after new
+// chunks, and up to lastAsk after empty answers. A hint, which may be forged, shortens the wait to leastAsk after new
+// chunks, and to up to mostAsk after empty answers.
 const (
 	leastAsk = 50 * time.Millisecond
 	mostAsk  = 500 * time.Millisecond

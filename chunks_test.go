@@ -127,7 +127,7 @@ func TestFramesWithoutProofAreRead(t *testing.T) {
 	}
 }
 
-// Forged frames have the chunks asked for about twice a second, once there were none a few times.
+// After a few empty answers, forged frames make the client ask for chunks at most about twice a second.
 func TestForgedFramesCostFewQuestions(t *testing.T) {
 	s := streamOne(t, false)
 	calling := make(chan []string, 1)

@@ -43,7 +43,7 @@ type debt struct {
 	owed volume
 }
 
-// heard is what all dispatchers have got since the last list.
+// heard counts what all dispatchers have received since the last list.
 type heard struct {
 	volume
 	listed  bool // of at least one connection

@@ -31,7 +31,7 @@ func (b *books) connection(cid uint64, family string, sent, heard int64) connect
 	}
 }
 
-// dispatcher is a connection of a dispatcher, which has got so many messages.
+// dispatcher returns a connection of a dispatcher that has received got messages.
 func (b *books) dispatcher(cid uint64, got int64) connection {
 	return connection{
 		CID: cid, User: "UKEY", Account: accounts.TB, Start: time.Unix(1e9, 0), counts: counts{Sent: 1e9, Heard: got},

@@ -26,7 +26,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natstest"
 )
 
-// trouble is what a cutter does to the bytes of a client.
+// trouble names a fault that a cutter causes in the bytes of a client.
 type trouble string
 
 const (
@@ -158,7 +158,7 @@ func (c *cutter) strike(sent []byte) {
 	<-wait
 }
 
-// generation is a context that ends when the connection was made anew.
+// generation holds a context that ends when the client reconnects.
 type generation struct {
 	mu  sync.Mutex
 	ctx context.Context
@@ -368,8 +368,8 @@ func TestWritesAreShared(t *testing.T) {
 	}
 }
 
-// What nats.go promises of what was published stays: it has arrived after a flush, and arrives before a connection is
-// closed, drained or made anew. All in the clear, and encrypted, where the connection below is written to in records.
+// The promises of nats.go hold: published messages have arrived after a flush, and arrive before the client closes,
+// drains or reconnects. The test runs without and with TLS, which writes whole records to the connection below it.
 func TestFlushed(t *testing.T) {
 	certificate, pool := natstest.Certificate(t)
 	srv := natstest.Start(t)

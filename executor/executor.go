@@ -293,7 +293,7 @@ func (e *Executor) lookUp(j *job) error {
 // is worth recording even then.
 const decideTime = 10 * time.Second
 
-// hand is what the messages have in common that are handled under one context: all of a process, as a rule.
+// hand holds the context and its watchdog for messages that are handled together, usually all of a process.
 type hand struct {
 	ctx    context.Context
 	longer context.Context // ends decideTime after ctx

@@ -40,15 +40,15 @@ type job struct {
 	manifest *tool.Manifest
 	looks    bool // it is a lookup
 	chunks   emitted
-	observer func(observe.Step) // is told of its end; nil for nobody
+	observer func(observe.Step) // called when the job ends; may be nil
 
 	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
 	killed    atomic.Bool // the log says that the attempt is decided, and the run ends
 	mu        sync.Mutex
 	run       *watchdog.Run // of the tool, or of the wait for the record; nil before it
-	stream    *watchdog.Run // of what stores the chunks of the tool; nil while there are none
+	stream    *watchdog.Run // stores the chunks of the tool; nil before the first
 	running   bool
-	since     time.Time // as started, for whoever asks
+	since     time.Time // when the tool started; Seek returns it
 }
 
 // kill ends the run, or lets it end as soon as it begins.

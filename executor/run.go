@@ -32,8 +32,8 @@ var (
 type verdict struct {
 	end   call.Ending
 	draft settle.Draft
-	// err is errDrained when the executor shut down under the run: then nothing is decided here, and whoever gets the
-	// message next decides by what the log says.
+	// err is errDrained when the executor shut down during the run: then it decides nothing, and the next executor that
+	// gets the message decides by the log.
 	err error
 }
 
