@@ -63,6 +63,8 @@ func TestValidateSaysEveryRule(t *testing.T) {
 		{`{"contains":{"const":1},"maxContains":1}`, `[1,1]`, ` maxContains has too many items of one kind`},
 		{`{"dependentRequired":{"a":["b","c"]}}`, `{"a":1}`, ` dependentRequired must have b, c because it has a`},
 		{`{"propertyNames":{"maxLength":1}}`, `{"a/b":1}`, `/a~1b propertyNames the name is not allowed`},
+		{`{"properties":{"a":{"propertyNames":{"maxLength":1}},"b":{"properties":{"c":{}}}}}`, `{"a":{"xx":1},"b":{"c":1}}`,
+			` propertyNames an object below has a name that is not allowed: "xx"`},
 		{`{"required":["a","~/"]}`, `{}`, `/a required is missing|/~0~1 required is missing`},
 		{`{"additionalProperties":false}`, `{"x":1,"y":2}`,
 			`/x additionalProperties is not allowed here|/y additionalProperties is not allowed here`},

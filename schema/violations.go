@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -18,7 +19,7 @@ import (
 // are left out; a failed combinator (anyOf, oneOf) is listed with what failed under it.
 func violations(root *jsonschema.ValidationError) []Violation {
 	var found []Violation
-	collect(root, &found)
+	collect(root, root.InstanceLocation, &found)
 	slices.SortFunc(found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
@@ -26,7 +27,8 @@ func violations(root *jsonschema.ValidationError) []Violation {
 	return found[:min(len(found), ijson.MaxViolations)]
 }
 
-func collect(e *jsonschema.ValidationError, found *[]Violation) {
+// collect adds what e and its causes say. The error that e is a cause of lies at parent.
+func collect(e *jsonschema.ValidationError, parent []string, found *[]Violation) {
 	at := pointer(e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
@@ -38,15 +40,26 @@ func collect(e *jsonschema.ValidationError, found *[]Violation) {
 			*found = append(*found, ijson.NewViolation(under(at, name), "additionalProperties", "is not allowed here"))
 		}
 	case *kind.PropertyNames:
-		*found = append(*found, ijson.NewViolation(under(at, k.Property), "propertyNames", "the name is not allowed"))
+		*found = append(*found, misnamed(k.Property, len(e.InstanceLocation), parent))
 		return
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 	default:
 		*found = append(*found, ijson.NewViolation(at, keyword(k), describe(k)))
 	}
 	for _, cause := range e.Causes {
-		collect(cause, found)
+		collect(cause, e.InstanceLocation, found)
 	}
+}
+
+// misnamed tells of a member whose name is not allowed, depth steps below the root. Version 6.0.3 of the library
+// overwrites the location of this kind of error while it validates siblings
+// (https://github.com/santhosh-tekuri/jsonschema/pull/269), so only its length and the parent's location are certain.
+func misnamed(name string, depth int, parent []string) Violation {
+	at := pointer(parent)
+	if depth > len(parent) {
+		return ijson.NewViolation(at, "propertyNames", "an object below has a name that is not allowed: "+strconv.Quote(name))
+	}
+	return ijson.NewViolation(under(at, name), "propertyNames", "the name is not allowed")
 }
 
 // Below moves violations of a value to where it lies in a document.
