@@ -40,7 +40,6 @@ Needs no running bus.`,
 			if err := o.Check(); err != nil {
 				return usagef("%v", err)
 			}
-			defer cli.Ballast()()
 			if o.Duration <= 0 || o.Rounds < 1 || o.Slots < 1 || o.Drain < 1 || o.Rate < 0 {
 				return usagef("--duration, --rounds, --slots and --drain are more than 0, --rate is 0 or more")
 			}
@@ -106,7 +105,6 @@ func benchNodeCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer cli.Ballast()()
 			var failed error
 			o.Role, o.URL, o.Credentials = args[0], of.Server, of.Credentials
 			o.Ready = func() { failed = cli.WriteReady(readyFile, of.Server) }

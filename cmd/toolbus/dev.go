@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ whoever reaches the port may do everything.`,
 				checkState(d.state)); err != nil {
 				return err
 			}
-			defer cli.Ballast()()
+			cli.Collect(g.env.environ, storePercent, math.MaxInt64)
 			return cli.Stopped(cmd.Context(), d.run(cmd.Context()))
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
+
+// storePercent is the GOGC of a process with an embedded server. It has no limit of memory: the index of stored calls
+// grows with them.
+const storePercent = 200
 
 // natsCmd runs only the server; chaos and bench use it as a process of its own.
 func natsCmd(g *global) *cobra.Command {
@@ -26,7 +31,7 @@ func natsCmd(g *global) *cobra.Command {
 			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {
 				return err
 			}
-			defer cli.Ballast()()
+			cli.Collect(g.env.environ, storePercent, math.MaxInt64)
 			o.Log = cli.Logger(g.env.stderr, false)
 			srv, stop, err := startServer(o, func() error { return nil })
 			if err != nil {

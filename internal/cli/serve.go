@@ -23,7 +23,6 @@ projects the audit record. Any number may run side by side. SIGTERM stops the in
 is in hand and ends.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer Ballast()()
 			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, access))
 		},
 	}
@@ -135,7 +134,6 @@ their tools. Any number may run side by side. SIGTERM stops the pulls; calls in 
 after ten seconds, are handed back.`,
 		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer Ballast()()
 			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, access))
 		},
 	}

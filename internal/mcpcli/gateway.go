@@ -50,7 +50,6 @@ that does.`,
 		Example: `  toolbus gateway mcp
   toolbus gateway mcp --listen 127.0.0.1:8080 --credentials door.token --server nats://bus:4222`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer cli.Ballast()()
 			return cli.Stopped(cmd.Context(), l.serve(cmd.Context(), env, connect))
 		},
 	}

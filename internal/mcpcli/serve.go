@@ -37,7 +37,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		if err := check(&o); err != nil {
 			return err
 		}
-		cli.Lean(env.Environ)
+		cli.Collect(env.Environ, leanPercent, cli.MemoryLimit)
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
 		conn, client, err := connect(ctx, identity.Agent)
@@ -57,6 +57,9 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 	}
 	return cmd
 }
+
+// leanPercent is the GOGC of a process of which every agent has one: its few calls leave time for collecting.
+const leanPercent = 50
 
 // firstTime is the time in which the requests of a client are answered that is not served.
 const firstTime = time.Second
