@@ -75,24 +75,30 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 }
 
 // Coalesced is an option that writes many messages to the server with one system call while they come in bursts. It
-// wraps the dialer of the options before it. Connections to an embedded server (nats.InProcessServer) stay as they are.
+// wraps the dialer of the options before it, and takes over their FlusherTimeout. Connections to an embedded server
+// (nats.InProcessServer) stay as they are.
 func Coalesced(o *nats.Options) error {
-	d := dialer{o.CustomDialer}
+	d := dialer{o.CustomDialer, o.FlusherTimeout}
 	switch {
+	case o.InProcessServer != nil:
+		return nil
 	case o.CustomDialer != nil:
 	case o.Dialer != nil:
 		d.CustomDialer = o.Dialer
 	default:
 		d.CustomDialer = &net.Dialer{Timeout: o.Timeout, KeepAlive: keepAlive}
 	}
-	o.CustomDialer = d
+	o.CustomDialer, o.FlusherTimeout = d, 0
 	return nil
 }
 
 // keepAlive is that of nats.go's own dialer.
 const keepAlive = 5 * time.Minute
 
-type dialer struct{ nats.CustomDialer }
+type dialer struct {
+	nats.CustomDialer
+	timeout time.Duration // of a write
+}
 
 // Dial implements nats.CustomDialer.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
@@ -100,7 +106,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return coalesce.New(conn), nil
+	return coalesce.New(conn, d.timeout), nil
 }
 
 // SkipTLSHandshake passes on the question of nats.go whether the dialer encrypts.

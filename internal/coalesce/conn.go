@@ -2,7 +2,6 @@ package coalesce
 
 import (
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -18,53 +17,43 @@ const (
 // Conn is a connection whose Write may return before the bytes are written. Its methods are safe for concurrent use.
 type Conn struct {
 	net.Conn
+	timeout time.Duration // of one write to the connection; 0 is none
 
-	mu       sync.Mutex
-	changed  sync.Cond // behind, writing or err
-	behind   []byte    // accepted and not yet written, at most limit bytes; empty unless writing
-	spare    []byte    // memory for behind
-	count    int       // calls of Write that behind is of
-	bursts   int       // batches of one Write until bursts have ended; 0 is that they have
-	writing  bool      // one call of Write, or drain, writes to the connection
-	last     time.Time // when writing became false
-	err      error     // of the first write that failed, or net.ErrClosed; then Write accepts nothing
-	deadline time.Time // of calls of Write, and of Close
-	pending  int       // calls that the deadline bounds now
+	mu      sync.Mutex
+	changed sync.Cond // behind, writing or err
+	behind  []byte    // accepted and not yet written, at most limit bytes; empty unless writing
+	spare   []byte    // memory for behind
+	count   int       // calls of Write that behind is of
+	bursts  int       // batches of one Write until bursts have ended; 0 is that they have
+	writing bool      // one call of Write, or drain, writes to the connection
+	last    time.Time // when writing became false
+	err     error     // of the first write that failed, or net.ErrClosed; then Write accepts nothing
 }
 
-// New wraps conn. Only the returned Conn may then write to conn.
-func New(conn net.Conn) *Conn {
-	c := &Conn{Conn: conn}
+// New wraps conn. Only the returned Conn may then write to conn. A write to conn that takes longer than timeout fails
+// with os.ErrDeadlineExceeded; with 0 it may take any time.
+func New(conn net.Conn, timeout time.Duration) *Conn {
+	c := &Conn{Conn: conn, timeout: timeout}
 	c.changed.L = &c.mu
 	return c
 }
 
 // Write implements net.Conn. A lone p it writes itself. In a burst of calls it copies p, and another goroutine writes p
 // together with later ones. While 64 KiB wait to be written, Write blocks.
-// An error of a write, os.ErrDeadlineExceeded included, closes the connection, because bytes that Write had accepted
-// are lost. All later calls return the error.
+// An error of a write closes the connection, because bytes that Write had accepted are lost. All later calls return the
+// error.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if !c.deadline.IsZero() && !now.Before(c.deadline) {
-		return 0, os.ErrDeadlineExceeded
-	}
-	if c.full(p) {
-		c.bound(+1)
-		for c.full(p) {
-			c.changed.Wait()
-		}
-		c.bound(-1)
+	for c.full(p) {
+		c.changed.Wait()
 	}
 	switch {
 	case c.err != nil:
 		return 0, c.err
-	case !c.writing && (len(p) > limit || c.bursts == 0 && now.Sub(c.last) >= soon):
+	case !c.writing && (len(p) > limit || c.bursts == 0 && time.Since(c.last) >= soon):
 		c.writing = true
-		c.bound(+1)
 		n, err := c.write(p)
-		c.bound(-1)
 		c.next()
 		return n, err
 	}
@@ -109,6 +98,9 @@ func (c *Conn) drain() {
 
 // write writes p to the connection. It unlocks c.mu meanwhile; writing keeps other writes away.
 func (c *Conn) write(p []byte) (int, error) {
+	if c.err == nil && c.timeout > 0 { // Close has set its own
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)) // an error means that the write fails, too
+	}
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
@@ -122,49 +114,20 @@ func (c *Conn) write(p []byte) (int, error) {
 	return n, err
 }
 
-// bound counts the calls that the deadline bounds. Without any the connection has no deadline: it would end the write
-// of bytes that Write has accepted before.
-func (c *Conn) bound(more int) {
-	c.pending += more
-	if c.deadline.IsZero() {
-		return
-	}
-	t := c.deadline
-	if c.pending == 0 {
-		t = time.Time{}
-	}
-	_ = c.Conn.SetWriteDeadline(t) // an error means that the write fails, too
-}
+// SetWriteDeadline implements net.Conn. It has no effect: a deadline would end the write of bytes that Write has
+// accepted. tls.Conn sets one in the past before it closes the connection.
+func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline implements net.Conn. The deadline bounds calls of Write, and not the write of bytes that Write has
-// accepted: tls.Conn sets one in the past before it closes the connection.
-func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err // Close needs its own deadline
-	}
-	if c.deadline = t; c.pending == 0 {
-		return nil
-	}
-	return c.Conn.SetWriteDeadline(t)
-}
-
-// SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
-	if err := c.Conn.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(t)
-}
+// SetDeadline implements net.Conn. It is for reads alone.
+func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // Close implements net.Conn. It writes the bytes that Write has accepted, for at most 1 s.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.err, c.deadline = net.ErrClosed, time.Now().Add(linger)
-		c.bound(+1)
+		c.err = net.ErrClosed
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(linger))
 		c.changed.Broadcast()
 	}
 	for c.writing {

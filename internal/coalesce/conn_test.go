@@ -25,11 +25,14 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// stall is the timeout of a write.
+const stall = time.Minute
+
 // pipe returns a Conn, the connection below it, and the peer. A write below waits until the peer reads.
 func pipe(t *testing.T) (c *Conn, below *counted, peer net.Conn) {
 	ours, peer := net.Pipe()
 	below = &counted{Conn: ours}
-	c = New(below)
+	c = New(below, stall)
 	t.Cleanup(func() { _ = errors.Join(c.Close(), peer.Close()) })
 	return c, below, peer
 }
@@ -231,8 +234,8 @@ func TestPartialWrite(t *testing.T) {
 	})
 }
 
-// A deadline ends Write where it writes and where it waits, and refuses later ones, until it is changed.
-func TestDeadline(t *testing.T) {
+// A write that the peer holds up ends after the timeout, whichever call of Write it is of, and closes the connection.
+func TestTimeout(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Conn){
 		"writes": func(*testing.T, *Conn) {},
 		"waits": func(t *testing.T, c *Conn) {
@@ -242,63 +245,71 @@ func TestDeadline(t *testing.T) {
 			write(t, c, string(make([]byte, limit)))
 		},
 	} {
-		for when, set := range map[string]func(*Conn) error{
-			"before": nil,
-			"while":  func(c *Conn) error { return c.SetWriteDeadline(time.Now().Add(time.Minute)) },
-			"both":   func(c *Conn) error { return c.SetDeadline(time.Now().Add(time.Minute)) },
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				c, _, _ := pipe(t)
-				before(t, c)
-				if set == nil {
-					if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-						t.Fatal(err)
-					}
-				} else {
-					go func() {
-						synctest.Wait()
-						if err := set(c); err != nil {
-							t.Error(err)
-						}
-					}()
-				}
-				begun := time.Now()
-				_, err := c.Write([]byte("late"))
-				if took := time.Since(begun); !errors.Is(err, os.ErrDeadlineExceeded) || took != time.Minute {
-					t.Errorf("%s, %s: %v after %s", name, when, err, took)
-				}
-				if _, err := c.Write([]byte("later")); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%s, %s: later %v", name, when, err)
-				}
-				if _, err := c.Read(make([]byte, 1)); err == nil { // it would wait for the peer
-					t.Errorf("%s, %s: it is not closed", name, when)
-				}
-			})
-		}
+		synctest.Test(t, func(t *testing.T) {
+			c, _, _ := pipe(t)
+			before(t, c)
+			begun := time.Now()
+			_, err := c.Write([]byte("late"))
+			if took := time.Since(begun); !errors.Is(err, os.ErrDeadlineExceeded) || took != stall {
+				t.Errorf("%s: %v after %s", name, err, took)
+			}
+			if _, err := c.Write([]byte("later")); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: later %v", name, err)
+			}
+			if _, err := c.Read(make([]byte, 1)); err == nil { // it would wait for the peer
+				t.Errorf("%s: it is not closed", name)
+			}
+		})
 	}
 }
 
-// A deadline is no end of bytes that Write has accepted: tls.Conn sets one that has passed before it closes.
+// Each write has the whole timeout, and a timeout of 0 is none.
+func TestTimeoutOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, peer := pipe(t)
+		ours, other := net.Pipe()
+		patient := New(ours, 0)
+		for range 3 {
+			for _, behind := range []bool{false, true} {
+				if behind {
+					crowded(c)
+				}
+				go write(t, c, "text")
+				time.Sleep(stall - 1)
+				read(t, peer, "text")
+				synctest.Wait()
+				time.Sleep(stall)
+			}
+			go write(t, patient, "text")
+			time.Sleep(time.Hour)
+			read(t, other, "text")
+			synctest.Wait()
+		}
+		if err := errors.Join(patient.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The deadline of a caller is no end of bytes that Write has accepted: tls.Conn sets one that has passed before it
+// closes. It ends reads.
 func TestDeadlineOfAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, peer := pipe(t)
-		if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
 		crowded(c)
 		write(t, c, "accepted")
 		synctest.Wait()
 		write(t, c, " and behind")
-		time.Sleep(2 * time.Second)
-		if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		past := time.Now().Add(-time.Second)
+		if err := errors.Join(c.SetWriteDeadline(past), c.SetDeadline(past)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		closed := make(chan error)
 		go func() { closed <- c.Close() }()
 		synctest.Wait()
-		if err := c.SetWriteDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
 		read(t, peer, "accepted and behind")
 		if err := <-closed; err != nil {
 			t.Error(err)
@@ -306,32 +317,9 @@ func TestDeadlineOfAccepted(t *testing.T) {
 	})
 }
 
-// A deadline of the past that was taken back does no harm.
-func TestDeadlineReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, peer := pipe(t)
-		for _, at := range []time.Time{time.Now().Add(time.Second), {}} {
-			if err := c.SetWriteDeadline(at); err != nil {
-				t.Fatal(err)
-			}
-			go write(t, c, "text")
-			read(t, peer, "text")
-			synctest.Wait()
-			crowded(c)
-			write(t, c, "behind")
-			time.Sleep(time.Minute) // the deadline of a Write that has ended must not end this one
-			read(t, peer, "behind")
-			synctest.Wait()
-			if err := c.SetWriteDeadline(time.Time{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
 // Close writes what was accepted. A peer that does not read holds it up for a second, and a Write that waits ends.
 func TestClose(t *testing.T) {
-	for _, reads := range []bool{true, false} {
+	for _, reads := range []string{"all", "the first", "nothing"} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _, peer := pipe(t)
 			crowded(c)
@@ -353,15 +341,18 @@ func TestClose(t *testing.T) {
 			if _, err := c.Write(nil); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("a Write after Close: %v", err)
 			}
-			if reads {
+			switch reads {
+			case "the first":
+				read(t, peer, "first")
+			case "all":
 				read(t, peer, "first"+full)
 				if n, err := peer.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 					t.Errorf("%d bytes more, %v", n, err)
 				}
 			}
 			<-closed
-			if took := time.Since(begun); reads != (took == 0) || took > linger {
-				t.Errorf("reads %v: closed after %s", reads, took)
+			if took := time.Since(begun); (reads == "all") != (took == 0) || took > linger {
+				t.Errorf("reads %s: closed after %s", reads, took)
 			}
 			if _, err := c.Read(make([]byte, 1)); err == nil {
 				t.Error("it is not closed")
@@ -370,10 +361,10 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// What several goroutines write at once arrives whole and once, also while others set deadlines and the end comes.
+// What several goroutines write at once arrives whole and once, also while the end comes.
 func TestConcurrent(t *testing.T) {
 	ours, peer := tcp(t)
-	c := New(ours)
+	c := New(ours, stall)
 	var writers sync.WaitGroup
 	var mu sync.Mutex
 	accepted := map[string]bool{}
@@ -383,9 +374,6 @@ func TestConcurrent(t *testing.T) {
 				line := fmt.Sprintf("%d %d %s\n", w, n, bytes.Repeat([]byte("x"), n*37%3000))
 				if n%97 == 0 {
 					line = fmt.Sprintf("%d %d %s\n", w, n, bytes.Repeat([]byte("x"), 2*limit))
-				}
-				if n%5 == 0 {
-					_ = c.SetWriteDeadline(time.Now().Add(time.Minute)) // an error once it is closed
 				}
 				if _, err := c.Write([]byte(line)); err != nil {
 					if !errors.Is(err, net.ErrClosed) {
