@@ -77,6 +77,7 @@ const (
 	KeepPlace                        // who has read the log expects the place of its last good event, and not its end
 	GarbledCounts                    // what cannot be decoded leaves the attempt as it was
 	GarbledWaits                     // executors start side-effectful attempts with an event that cannot be decoded
+	RequestsStay                     // requests of bound logs are kept no longer than others
 	OwnKey                           // tools are given the key as the caller wrote it
 )
 

@@ -48,7 +48,10 @@
 // short and long timeouts, and events expire as call.Expiry says. It takes for granted that an open
 // attempt is decided before the event that opened it expires. repeats.go is one of a key that is asked for again and
 // again, while requests are stored too late and executors come too late: it is used up by attempts that ran, and by
-// nothing else. keys.go is one of two calls whose callers use the same key.
+// nothing else. keys.go is one of two calls whose callers use the same key. lies.go lets another executor write two of
+// the events of forge.go into the log of a side-effectful call, at any time: before the claim, under it and after the
+// outcome. There each reader folds the events that have not expired. No lie is an outcome, and until the retention of
+// the outcome ends, all readers find the one that a follower observed first. It has 31,000 states and takes a second.
 //
 // # Rules that are needed
 //
@@ -85,6 +88,7 @@
 //	attempts that nobody took do not count    22  a key used up by a tool that never ran
 //	tools get a key of their own call's        7  told the effect of another's call
 //	outcomes outlive requests                  3  a decided call is open again
+//	requests of bound logs stay                4  told two outcomes, one of them a lie
 //	events outlive earlier ones                7  a decided attempt is as if it had never been
 //	earlier outcomes are carried               6  an outcome that is bound to cannot be found
 //

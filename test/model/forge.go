@@ -96,17 +96,23 @@ func (m *machine) strangers(w *world) {
 	}
 }
 
+// event returns what f makes of the log s, and what its body says.
+func (f forgery) event(s call.State) (call.Event, verdict) {
+	e := call.Event{Kind: f.kind, State: s, Nonce: stranger}
+	e.State.Attempts = slices.Clone(s.Attempts)
+	f.make(&e.State, &e.State.Attempts[len(s.Attempts)-1])
+	e.Attempt = e.State.Last().N
+	v := verdict{By: stranger + ".o", Attempt: e.Attempt}
+	if d := e.State.Last().Decision; f.kind == call.Decided {
+		e.Nonce, v.Code, v.Effect = d.Nonce, d.Code, d.Effect
+	}
+	return e, v
+}
+
 // intrude stores what f makes of the log s. What the log does not allow takes its place there, and nothing else.
 func (m *machine) intrude(w *world, s call.State, f forgery) {
 	if f.make != nil {
-		e := call.Event{Kind: f.kind, State: s, Nonce: stranger}
-		e.State.Attempts = slices.Clone(s.Attempts)
-		f.make(&e.State, &e.State.Attempts[len(s.Attempts)-1])
-		e.Attempt = e.State.Last().N
-		v := verdict{By: stranger + ".o", Attempt: e.Attempt}
-		if d := e.State.Last().Decision; f.kind == call.Decided {
-			e.Nonce, v.Code, v.Effect = d.Nonce, d.Code, d.Effect
-		}
+		e, v := f.event(s)
 		if m.allows(s, e) {
 			m.append(w, m.draft(e, call.OutcomeBody{Response: encode(v), Earlier: m.carried(m.last(w))}))
 			return
@@ -128,14 +134,14 @@ func (m *machine) intrude(w *world, s call.State, f forgery) {
 }
 
 // allows asks State.Allows.
-func (m *machine) allows(s call.State, e call.Event) bool {
+func (r *rules) allows(s call.State, e call.Event) bool {
 	a, _ := e.State.Attempt(e.Attempt)
 	switch {
-	case m.without(OneStep):
+	case r.without(OneStep):
 		return e.Check() == nil
-	case m.without(ClaimerSucceeds) && s.Bound() && e.State.Lookup == s.Lookup:
+	case r.without(ClaimerSucceeds) && s.Bound() && e.State.Lookup == s.Lookup:
 		s.Lookup, e.State.Lookup = call.LookupYes, call.LookupYes
-	case m.without(OthersGiveUp) && e.Kind == call.Decided && a.Decision.Status == envelope.RetryableError:
+	case r.without(OthersGiveUp) && e.Kind == call.Decided && a.Decision.Status == envelope.RetryableError:
 		e.State.Attempts = slices.Clone(e.State.Attempts)
 		d := *a.Decision
 		d.Status, d.Effect = envelope.TerminalError, envelope.EffectUnknown

@@ -161,6 +161,19 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestLies explores a call whose log another executor writes lies into.
+func TestLies(t *testing.T) {
+	for _, lookup := range []call.Lookup{call.LookupNo, call.LookupYes} {
+		r := ExploreLies(lying(lookup))
+		t.Logf("lookup %s: %d states, %d steps deep", lookup, r.States, r.Depth)
+		if r.Bad != "" {
+			t.Errorf("lookup %s, %s:\n%s", lookup, r.Bad, strings.Join(r.Trace, "\n"))
+		}
+	}
+}
+
+func lying(lookup call.Lookup) Lies { return Lies{Lookup: lookup, Lies: 2, Passes: 4} }
+
 // aging is the exploration of what expires when.
 func aging(class call.Class) Retention {
 	return Retention{

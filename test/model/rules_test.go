@@ -99,6 +99,25 @@ func TestRetentionRulesAreNeeded(t *testing.T) {
 	}
 }
 
+var rulesOfLies = []removed{
+	{OneStep, "an event is one step from the one before", Config{}, 2, "a success of e99"},
+	{ClaimerSucceeds, "success comes from the claimer", Config{}, 3, "a success of e99"},
+	{OthersGiveUp, "others may only give a claimed attempt up", Config{}, 4,
+		"effect none, but it had one"},
+	{RequestsStay, "requests of bound logs stay", Config{}, 4, "a reader finds"},
+}
+
+// TestRulesOfLiesAreNeeded is the same for what another executor writes.
+func TestRulesOfLiesAreNeeded(t *testing.T) {
+	for _, c := range rulesOfLies {
+		t.Run(c.name, func(t *testing.T) {
+			in := lying(call.LookupNo)
+			in.Off = c.rule
+			broken(t, ExploreLies(in), c)
+		})
+	}
+}
+
 // TestRuleOfRepeatsIsNeeded lets attempts count that nobody can have taken.
 func TestRuleOfRepeatsIsNeeded(t *testing.T) {
 	want := removed{steps: 22, bad: "used up, and the tool ran 0 times"}

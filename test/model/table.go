@@ -115,7 +115,7 @@ func (t *table) draft(e call.Event, b body) draftID {
 			panic(err)
 		}
 	}
-	key := fmt.Sprintf("%s%s@%d", ev.raw, ev.body, e.State.Seq)
+	key := fmt.Sprintf("%s%s%s@%d", kv.EventSubject(e), ev.raw, ev.body, e.State.Seq)
 	return intern(t.draftOf, key, &t.drafts, ev)
 }
 
