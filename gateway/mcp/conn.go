@@ -38,6 +38,7 @@ type conn struct {
 	batches bool        // the client has begun with a protocol that has them
 
 	mu    sync.Mutex
+	last  bool                     // the input has ended
 	open  map[jsonrpc.ID]*incoming // requests without an answer, by the id that the library knows
 	quiet chan struct{}            // closed when the input has ended and every request is answered; nil before it ends
 	late  chan struct{}            // closed when leaveTime was not enough
@@ -98,7 +99,9 @@ func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 			if err := c.take(l); err != nil {
 				return nil, err
 			}
-			c.ended = l.err
+			if l.err != nil {
+				c.end(l.err)
+			}
 		case <-c.told:
 			c.leave(errClosed)
 			c.ended = io.EOF
@@ -106,6 +109,15 @@ func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 			return nil, io.EOF
 		}
 	}
+}
+
+// end notes why there are no more lines. From now on the client is sent answers alone: a client that waits for the
+// server to end does not expect anything else, and the official SDK for Python kills a server that sends it.
+func (c *conn) end(err error) {
+	c.ended = err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = true
 }
 
 // take takes a line.
@@ -244,6 +256,12 @@ func (c *conn) drain() {
 func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	resp, ok := msg.(*jsonrpc.Response)
 	if !ok {
+		c.mu.Lock()
+		last := c.last
+		c.mu.Unlock()
+		if last {
+			return nil
+		}
 		text, err := jsonrpc.EncodeMessage(msg)
 		if err != nil {
 			return err

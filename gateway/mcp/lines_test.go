@@ -207,6 +207,46 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// A client that has ended its input is sent answers alone: the official SDK for Python kills a server that sends it
+// progress then, and the call would go on.
+func TestAnswersAlone(t *testing.T) {
+	progress := &jsonrpc.Request{Method: "notifications/progress", Params: json.RawMessage(`{"progress":1}`)}
+	in, asks := io.Pipe()
+	out := &bytes.Buffer{}
+	c := newConn(in, out, 1000)
+	go func() {
+		_, _ = io.WriteString(asks, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`+"\n")
+	}()
+	if _, err := c.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(t.Context(), progress); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "notifications/progress"); n != 1 {
+		t.Errorf("%d notifications before the end: %s", n, out)
+	}
+	_ = asks.Close()                               // a pipe in memory closes
+	if _, err := c.Read(t.Context()); err != nil { // the cancellation of what listens: the end has been read
+		t.Fatal(err)
+	}
+	id, err := jsonrpc.MakeID(1.0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, msg := range []jsonrpc.Message{progress, &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}} {
+		if err := c.Write(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Read(t.Context()); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if said := out.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, `"result":{}`) {
+		t.Errorf("after the end of the input: %s", said)
+	}
+}
+
 // FuzzLines checks that each line is answered or read, whatever it is, and that requests are answered with their ids.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{

@@ -20,10 +20,13 @@ import shared
 world = shared.wire.World(sys.argv[1])
 report = shared.Report()
 told = []
+waits = asyncio.Event()  # the tool `wait` has told of its progress
 
 
 async def hear(done, total, message, context):
     told.append((done, total, message))
+    if message == "it waits":
+        waits.set()
 
 
 def direct():
@@ -100,12 +103,17 @@ async def converse(transport, streamed):
 
 
 async def cancels(way, stand_in, transport):
-    """Ends a conversation in the middle of a call. Each call has a session of its own, as the adapters do by default."""
+    """Ends a conversation in the middle of a call. Each call has a session of its own, as the adapters do by default.
+
+    It does so after the progress is heard: this SDK kills a server that sends something while the client closes.
+    """
+    waits.clear()
     name = "langchain-" + way.replace(" ", "-")
     one = agent(stand_in, await through(transport).get_tools(), False)
     task = asyncio.create_task(outputs(one, [[[shared.behind("shop", "wait"), {"name": name}]]], False))
-    begun = await asyncio.to_thread(shared.appears, pathlib.Path(world.through, name + ".begun"))
-    report.expect(begun, f"{way}: the call to be cancelled did not begin")
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(waits.wait(), 15)
+    report.expect(waits.is_set(), f"{way}: the call to be cancelled did not begin")
     task.cancel()
     # The SDK raises a group if the server still answers while the client closes, as the bus does over standard output.
     with contextlib.suppress(asyncio.CancelledError, ExceptionGroup):
