@@ -117,8 +117,8 @@ type Adapter interface {
 	// Validate says whether the manifest's endpoint can be run by this adapter on this host.
 	Validate(m *Manifest) error
 	// Execute runs the tool until it ends or ctx does. When ctx ends, every process and
-	// goroutine of the run is gone before Execute returns; an adapter that cannot see to that guards the
-	// watchdog.Run that ctx is, so that its owner can do without it. A deadline of ctx is to be kept also
+	// goroutine of the run is gone before Execute returns; an adapter that cannot see to that needs a
+	// watchdog.Run above ctx and guards it, so that its owner can do without it. A deadline of ctx is to be kept also
 	// while this process is frozen, where the transport can. The error, if any, is classified by
 	// ClassifyError.
 	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)

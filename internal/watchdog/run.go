@@ -44,12 +44,9 @@ type Run struct {
 
 type runKey struct{}
 
-// Of returns the run whose context ctx is, at the most with further values; nil if it is no run's.
+// Of returns the run that ctx is, or that it was made from; nil without one.
 func Of(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
-	if r == nil || ctx != context.Context(r) && ctx.Done() != r.Done() {
-		return nil
-	}
 	return r
 }
 

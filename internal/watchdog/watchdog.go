@@ -11,25 +11,20 @@ import (
 
 // Watchdog ends its runs. It is safe for concurrent use.
 type Watchdog struct {
-	above   context.Context
-	release func() bool
+	above context.Context
 
 	mu    sync.Mutex
 	runs  wait.Heap[*Run] // that have not ended, by deadline; and guarded ones that have, by the end of their grace
 	timer *time.Timer     // nil before the first run
 	armed time.Time       // when it fires; zero if it does not
-	err   error           // of above, once it has ended
 }
 
-// New returns a watchdog of runs that end with ctx. Close it when no run is left, unless ctx ends.
+// New returns a watchdog of runs that end with ctx. It lasts until ctx ends.
 func New(ctx context.Context) *Watchdog {
 	d := &Watchdog{above: ctx}
-	d.release = context.AfterFunc(ctx, func() { d.endAll(ctx.Err()) })
+	context.AfterFunc(ctx, func() { d.endAll(ctx.Err()) })
 	return d
 }
-
-// Close frees what the context above holds of the watchdog.
-func (d *Watchdog) Close() { d.release() }
 
 // Start returns a run that ends at the deadline. The watchdog calls owner if it abandons the run; owner may be nil if
 // nobody guards the run. Stop the run when it is over.
@@ -37,7 +32,7 @@ func (d *Watchdog) Start(deadline time.Time, owner Owner) *Run {
 	r := &Run{Context: d.above, dog: d, deadline: deadline, owner: owner}
 	r.place.Of = r
 	d.mu.Lock()
-	err := d.err
+	err := d.above.Err() // endAll may have run
 	if err == nil && !deadline.After(time.Now()) {
 		err = context.DeadlineExceeded
 	}
@@ -105,7 +100,6 @@ func (d *Watchdog) end(r *Run, now time.Time) {
 
 func (d *Watchdog) endAll(err error) {
 	d.mu.Lock()
-	d.err = err
 	all := slices.Collect(d.runs.All())
 	all = slices.DeleteFunc(all, func(r *Run) bool { return r.ended })
 	for _, r := range all {

@@ -207,18 +207,20 @@ func TestLose(t *testing.T) {
 	run.Stop()
 }
 
-// Of finds the run that a context is, and not one that the context outlives or is outlived by.
+// Of finds the run above a context, the nearest if there are two.
 func TestOf(t *testing.T) {
 	run := watchdog.New(t.Context()).Start(time.Now().Add(time.Hour), nil)
 	defer run.Stop()
 	child, cancel := context.WithCancel(run)
 	defer cancel()
+	inner := watchdog.New(child).Start(time.Now().Add(time.Hour), nil)
+	defer inner.Stop()
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		want *watchdog.Run
 	}{
 		"itself": {run, run}, "with values": {context.WithValue(run, key("a"), 1), run},
-		"a child": {child, nil}, "without cancel": {context.WithoutCancel(run), nil}, "another": {t.Context(), nil},
+		"a child": {child, run}, "two": {inner, inner}, "another": {t.Context(), nil},
 	} {
 		if got := watchdog.Of(c.ctx); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -105,8 +105,9 @@ type answer struct {
 // function is what a run calls: a tool or a lookup, with its invocation.
 type function func(ctx context.Context, sink tool.Sink) answer
 
-// run runs a function in this goroutine. A watchdog ends the run: where ctx does, at the tool's own limit, and when a
-// chunk is refused. If the function does not return in its grace then, the owner of the run goes on without it.
+// run runs a function in this goroutine. The watchdog of the run that ctx belongs to ends it: at its deadline, when it
+// is stopped, and when a chunk is refused. If the function does not return in its grace then, the owner of the run goes
+// on without it.
 func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f function) (answer, error) {
 	if err := errors.Join(a.Validate(m), a.crowded(m)); err != nil {
 		return answer{}, &tool.StartError{Err: err}
@@ -115,8 +116,13 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
 	of := watchdog.Of(ctx)
-	if due, ok := ctx.Deadline(); of == nil || !ok || time.Until(due) > m.Limits.Longest() {
-		return a.apart(ctx, m, sink, f)
+	if of == nil {
+		return answer{}, &tool.StartError{Err: errNoRun}
+	}
+	if due, _ := ctx.Deadline(); time.Until(due) > m.Limits.Longest() { // admitted by a build with another limit
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.Limits.Longest())
+		defer cancel()
 	}
 	g := &gate{running: ctx, run: of, sink: sink, limit: m.Limits.OutputBytes, of: a, m: m}
 	of.Guard(grace, g)
@@ -128,35 +134,6 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 	defer g.shut()
 	return g.judge(out)
 }
-
-// apart runs a function in a goroutine of its own, and returns without it if need be. It is for a ctx that is no run's,
-// or lasts longer than the tool may.
-func (a *Adapter) apart(ctx context.Context, m *tool.Manifest, sink tool.Sink, f function) (answer, error) {
-	dog := watchdog.New(ctx)
-	defer dog.Close()
-	over := make(ending, 1)
-	run := dog.Start(time.Now().Add(m.Limits.Longest()), over)
-	defer run.Stop()
-	go func() {
-		if out, err := a.run(run, m, sink, f); !errors.Is(err, tool.ErrAbandoned) {
-			over <- ended{out, err}
-		}
-	}()
-	e := <-over
-	return e.answer, e.error
-}
-
-// ended is what became of a run.
-type ended struct {
-	answer
-	error
-}
-
-// ending takes what became of a run that is waited for.
-type ending chan ended
-
-// Abandoned implements watchdog.Owner.
-func (c ending) Abandoned(end func() error) { go func() { c <- ended{error: end()} }() }
 
 // Abandon implements watchdog.Guest.
 func (g *gate) Abandon() error {

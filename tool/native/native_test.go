@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/tool"
 	"github.com/seed-018f16cc/toolbus/tool/native"
@@ -33,12 +34,78 @@ func manifest() *tool.Manifest {
 func TestConformance(t *testing.T) {
 	tooltest.Run(t, func(*testing.T) tooltest.Fixture {
 		a := native.New(map[string]native.Func{"behave": tooltest.Behave}, native.WithLookup("behave", tooltest.BehaveLookup))
-		return tooltest.Fixture{Adapter: a, Manifest: manifest()}
+		return tooltest.Fixture{Adapter: hosted{a}, Manifest: manifest()}
 	})
 }
 
+// hosted has an adapter work under a watchdog, as executors do, and goes on without functions that do not return.
+type hosted struct{ *native.Adapter }
+
+type ended struct {
+	result tool.Result
+	found  bool
+	err    error
+}
+
+// ending takes what became of a run. It is the owner of the run.
+type ending chan ended
+
+func (e ending) Abandoned(end func() error) { go func() { e <- ended{err: end()} }() }
+
+func host(ctx context.Context, run func(context.Context) ended) ended {
+	due, ok := ctx.Deadline()
+	if !ok {
+		due = time.Now().Add(time.Hour)
+	}
+	over := make(ending, 1)
+	of := watchdog.New(ctx).Start(due, over)
+	defer of.Stop()
+	go func() {
+		if e := run(of); !errors.Is(e.err, tool.ErrAbandoned) {
+			over <- e
+		}
+	}()
+	return <-over
+}
+
+func (h hosted) Execute(
+	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,
+) (tool.Result, error) {
+	e := host(ctx, func(ctx context.Context) (e ended) {
+		e.result, e.err = h.Adapter.Execute(ctx, m, inv, sink)
+		return e
+	})
+	return e.result, e.err
+}
+
+func (h hosted) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
+	e := host(ctx, func(ctx context.Context) (e ended) {
+		e.result, e.found, e.err = h.Adapter.Lookup(ctx, m, inv)
+		return e
+	})
+	return e.result, e.found, e.err
+}
+
 // one is an adapter with one function.
-func one(f native.Func) *native.Adapter { return native.New(map[string]native.Func{"behave": f}) }
+func one(f native.Func) hosted { return hosted{native.New(map[string]native.Func{"behave": f})} }
+
+// A tool ends at its own limit, also where its call was admitted with a longer deadline. Without a watchdog nothing
+// could abandon it, and it does not start.
+func TestLimit(t *testing.T) {
+	a, m := one(func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
+		<-ctx.Done()
+		return tool.Result{}, ctx.Err()
+	}), manifest()
+	m.Limits.TimeoutMaxMS = 10
+	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
+	if got := a.ClassifyError(m, err); got.Code != envelope.CodeTimeout {
+		t.Errorf("got %v from %v", got, err)
+	}
+	var start *tool.StartError
+	if _, err := a.Adapter.Execute(t.Context(), m, tool.Invocation{}, nil); !errors.As(err, &start) {
+		t.Errorf("without a watchdog: %v", err)
+	}
+}
 
 func TestValidate(t *testing.T) {
 	a := one(tooltest.Behave)
