@@ -61,7 +61,8 @@ type Client struct {
 	barred  func() error // the reason why the server does not accept the connection any more
 	// onRefused has a function called each time that barred has become an error, until forget is called.
 	onRefused func(do func()) (forget func())
-	forget    func() // of what this client does then
+	forget    func()       // of what this client does then
+	crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
 	inbox     *bus.Inbox
 	bound     bool // the token is bound: the server lets it hear no live chunks
 	catalog   catalog
@@ -91,7 +92,7 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, bound: bound, crew: crew.New(func(job func()) { job() })}
-	c.barred, c.forget = func() error { return nil }, func() {}
+	c.barred, c.crowded, c.forget = func() error { return nil }, func() error { return nil }, func() {}
 	c.onRefused = func(func()) (forget func()) { return func() {} }
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.watch = flight.NewWatcher()

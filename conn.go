@@ -141,7 +141,7 @@ func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	}
 	client, err := NewClient(c.NC, o)
 	if err == nil {
-		client.barred, client.onRefused = c.barred, c.options.Held.OnRefused
+		client.barred, client.onRefused, client.crowded = c.barred, c.options.Held.OnRefused, c.options.Held.Crowded
 		client.forget = client.onRefused(client.watch.Release)
 	}
 	return client, err

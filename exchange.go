@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -236,6 +237,9 @@ func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *e
 func (c *Client) silence(
 	req *envelope.Request, deadline time.Time, e *envelope.Error, notStarted bool,
 ) *envelope.Response {
+	if why := c.crowded(); why != nil {
+		e = e.WithCause(why.Error()).WithFix("call again with the same key once there is room: " + bus.ConnectFix(why))
+	}
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, NotStarted: notStarted}
 	return envelope.Failure(req.CallID, e, p,
 		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())})

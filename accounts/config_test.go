@@ -170,6 +170,10 @@ func TestLimits(t *testing.T) {
 				t.Errorf("account %s has no limit of connections", a.Name)
 			}
 			all += most
+		case accounts.Full:
+			if most != 0 {
+				t.Errorf("account %s takes %d connections", a.Name, most)
+			}
 		default:
 			if most > 0 {
 				t.Errorf("account %s has at most %d connections", a.Name, most)
@@ -200,7 +204,8 @@ func TestWalls(t *testing.T) {
 	for _, a := range o.Accounts {
 		names[a.Name] = true
 	}
-	for _, want := range []string{"SYS", "AUTH", accounts.TB, accounts.Agents, accounts.Exec, accounts.Auditors} {
+	for _, want := range []string{"SYS", "AUTH", accounts.TB, accounts.Agents, accounts.Exec, accounts.Auditors,
+		accounts.Full} {
 		if !names[want] {
 			t.Error("no account", want)
 		}

@@ -7,12 +7,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The accounts that tokens lead to. Everything durable is in TB.
+// The accounts that tokens lead to. Everything durable is in TB. Full takes no connection: the server refuses one that
+// leads there with its error for a full account, nats.ErrMaxAccountConnectionsExceeded.
 const (
 	TB       = "TB"
 	Agents   = "AGENTS"
 	Exec     = "EXEC"
 	Auditors = "AUDITORS"
+	Full     = "FULL"
 )
 
 // service is a subject of TB to which others may send requests.
@@ -142,7 +144,7 @@ func guests() []guest {
 // Imports returns what each account has of the others, one line each: "service SUBJECT from ACCOUNT", or "stream" for
 // service. What the server itself adds is not among it.
 func Imports() map[string][]string {
-	all := map[string][]string{}
+	all := map[string][]string{Full: nil}
 	for _, s := range heard(TB) {
 		all[TB] = append(all[TB], ImportLine("stream", s.Subject, s.From))
 	}

@@ -42,10 +42,7 @@ type Callout struct {
 	sub  *nats.Subscription
 	crew *crew.Crew[*nats.Msg]
 
-	late sync.WaitGroup // refusals that are held back
-
 	mu         sync.Mutex
-	held       map[string]int // their number, by the root family of the token
 	complaints bucket.Bucket
 	left       int // complaints since the last one that was logged
 }
@@ -63,21 +60,13 @@ const (
 	// logAtOnce and logPerSecond bound how many refused connections are logged.
 	logAtOnce    = 100
 	logPerSecond = 10
-	// holdTime is the time that a refusal is held back whose reason may pass: too many connections, or a flood. A client
-	// takes one that comes within a second for the end of its token. Of one root family maxHeld are held at once, of
-	// maxHeldRoots families; others are sent at once.
-	holdTime     = 1200 * time.Millisecond
-	maxHeld      = 4
-	maxHeldRoots = 1024
 	// renewTime is how long a connection lives that may only exchange its token.
 	renewTime = time.Minute
 )
 
 // ServeCallout answers until Stop.
 func ServeCallout(nc *nats.Conn, o CalloutOptions) (*Callout, error) {
-	c := &Callout{
-		CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}, held: map[string]int{},
-	}
+	c := &Callout{CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
 	c.crew = crew.Bounded(maxCallouts, c.serve)
 	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.crew.Start(msg) })
 	if err == nil {
@@ -100,50 +89,21 @@ func (c *Callout) Stop() {
 		}
 	}
 	c.crew.End()
-	c.late.Wait()
 }
 
 func (c *Callout) serve(msg *nats.Msg) {
-	answer, crowded, err := c.answer(msg.Data, msg.Header.Get(serverKeyHeader))
+	answer, err := c.answer(msg.Data, msg.Header.Get(serverKeyHeader))
 	if err != nil {
 		c.Logger.Warn("a question about a connection was not answered", "err", err)
 		return
 	}
-	if crowded == "" || !c.hold(crowded, func() { c.respond(msg, answer) }) {
-		c.respond(msg, answer)
-	}
-}
-
-// hold calls do in holdTime, and reports whether it will: not if too many of a root family are held back.
-func (c *Callout) hold(root string, do func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.held[root] >= maxHeld || len(c.held) >= maxHeldRoots {
-		return false
-	}
-	c.held[root]++
-	c.late.Add(1)
-	time.AfterFunc(holdTime, func() {
-		defer c.late.Done()
-		do()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.held[root]--; c.held[root] == 0 {
-			delete(c.held, root)
-		}
-	})
-	return true
-}
-
-func (c *Callout) respond(msg *nats.Msg, answer []byte) {
 	if err := msg.Respond(answer); err != nil {
 		c.Logger.Warn("a connection was not answered", "err", err)
 	}
 }
 
-// answer returns what the server is to be told about a connection, or why it is no question of a server. crowded is the
-// root family of a token that was refused for the bounds of [CalloutOptions].Admit, which may pass; else "".
-func (c *Callout) answer(data []byte, server string) (sealed []byte, crowded string, err error) {
+// answer returns what the server is to be told about a connection, or why it is no question of a server.
+func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a question must not end the process
 			err = fmt.Errorf("panic: %v", p)
@@ -151,33 +111,41 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, crowded str
 	}()
 	r, err := c.open(data, server)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	a := jwt.NewAuthorizationResponseClaims(r.UserNkey)
 	a.Audience = r.Server.ID
-	switch a.Jwt, err = c.admit(r); {
-	case errors.Is(err, identity.ErrNotReady):
-		return nil, "", err // the server says so when it has waited, and whoever it was tries again
-	case err != nil:
+	if a.Jwt, err = c.admit(r); errors.Is(err, identity.ErrNotReady) {
+		return nil, err // the server says so when it has waited, and whoever it was tries again
+	}
+	if err != nil {
 		c.complain("a connection was refused", "err", err, "host", r.ClientInformation.Host,
 			"connection", fmt.Sprintf("%.100q", r.ConnectOptions.Name))
-		a.Jwt, a.Error = "", "refused"
-		if beyond, ok := errors.AsType[*outOfBounds](err); ok {
-			crowded = beyond.root
+		if a.Jwt, a.Error = "", "refused"; errors.Is(err, errFull) {
+			a.Error = ""
+			if a.Jwt, err = c.full(r); err != nil {
+				return nil, err
+			}
 		}
 	}
 	text, err := a.Encode(c.Keys.Issuer)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	sealed, err = c.Keys.XKey.Seal([]byte(text), server)
-	return sealed, crowded, err
+	return c.Keys.XKey.Seal([]byte(text), server)
 }
 
-// outOfBounds means that a connection was refused for what other connections do, and not for its token.
-type outOfBounds struct {
-	error
-	root string // family of the token
+// errFull means that a connection was refused for what other connections do, and not for its token.
+var errFull = errors.New("no room")
+
+// full returns a user of the account FULL. The server tells a client without a user only that it is not authorized, but
+// one whose account takes no more connections, that.
+func (c *Callout) full(r *jwt.AuthorizationRequestClaims) (string, error) {
+	u := jwt.NewUserClaims(r.UserNkey)
+	u.Audience, u.Expires = accounts.Full, c.Now().Add(renewTime).Unix()
+	u.Permissions.Pub.Deny.Add(">") // in case the account was given room
+	u.Permissions.Sub.Deny.Add(">")
+	return u.Encode(c.Keys.Issuer)
 }
 
 // complain logs a warning, unless there were too many lately.
@@ -246,7 +214,7 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 	account := accounts.Account(*p, f)
 	if c.Admit != nil {
 		if err := c.Admit(*p, account, r.Server.ID, r.ClientInformation.ID); err != nil {
-			return "", &outOfBounds{err, p.Root()}
+			return "", fmt.Errorf("%w: %w", errFull, err)
 		}
 	}
 	if c.Note != nil {

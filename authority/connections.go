@@ -20,8 +20,9 @@ import (
 // Bounds of the connections of one root family, on all servers together: of a token and of all that were narrowed
 // from it.
 const (
-	// FamilyConnections are the connections at once. Dispatchers close the newest of more, and refuse those above twice
-	// as many: the connections of a server that has crashed count until the next list.
+	// FamilyConnections are the connections at once. Dispatchers close the newest of more, and refuse others while the
+	// last lists of the servers show that there are so many. Otherwise they refuse those above twice as many: the
+	// connections of a server that has crashed count until the next list.
 	FamilyConnections = 256
 	// keptForOthers are connections of the account AGENTS that only doors and operators get.
 	keptForOthers = 50
@@ -79,6 +80,7 @@ type Connections struct {
 	agents int                  // connections
 	debts  map[string]*debt     // of families, those whose connections have ended included
 	heard  heard                // by dispatchers
+	full   map[string]bool      // families that had all their connections when servers last listed them
 	looked time.Time            // when debts were last reduced
 	out    map[string]time.Time // families that are shut out, until when
 }
@@ -101,8 +103,8 @@ func (c *Connections) Admit(p identity.Principal, account, server string, cid ui
 	case now.Before(c.out[root]):
 		return fmt.Errorf("family %s is shut out until %s: servers refused or dropped too much of what it sent", root,
 			c.out[root].Format(time.RFC3339))
-	case c.roots[root] >= 2*FamilyConnections:
-		return fmt.Errorf("family %s has more than %d connections", root, FamilyConnections)
+	case c.roots[root] >= 2*FamilyConnections, c.full[root] && c.roots[root] >= FamilyConnections:
+		return fmt.Errorf("family %s has the %d connections that it may have", root, FamilyConnections)
 	case o.agent && c.agents >= accounts.AgentConnections-keptForOthers:
 		return errors.New("there are too many agents")
 	}
@@ -184,10 +186,11 @@ func (c *Connections) look(ctx context.Context) error {
 		c.counted(server, all, begun)
 		return nil
 	})
+	var closed []place
 	if len(answered) > 0 {
 		c.forget(func(at place) bool { return !answered[at.server] }, begun)
+		closed = c.tooMany()
 	}
-	closed := c.tooMany()
 	for root, of := range c.flooding() {
 		err = errors.Join(err, c.kick.nc.Publish(shutOutSubject, []byte(root)))
 		closed = append(closed, of...)
@@ -275,14 +278,16 @@ func (c *Connections) forget(gone func(place) bool, asked time.Time) {
 	}
 }
 
-// tooMany returns the newest connections of each family that has more than it may.
+// tooMany returns the newest connections of each family that has more than it may, and notes which families are full.
 func (c *Connections) tooMany() (all []place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.full = map[string]bool{}
 	for root, n := range c.roots {
-		if n <= FamilyConnections {
+		if n < FamilyConnections {
 			continue
 		}
+		c.full[root] = true
 		of := c.of(root)
 		slices.SortFunc(of, func(a, b place) int { // so that all dispatchers choose the same
 			return cmp.Or(c.open[b].since.Compare(c.open[a].since), cmp.Compare(b.cid, a.cid))

@@ -1,6 +1,7 @@
 package authority_test
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/authority"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/identity"
 )
 
@@ -70,8 +72,37 @@ func (g *guarded) crowd(n int, tokens ...string) (last *atomic.Int64, all *sync.
 	return last, all
 }
 
+// turnedAway opens n connections with a token at once, and returns how many of them read that a bound is reached. None
+// may read that the token is worth nothing. Connections that are let in stay.
+func (g *guarded) turnedAway(n int, token string) (refused int) {
+	g.t.Helper()
+	type dialled struct {
+		nc  *nats.Conn
+		err error
+	}
+	all := make(chan dialled)
+	for range n {
+		go func() {
+			nc, err := bus.Dial(g.url, "one of many", nats.NoReconnect(), quiet, nats.Token(token))
+			all <- dialled{nc, err}
+		}()
+	}
+	for range n {
+		switch d := <-all; {
+		case d.err == nil:
+			g.t.Cleanup(d.nc.Close)
+		case errors.Is(d.err, bus.ErrCrowded):
+			refused++
+		case !bus.Unreachable(d.err): // let in, and closed at once
+			g.t.Error(d.err)
+		}
+	}
+	return refused
+}
+
 // Two dispatchers let in as many connections as a family may have, those of narrowed tokens included, wherever it was
-// let in before, and close what was too much. Others come in all the same, and so does the family when some have gone.
+// let in before, and close what was too much. Further ones read that there are too many. Others come in all the same,
+// and so does the family when some have gone.
 func TestConnectionsOfFamily(t *testing.T) {
 	g := guard(t)
 	g.dispatch()
@@ -87,6 +118,7 @@ func TestConnectionsOfFamily(t *testing.T) {
 	if n := last.Load(); n < authority.FamilyConnections-20 {
 		t.Errorf("%d connections last", n)
 	}
+	g.until("40 more at once are refused", func() bool { return g.turnedAway(40, less.Family) == 40 })
 	g.dispatch() // which has let in none
 	others, _ := g.crowd(authority.FamilyConnections, root.Family)
 	g.until("what came beside them is closed", func() bool {

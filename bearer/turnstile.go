@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Turnstile says how often somebody tries to connect whom the server does not let in. Where dispatchers have said so,
-// which takes milliseconds, the token was revoked, or has ended: another try would be as vain as the last. Where
-// nobody has answered, which takes two seconds, no dispatcher is there, and every moment counts. It is safe for
-// concurrent use.
+// Turnstile says how often a client tries to connect that the server does not let in. Where dispatchers have refused
+// the token, which takes milliseconds, it was revoked, or has ended: another try would be as vain as the last. Where a
+// bound of connections is reached, the client tries less and less often, and does not give up. Where no dispatcher has
+// answered, which takes two seconds, every moment counts. It is safe for concurrent use.
 type Turnstile struct {
 	Bearer *Bearer
 
 	mu      sync.Mutex
 	tried   time.Time // when the last try began
-	refused int       // times in a row
+	vain    int       // tries in a row that were refused, for the same reason
+	crowded bool      // which is a bound of connections, and not the token
 	since   time.Time // the first of them
 }
 
@@ -24,8 +25,8 @@ const (
 	answered = time.Second
 	// retry is when a connection that was lost is made anew, and half as much is random.
 	retry = 100 * time.Millisecond
-	// firstRefused is how long is waited after the second refusal in a row, and twice as long after each more, up to
-	// maxRefused; a quarter more, or less, is random.
+	// firstRefused is the pause after the second refusal in a row. Each further one doubles it, up to maxRefused; a
+	// quarter more, or less, is random.
 	firstRefused = time.Second
 	maxRefused   = 30 * time.Second
 	// GiveUp is after how long of refusals alone nobody tries any more.
@@ -40,41 +41,52 @@ const certain = 2
 func (t *Turnstile) Refused() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.refused < certain {
+	if t.vain < certain || t.crowded {
 		return nil
 	}
 	return t.Bearer.Denied()
+}
+
+// Crowded reports whether the server refused the last tries, at least two, for a bound of connections. It is false
+// after Admitted.
+func (t *Turnstile) Crowded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.vain >= certain && t.crowded
 }
 
 // Admitted notes that the server has accepted a connection.
 func (t *Turnstile) Admitted() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused = 0
+	t.vain = 0
 }
 
-// Pause says how long to wait before the next try, after one that the server has refused, or after anything else. An
-// error says why there is to be none.
-func (t *Turnstile) Pause(refused bool) (pause time.Duration, err error) {
+// Pause returns the time to wait before the next try, after one that the server has refused, or refused for a bound of
+// connections (crowded), or after anything else. It returns an error, the reason, if there is to be none.
+func (t *Turnstile) Pause(refused, crowded bool) (pause time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	refused = refused && now.Sub(t.tried) < answered
+	if t.crowded != crowded {
+		t.vain, t.crowded = 0, crowded
+	}
 	switch {
-	case !refused:
-		t.refused = 0
-	case t.refused == 0:
-		t.refused, t.since = 1, now
+	case !refused && !crowded:
+		t.vain = 0
+	case t.vain == 0:
+		t.vain, t.since = 1, now
 	default:
-		t.refused++
+		t.vain++
 	}
 	if refused && (t.Bearer.Spent() || now.Sub(t.since) >= GiveUp) {
 		return 0, t.Bearer.Denied()
 	}
-	if t.refused < 2 {
+	if t.vain < certain {
 		pause = retry + rand.N(retry/2)
 	} else {
-		pause = min(firstRefused<<min(t.refused-2, 10), maxRefused)
+		pause = min(firstRefused<<min(t.vain-certain, 10), maxRefused)
 		pause += rand.N(pause/2) - pause/4
 	}
 	t.tried = now.Add(pause)

@@ -19,7 +19,7 @@ func (o *office) at(life time.Duration, next func(n int) try) (pauses []time.Dur
 		var pause time.Duration
 		of := next(n)
 		time.Sleep(of.took)
-		pause, err = door.Pause(of.refused)
+		pause, err = door.Pause(of.refused, false)
 		pauses = append(pauses, pause)
 		time.Sleep(pause)
 	}
@@ -71,6 +71,37 @@ func TestNobodyAtTheDoor(t *testing.T) {
 				t.Errorf("%v", pauses)
 				break
 			}
+		}
+	})
+}
+
+// A client without room for its connection tries less and less often, however long that lasts, and its token is not
+// taken for refused.
+func TestCrowdedAtTheDoor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, began := newOffice(t), time.Now()
+		door := Turnstile{Bearer: o.bearer(o.file(o.token(time.Hour)))}
+		tries := 0
+		for ; time.Since(began) < 10*GiveUp; tries++ {
+			pause, err := door.Pause(false, true)
+			if err != nil || door.Refused() != nil || door.Crowded() != (tries > 0) {
+				t.Fatalf("after %d tries: %v, %v, crowded %t", tries, err, door.Refused(), door.Crowded())
+			}
+			time.Sleep(pause)
+		}
+		if tries > 50 {
+			t.Errorf("%d tries", tries)
+		}
+		for range certain {
+			if _, err := door.Pause(true, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if door.Crowded() || door.Refused() == nil {
+			t.Error("the token was revoked meanwhile")
+		}
+		if door.Admitted(); door.Crowded() || door.Refused() != nil {
+			t.Error("it is let in")
 		}
 	})
 }

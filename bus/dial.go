@@ -117,10 +117,9 @@ func (d dialer) SkipTLSHandshake() bool {
 
 // A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
 // it has asked one that was just going away, another one answers the next time.
-// A dispatcher that refuses a token answers at once, and one that has no room for the connection after 1.2 s.
+// A dispatcher that refuses a token answers at once.
 const (
 	refusedWithin = time.Second
-	unanswered    = 1500 * time.Millisecond
 	connectTries  = 3
 )
 
@@ -128,8 +127,18 @@ const (
 // connection is.
 var ErrUnanswered = errors.New("no dispatcher answered the server's question about the token")
 
-// ErrCrowded means that dispatchers refused a connection because the token, or all agents, have too many already.
-var ErrCrowded = errors.New("the bus has no room for this connection")
+// ErrCrowded means that a dispatcher or the server refused a connection for a bound of connections, or a dispatcher for
+// a flood of earlier ones. The token is good.
+var ErrCrowded = errors.New("a bound of connections is reached: this credential with all that was narrowed from it, " +
+	"or all clients together, have as many as they may; or the credential is refused for a minute because it flooded " +
+	"the bus")
+
+// Crowded reports whether an error of a connection, or its last error, says that the server had no room for it; see
+// [ErrCrowded].
+func Crowded(err error) bool {
+	return errors.Is(err, ErrCrowded) || errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) ||
+		errors.Is(err, nats.ErrMaxConnectionsExceeded)
+}
 
 func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 	for range connectTries {
@@ -138,10 +147,10 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 		took := time.Since(begun)
 		switch {
 		case pinged(err): // as for a question that nobody answered in time
+		case Crowded(err):
+			return nc, fmt.Errorf("%w: %w", ErrCrowded, err)
 		case !unauthorized(err), took < refusedWithin:
 			return nc, err
-		case took < unanswered:
-			return nc, fmt.Errorf("%w: %w", ErrCrowded, err)
 		}
 	}
 	return nc, fmt.Errorf("%w: %w", ErrUnanswered, err)
@@ -221,7 +230,8 @@ func ConnectFix(err error) string {
 	case errors.Is(err, ErrUnanswered):
 		return "start a dispatcher with the keys of this deployment, or wait until one has started"
 	case errors.Is(err, ErrCrowded):
-		return "close some connections that were made with this token, or try again later"
+		return "close connections of this credential, share the load among several credentials, or try again in a minute; " +
+			"the log of the dispatchers has the reason"
 	case unauthorized(err):
 		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
 			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"

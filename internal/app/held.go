@@ -32,6 +32,7 @@ type Held struct {
 	door   bearer.Turnstile
 	nc     atomic.Pointer[nats.Conn]
 	over   chan error // why nobody is let in any more
+	log    *slog.Logger
 
 	mu     sync.Mutex
 	ends   time.Time     // of the token that was shown, by the clock of this process
@@ -99,7 +100,10 @@ func hold(b *bearer.Bearer, o *Options) *Held {
 	if says := b.Says(); says.Role != identity.Executor {
 		o.Inbox = says.Inbox()
 	}
-	h := &Held{bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1)}
+	h := &Held{
+		bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1),
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+	}
 	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
 	return h
 }
@@ -163,9 +167,18 @@ func (h *Held) show() string {
 // pause says how long the client of NATS waits before it tries again to connect.
 func (h *Held) pause(int) time.Duration {
 	nc := h.nc.Load()
-	pause, err := h.door.Pause(nc != nil && errors.Is(nc.LastError(), nats.ErrAuthorization))
+	var last error
+	if nc != nil {
+		last = nc.LastError()
+	}
+	was := h.door.Crowded()
+	pause, err := h.door.Pause(errors.Is(last, nats.ErrAuthorization), bus.Crowded(last))
 	if h.door.Refused() != nil {
 		h.denied.call()
+	}
+	if h.door.Crowded() && !was {
+		h.log.Warn("the server refuses the connection, which is tried again", "err", bus.ErrCrowded,
+			"fix", bus.ConnectFix(bus.ErrCrowded))
 	}
 	if err == nil {
 		return pause
@@ -184,6 +197,15 @@ func (h *Held) Refused() error {
 		return nil
 	}
 	return h.door.Refused()
+}
+
+// Crowded returns [bus.ErrCrowded] while the server refuses the connection for a bound of connections, which may pass;
+// else nil. It does not wait for the connection.
+func (h *Held) Crowded() error {
+	if h == nil || !h.door.Crowded() {
+		return nil
+	}
+	return bus.ErrCrowded
 }
 
 // admitted notes each connection that the server accepts, until ctx ends or the connection is closed for good.
