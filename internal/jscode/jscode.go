@@ -29,7 +29,6 @@ const (
 	UnderWay        jetstream.ErrorCode = 10164 // another write with the same compare-and-set is being stored
 	TooManyRequests jetstream.ErrorCode = 10167 // more wait than the server takes
 	BatchUnknown    jetstream.ErrorCode = 10176 // the batch may have been stored, and this have come twice
-	BatchDuplicate  jetstream.ErrorCode = 10201 // a message of the batch is stored already
 )
 
 // Of returns the number of a server's answer that err is, or wraps; 0 where it is none.
