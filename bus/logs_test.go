@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/call"
@@ -162,7 +163,7 @@ func TestInventedLogsTakeNoMemory(t *testing.T) {
 		}
 		e.State.ID = fmt.Sprint("invented", i)
 		if _, err := f.JS.PublishMsgAsync(&nats.Msg{Subject: kv.EventSubject(e),
-			Header: nats.Header{"Tb-Event": {kv.EncodeEvent(e)}}}); err != nil {
+			Header: nats.Header{"Tb-Event": {kv.EncodeEvent(e)}}}, patient); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,12 +191,15 @@ func TestInventedLogsTakeNoMemory(t *testing.T) {
 	}
 }
 
+// patient lets a publisher of many messages wait for a slow server.
+var patient = jetstream.WithStallWait(time.Minute)
+
 // fill stores n messages in the log of e that are no events.
 func (f *fixture) fill(e call.Event, n int) {
 	f.T.Helper()
 	for i := range n {
 		e.Attempt = 2 + i/32
-		if _, err := f.JS.PublishMsgAsync(&nats.Msg{Subject: kv.EventSubject(e)}); err != nil {
+		if _, err := f.JS.PublishMsgAsync(&nats.Msg{Subject: kv.EventSubject(e)}, patient); err != nil {
 			f.T.Fatal(err)
 		}
 	}
