@@ -13,16 +13,34 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// openLogs are the logs with an open attempt, as a follower has read them. [call.State.Allows] judges the next event by
-// them. A log that is not bound is nil.
-type openLogs map[logKey]*call.State
+// openLogs are the logs with an open attempt, as a follower has read them.
+type openLogs map[logKey]opened
+
+// opened is a log with an open attempt. If the log is bound, [call.State.Allows] judges the next event by its state.
+// Otherwise state is nil, and n and admitted name the attempt that the last request or join was of.
+type opened struct {
+	state    *call.State
+	n        int
+	admitted uint64
+}
+
+// allows reports whether e may be the next event of the log. If that is not bound, a claim must be of the attempt that
+// a dispatcher opened: an executor can invent any other.
+func (o opened) allows(e call.Event) bool {
+	if o.state != nil {
+		return o.state.Allows(e) == nil
+	}
+	a, _ := e.State.Attempt(e.Attempt)
+	return !e.State.Bound() && (e.Kind == call.Decided || a.N == o.n && a.Admitted == o.admitted)
+}
 
 type logKey struct{ tool, id string }
 
-// closedLogs are logs without an open attempt that a follower had to read. The value is true if the log is not bound:
-// then an event of it counts which is not bound either. Otherwise no claim and no decision counts until a dispatcher
-// writes to the log again. Without this, each further event of such a log would have the whole log read, while all
-// events behind it wait.
+// closedLogs are logs whose executors' events a follower judges without a state: it had to read the log and found no
+// open attempt, or the log is not bound and holds a claim of an attempt that no dispatcher opened. The value is true if
+// the log is not bound: then a decision counts which is not bound either. Otherwise no claim and no decision counts
+// until a dispatcher writes to the log again. Without this, each further event of such a log would have the whole log
+// read, while all events behind it wait.
 type closedLogs map[logKey]bool
 
 // maxClosed bounds [closedLogs]. Where there is no room, any other log is forgotten.
@@ -45,7 +63,6 @@ func (k logKey) clone() logKey { return logKey{strings.Clone(k.tool), strings.Cl
 func (l openLogs) fold(ctx context.Context, f *Follower, e call.Event, seq uint64) (after call.State, ok bool) {
 	key := logKey{e.State.Tool, e.State.ID}
 	before, known := l[key]
-	bound := e.State.Bound()
 	switch {
 	case e.Kind == call.Requested || e.Kind == call.Joined: // dispatchers alone write them
 		delete(f.closed, key)
@@ -53,27 +70,35 @@ func (l openLogs) fold(ctx context.Context, f *Follower, e call.Event, seq uint6
 		if !f.counts(ctx, key, e, seq) {
 			return call.State{}, false
 		}
-	case before != nil && before.Allows(e) != nil, before == nil && bound:
+	case !before.allows(e):
+		if before.state == nil && e.Kind == call.Claimed {
+			delete(l, key)
+			f.closed.put(key, true)
+		}
 		return call.State{}, false
 	}
 	after = call.Fold(e, seq)
 	if _, stray := f.closed[key]; !stray {
-		l.keep(key, known, after)
+		l.keep(key, known, e, after)
 	}
 	return after, true
 }
 
-func (l openLogs) keep(key logKey, known bool, s call.State) {
-	if !s.Last().Open() {
+// keep keeps the log after e, if its attempt is open.
+func (l openLogs) keep(key logKey, known bool, e call.Event, after call.State) {
+	a, _ := after.Attempt(e.Attempt)
+	if !a.Open() || !after.Last().Open() {
 		delete(l, key)
 		return
 	}
 	if !known {
 		key = key.clone()
 	}
-	if l[key] = nil; s.Bound() {
-		l[key] = &s
+	o := opened{n: a.N, admitted: a.Admitted}
+	if after.Bound() {
+		o.state = &after
 	}
+	l[key] = o
 }
 
 // counts reports whether the log allows e, which is stored at seq, by reading it.
@@ -89,10 +114,13 @@ func (f *Follower) counts(ctx context.Context, key logKey, e call.Event, seq uin
 	case s.Empty():
 		f.closed.put(key, !e.State.Bound())
 		return expired(e)
+	case !s.Bound(): // the attempt of the first request, which may have ended since
+		f.closed.put(key, true)
+		return e.Kind == call.Decided && s.Allows(e) == nil
 	case s.Last().Open():
-		f.logs.keep(key, false, *s)
+		f.logs[key.clone()] = opened{state: s}
 	default:
-		f.closed.put(key, !s.Bound())
+		f.closed.put(key, false)
 	}
 	return s.Allows(e) == nil
 }
