@@ -196,16 +196,26 @@ func (s *siege) startExecutor() *deploytest.Process {
 	return p
 }
 
+// encrypted returns options of a connection, with TLS where the deployment has it.
+func (s *siege) encrypted(more ...nats.Option) []nats.Option {
+	if s.tls {
+		more = append(more, nats.Secure(s.TLS()))
+	}
+	return more
+}
+
 // agent is a client of an agent, with a token of its own.
 func (s *siege) agent(actor string) *toolbus.Client {
 	s.Helper()
+	return s.agentAt(s.URL, actor)
+}
+
+// agentAt is agent, connected to servers.
+func (s *siege) agentAt(servers, actor string, more ...nats.Option) *toolbus.Client {
+	s.Helper()
 	_, token := s.Credential(identity.Principal{Actor: actor, Role: identity.Agent})
-	options := []nats.Option{nats.Token(token)}
-	if s.tls {
-		options = append(options, nats.Secure(s.TLS()))
-	}
-	conn, err := toolbus.Connect(s.Context(), s.URL, toolbus.Options{
-		Actor: actor, NATS: options, Logger: slog.New(slog.DiscardHandler),
+	conn, err := toolbus.Connect(s.Context(), servers, toolbus.Options{
+		Actor: actor, NATS: s.encrypted(append(more, nats.Token(token))...), Logger: slog.New(slog.DiscardHandler),
 	})
 	s.must(err)
 	s.Cleanup(conn.Close)
