@@ -71,8 +71,11 @@ func fold(
 		case err == nil && log.state.Allows(e) == nil:
 			log.state, log.event, log.last = call.Fold(e, msg.Sequence), e, msg
 		}
-		if mayStop && err == nil && e.Kind == call.Requested && !log.state.Bound() {
+		switch {
+		case mayStop && err == nil && e.Kind == call.Requested && !log.state.Bound():
 			return log, nil
+		case msg.Sequence == through:
+			return log.marked(), nil
 		}
 		seq = msg.Sequence + 1
 	}
