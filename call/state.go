@@ -203,6 +203,8 @@ type Event struct {
 	Attempt int    `json:"attempt"`
 	Nonce   string `json:"nonce"`
 	State   State  `json:"state"`
+	// Until is when its writer stops trying, besides the end of its context; zero is never. It is not stored.
+	Until time.Time `json:"-"`
 }
 
 // Fold returns the state of a log whose last event is e, stored at sequence seq. It is the only

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -79,7 +80,9 @@ func (d *Dispatcher) write(
 		s, again = d.turnDown(ctx, l, s, a, tooLate())
 		return s, again, false
 	}
-	after, err := d.writeInTime(ctx, a, v.Event, body)
+	// Nobody could start what is in the log after the deadline of a, and others wait for their turn.
+	v.Event.Until = time.Now().Add(min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
+	after, err := d.CallLog.Write(ctx, v.Event, body)
 	if err != nil {
 		s, again = d.notWritten(ctx, l, s, a, err)
 		return s, again, errors.Is(err, call.ErrUnsure)
@@ -116,14 +119,6 @@ func (d *Dispatcher) notWritten(
 	} // not known to be admitted or not: no answer; the caller asks again
 	d.Logger.Warn("admission unsure", "call", l.id, "err", err)
 	return s, false
-}
-
-// writeInTime writes the admission of a, trying no longer than until a's deadline: nobody could start what is
-// in the log after it, and others wait for their turn.
-func (d *Dispatcher) writeInTime(ctx context.Context, a *asker, e call.Event, body []byte) (call.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
-	defer cancel()
-	return d.CallLog.Write(ctx, e, body)
 }
 
 // logAdmission is for whoever wants every event logged.

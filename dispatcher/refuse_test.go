@@ -71,6 +71,8 @@ func (s slow) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 			return after, err
 		}
 	}
+	ctx, cancel := context.WithDeadline(ctx, e.Until)
+	defer cancel()
 	<-ctx.Done()
 	return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
 }

@@ -23,7 +23,8 @@ import (
 type group struct {
 	js     jetstream.JetStream
 	answer time.Duration
-	least  int // how many make a batch; fewer go alone
+	least  int       // how many make a batch; fewer go alone
+	idle   sync.Pool // of *writer
 
 	mu      sync.Mutex
 	waiting []*writer
@@ -46,6 +47,7 @@ const (
 type writer struct {
 	msg  *nats.Msg
 	turn chan turn // holds one
+	over *time.Timer
 }
 
 // turn is what a writer is told: to send its own event, to send a batch, whose first is its own, or
@@ -57,22 +59,40 @@ type turn struct {
 	err   error
 }
 
-// publish sends msg, alone or with others, and returns where it is stored.
-func (g *group) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+// publish sends msg, alone or with others, and returns where it is stored. It waits for its turn and the answer no
+// longer than answer, but for a batch that is under way.
+func (g *group) publish(ctx context.Context, msg *nats.Msg, answer time.Duration) (uint64, error) {
 	if len(msg.Data) > maxGrouped {
-		return publish(ctx, g.js, msg, g.answer)
+		return publish(ctx, g.js, msg, answer)
 	}
-	w := &writer{msg: msg, turn: make(chan turn, 1)}
+	until := time.Now().Add(answer)
+	w := g.writer(msg, answer)
+	defer g.idle.Put(w)
+	defer w.over.Stop()
 	g.queue(w)
+	err := context.DeadlineExceeded
 	select {
 	case t := <-w.turn:
-		return g.take(ctx, w, t)
+		return g.take(ctx, w, t, until)
+	case <-w.over.C:
 	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	if g.leave(w) {
-		return 0, ctx.Err()
+		return 0, err
 	}
-	return g.take(ctx, w, <-w.turn)
+	return g.take(ctx, w, <-w.turn, until)
+}
+
+// writer returns a writer that waits for as long as answer.
+func (g *group) writer(msg *nats.Msg, answer time.Duration) *writer {
+	w, used := g.idle.Get().(*writer)
+	if !used {
+		w = &writer{turn: make(chan turn, 1), over: time.NewTimer(answer)}
+	}
+	w.msg = msg
+	w.over.Reset(answer)
+	return w
 }
 
 func (g *group) queue(w *writer) {
@@ -125,7 +145,7 @@ func fitting(waiting []*writer) int {
 	return len(waiting)
 }
 
-func (g *group) take(ctx context.Context, w *writer, t turn) (uint64, error) {
+func (g *group) take(ctx context.Context, w *writer, t turn, until time.Time) (uint64, error) {
 	if t.batch != nil {
 		t = g.lead(ctx, t.batch)
 	}
@@ -133,7 +153,7 @@ func (g *group) take(ctx context.Context, w *writer, t turn) (uint64, error) {
 		return t.seq, t.err
 	}
 	defer g.free()
-	return publish(ctx, g.js, w.msg, g.answer)
+	return publish(ctx, g.js, w.msg, time.Until(until))
 }
 
 // free ends the turn of a writer that was alone.

@@ -229,3 +229,37 @@ func TestGroupUnsure(t *testing.T) {
 		t.Errorf("after the restart: %v", err)
 	}
 }
+
+// A write ends at the time that its event names, and nothing is sent after that.
+func TestWriteUntil(t *testing.T) {
+	for _, least := range []int{0, 4} {
+		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+		js := ack.With(f.js)
+		defer js.Close()
+		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least, Answer: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		late := admission(t, call.State{}, "late", "A", time.Minute)
+		late.Until = time.Now()
+		if _, err := log.Write(ctx, late, nil); !errors.Is(err, call.ErrUnsure) {
+			t.Errorf("in groups of %d, too late: %v", least, err)
+		}
+		if _, err := log.Write(ctx, admission(t, call.State{}, "next", "A", time.Minute), nil); err != nil {
+			t.Fatal(err)
+		}
+		if events, _ := stored(t, f.js); events["late"] > 0 || events["next"] != 1 {
+			t.Errorf("in groups of %d, stored: %v", least, events)
+		}
+		f.srv.Stop()
+		together(8, func(i int) {
+			e := admission(t, call.State{}, fmt.Sprint("id", i), "A", time.Minute)
+			e.Until = time.Now().Add(300 * time.Millisecond)
+			if _, err := log.Write(ctx, e, nil); !errors.Is(err, call.ErrUnsure) || ctx.Err() != nil {
+				t.Errorf("in groups of %d: %v", least, err)
+			}
+		})
+	}
+}

@@ -99,8 +99,8 @@ func (l *Log) part(id string) (subjects.Part, part) {
 // Write appends e if the log has not moved since the state that e was derived from, and returns
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
 // the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
-// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended first, or a build
-// of another age has written to the log meanwhile (a [form.Error], too).
+// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended or e.Until passed
+// first, or a build of another age has written to the log meanwhile (a [form.Error], too).
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Part, in = l.part(e.State.ID)
@@ -111,7 +111,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 	silence := silence{log: l, since: time.Now()}
 	tries := wait.Retry{Pause: time.Millisecond, MaxPause: 100 * time.Millisecond}
 	for {
-		seq, err := l.publish(ctx, in, msg)
+		seq, err := l.publish(ctx, in, msg, e.Until)
 		full := errors.Is(err, call.ErrFull)
 		silence.heard(err)
 		switch {
@@ -119,6 +119,11 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 			return call.Fold(e, seq), nil
 		case full && !underway, errors.Is(err, call.ErrTooLarge):
 			return call.State{}, err
+		}
+		if deadline, ok := ctx.Deadline(); !e.Until.IsZero() && (!ok || e.Until.Before(deadline)) {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, e.Until) // most writes need none
+			defer cancel()
 		}
 		failed := err
 		underway = underway || !full
@@ -175,15 +180,17 @@ func (s *silence) looked(err error) {
 	}
 }
 
-// publish sends msg once. The server refuses it when the log has moved, and drops it when it
-// has it already.
-func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg) (uint64, error) {
-	if in.group == nil {
-		return publish(ctx, l.js, msg, l.answer)
+// publish sends msg once, and waits for the answer until a time at the latest. The server refuses it when the log has
+// moved, and drops it when it has it already.
+func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg, until time.Time) (uint64, error) {
+	answer := l.answer
+	if !until.IsZero() {
+		answer = min(answer, time.Until(until))
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.answer)
-	defer cancel()
-	return in.group.publish(ctx, msg)
+	if in.group == nil {
+		return publish(ctx, l.js, msg, answer)
+	}
+	return in.group.publish(ctx, msg, answer)
 }
 
 // errDuplicate means that the server has dropped a message, since it has had one of that id: from a former try, or from
@@ -191,6 +198,9 @@ func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg) (uint64, erro
 var errDuplicate = errors.New("the server has had a message of that id")
 
 func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer time.Duration) (uint64, error) {
+	if answer <= 0 {
+		return 0, context.DeadlineExceeded // and it is not sent
+	}
 	ack, err := ack.Publish(ctx, js, msg, answer)
 	switch {
 	case err == nil && ack.Duplicate:
@@ -266,7 +276,7 @@ func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
 		return call.Entry{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	}
 	return call.Entry{
-		State: call.Fold(e, msg.Sequence), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: msg.Time,
+		State: e.Folded(msg.Sequence), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: msg.Time,
 	}, nil
 }
 
