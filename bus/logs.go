@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/call"
@@ -57,7 +56,10 @@ func (c closedLogs) put(key logKey, unbound bool) {
 }
 
 // clone returns a copy of names that are parts of a whole message, which is not kept for them.
-func (k logKey) clone() logKey { return logKey{strings.Clone(k.tool), strings.Clone(k.id)} }
+func (k logKey) clone() logKey {
+	both := k.tool + k.id
+	return logKey{both[:len(k.tool)], both[len(k.tool):]}
+}
 
 // fold returns the log after e, which is stored at seq; ok is false if the log does not allow e, or ctx has ended.
 func (l openLogs) fold(ctx context.Context, f *Follower, e call.Event, seq uint64) (after call.State, ok bool) {
@@ -77,7 +79,7 @@ func (l openLogs) fold(ctx context.Context, f *Follower, e call.Event, seq uint6
 		}
 		return call.State{}, false
 	}
-	after = call.Fold(e, seq)
+	after = e.Folded(seq)
 	if _, stray := f.closed[key]; !stray {
 		l.keep(key, known, e, after)
 	}
@@ -96,7 +98,7 @@ func (l openLogs) keep(key logKey, known bool, e call.Event, after call.State) {
 	}
 	o := opened{n: a.N, admitted: a.Admitted}
 	if after.Bound() {
-		o.state = &after
+		o.state = new(after)
 	}
 	l[key] = o
 }

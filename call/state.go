@@ -207,27 +207,32 @@ type Event struct {
 	Until time.Time `json:"-"`
 }
 
-// Fold returns the state of a log whose last event is e, stored at sequence seq. It is the only
-// place where sequences enter a state.
+// Fold returns the state of a log whose last event is e, stored at sequence seq.
 func Fold(e Event, seq uint64) State {
+	e.State = e.State.with(e.Attempt, func(a *Attempt) {
+		if a.Claim != nil {
+			a.Claim = new(*a.Claim)
+		}
+		if a.Decision != nil {
+			a.Decision = new(*a.Decision)
+		}
+	})
+	return e.Folded(seq)
+}
+
+// Folded is [Fold] of an event that nobody uses any more: its attempts become those of the state. It is the only place
+// where sequences enter a state.
+func (e Event) Folded(seq uint64) State {
 	s := e.State
 	s.Seq = seq
-	s.Attempts = append([]Attempt(nil), s.Attempts...)
-	a := s.attempt(e.Attempt)
-	if a == nil {
-		return s
-	}
-	switch {
+	switch a := s.attempt(e.Attempt); {
+	case a == nil:
 	case e.Kind == Requested:
 		a.Admitted = seq
 	case e.Kind == Claimed && a.Claim != nil:
-		claim := *a.Claim
-		claim.Fence = seq
-		a.Claim = &claim
+		a.Claim.Fence = seq
 	case e.Kind == Decided && a.Decision != nil:
-		decision := *a.Decision
-		decision.Seq = seq
-		a.Decision = &decision
+		a.Decision.Seq = seq
 	}
 	return s
 }

@@ -66,6 +66,13 @@ func TestFoldChangesNothingInPlace(t *testing.T) {
 			t.Errorf("event %d: %s", i, diff)
 		}
 	}
+	for i, e := range j.events {
+		own := e
+		own.State = call.Fold(e, 0)
+		if diff := cmp.Diff(call.Fold(e, j.seqs[i]), own.Folded(j.seqs[i])); diff != "" {
+			t.Errorf("event %d: %s", i, diff)
+		}
+	}
 	last := j.events[2]
 	if call.Fold(last, 100); last.State.Last().Decision.Seq != 0 {
 		t.Error("the event has changed")

@@ -73,7 +73,8 @@ func (g *guard) open(tool, id string, a call.Attempt, backup time.Duration) {
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.
-	d := &due{tool: strings.Clone(tool), id: strings.Clone(id), attempt: a.N, admitted: a.Admitted}
+	names := tool + id
+	d := &due{tool: names[:len(tool)], id: names[len(tool):], attempt: a.N, admitted: a.Admitted}
 	d.place.Of = d
 	g.byKey[call.AttemptKey{ID: d.id, N: a.N}] = d
 	g.insert(d)

@@ -401,7 +401,7 @@ func (w *Workers) open(msg *nats.Msg) (*Message, bool) {
 	}
 	seq := meta.Sequence.Stream
 	attempt, _ := e.State.Attempt(e.Attempt)
-	entry := call.Entry{State: call.Fold(e, seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
+	entry := call.Entry{State: e.Folded(seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return &Message{
 		Entry: entry, Deliveries: int(meta.NumDelivered), workers: w, msg: msg, meta: meta,
 		sender: sender{e.State.Tenant, attempt.Owner.Actor},
