@@ -22,6 +22,6 @@ type Credential struct {
 func (c Credential) About(e Event, tenant, actor, run, lane string, at time.Time) Record {
 	return Record{
 		Form: form.Record.Written(), Event: e, Name: "CredentialChanged", Timestamp: at.UTC(), Tenant: tenant, Actor: actor,
-		RunID: run, LaneID: lane, Contract: ContractVersion, Policies: map[string]string{}, Credential: &c,
+		RunID: run, LaneID: lane, Contract: ContractVersion, Credential: &c,
 	}
 }

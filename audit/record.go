@@ -149,7 +149,7 @@ var ErrRefused = errors.New("the audit record takes nothing")
 func Denied(in *question.Incoming, req *envelope.Request, e *envelope.Error, at time.Time) Record {
 	r := Record{
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
-		ToolName: in.Tool, Contract: ContractVersion, Policies: map[string]string{},
+		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 	}
 	if e.Code == envelope.CodeQueue { // it was not even read
@@ -209,7 +209,7 @@ func about(s call.State, a call.Attempt) Record {
 		LaneID:   a.Owner.Lane,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
-		Contract: ContractVersion, Policies: map[string]string{}, DryRun: s.DryRun,
+		Contract: ContractVersion, DryRun: s.DryRun,
 	}
 }
 

@@ -23,6 +23,6 @@ func Replayed(from question.Sender, req *envelope.Request, at time.Time, r Repla
 		Form: form.Record.Written(), Event: DeadReplayed, Name: "DeadLetterReplayed", Timestamp: at.UTC(),
 		Tenant: from.Tenant, Actor: from.Actor, RunID: req.Context.RunID, RoleID: req.Context.RoleID,
 		LaneID: req.Context.LaneID, ToolName: req.ToolID, Fn: req.Fn, ToolVersion: req.ToolVersion, CallID: req.CallID,
-		TraceID: req.Context.TraceID, Contract: ContractVersion, Policies: map[string]string{}, Replay: &r,
+		TraceID: req.Context.TraceID, Contract: ContractVersion, Replay: &r,
 	}
 }
