@@ -50,8 +50,9 @@ func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, 
 // exchange is one request and the answers to it.
 type exchange struct {
 	flight.Request
-	of  *errand
-	msg *nats.Msg
+	of     *errand
+	msg    nats.Msg
+	values [2]string // of the headers that are always the same
 }
 
 // hear takes an answer.
@@ -79,18 +80,17 @@ func sane(r *envelope.Response) *envelope.Response {
 
 // open makes an exchange of a request. Its outcome comes to to; shut it when done.
 func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*exchange, error) {
-	msg, err := c.message(e, req)
-	if err != nil {
+	x := &exchange{of: e, values: [...]string{envelope.ContentJSON, "1"}}
+	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }}
+	if err := c.message(x); err != nil {
 		return nil, err
 	}
 	if e.call.Accepted == nil {
-		msg.Header.Set(subjects.HeaderPatient, "1")
+		x.msg.Header[subjects.HeaderPatient] = x.values[1:2:2]
 	}
-	x := &exchange{of: e, msg: msg}
-	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }}
-	msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
-	x.Reply = msg.Reply
-	c.inbox.Vouch(msg.Header)
+	x.msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
+	x.Reply = x.msg.Reply
+	c.inbox.Vouch(x.msg.Header)
 	return x, nil
 }
 
@@ -120,7 +120,7 @@ func (c *Client) vouched(msg *nats.Msg) *nats.Msg {
 
 // publish sends a copy of the request, for as long as the connection takes.
 func (c *Client) publish(x *exchange) error {
-	err := c.inbox.NC.PublishMsg(c.vouched(x.msg))
+	err := c.inbox.NC.PublishMsg(c.vouched(&x.msg))
 	c.watch.Sent(&x.Request, err)
 	return err
 }
@@ -245,31 +245,34 @@ func (c *Client) silence(
 		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())})
 }
 
-// message encodes the request; a large input goes to the payload store first.
-func (c *Client) message(e *errand, req *envelope.Request) (*nats.Msg, error) {
-	msg := &nats.Msg{Subject: c.subject(req.ToolID),
-		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}}}
-	sent := *req
+// message makes the message of the request; a large input goes to the payload store first.
+func (c *Client) message(x *exchange) (err error) {
+	req, msg := x.Body, &x.msg
+	msg.Subject, msg.Header = c.subject(req.ToolID), nats.Header{subjects.HeaderContentType: x.values[0:1:1]}
 	if len(req.Input) > envelope.MaxInline {
-		ref, err := c.store(e, req.Input)
+		ref, err := c.store(x.of, req.Input)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		msg.Header.Set(subjects.HeaderInputRef, ref.String())
-		sent.Input = []byte("null")
+		req = without(req)
 	}
-	data, err := envelope.AppendRequest(nil, &sent)
-	if err != nil { // a text of it is no UTF-8
-		sent.Input = []byte("null")
-		reason := cmp.Or(sent.Check(), envelope.NewError(envelope.CodeMalformed, ""))
-		return nil, unsendable{reason.WithCause(err.Error())}
+	if msg.Data, err = envelope.AppendRequest(nil, req); err != nil { // a text of it is no UTF-8
+		reason := cmp.Or(without(req).Check(), envelope.NewError(envelope.CodeMalformed, ""))
+		return unsendable{reason.WithCause(err.Error())}
 	}
-	msg.Data = data
 	if most := c.nc.MaxPayload(); most > 0 && int64(msg.Size()) > most {
-		return nil, unsendable{envelope.NewError(envelope.CodeLimit,
+		return unsendable{envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("the request is %d bytes, and the server takes at most %d", msg.Size(), most))}
 	}
-	return msg, nil
+	return nil
+}
+
+// without returns the request without its input.
+func without(req *envelope.Request) *envelope.Request {
+	bare := *req
+	bare.Input = []byte("null")
+	return &bare
 }
 
 // unsendable is the error of a request that cannot be sent.

@@ -74,7 +74,7 @@ type Lines struct {
 	leaves []tlog.Hash
 }
 
-// Cut encodes records, and puts them together by tenant, in the order in which tenants come first, into as few parts
+// Cut encodes records, each with a fresh salt, which stays in it, and puts them together by tenant, in the order in which tenants come first, into as few parts
 // as fit into segments of so many bytes.
 func Cut(records []Record, most int) ([]*Lines, error) {
 	salts := make([]byte, saltSize*len(records))
@@ -84,7 +84,8 @@ func Cut(records []Record, most int) ([]*Lines, error) {
 	var all []*Lines
 	open := map[string]*Lines{} // the last ones of each tenant
 	var line []byte
-	for i, r := range records {
+	for i := range records {
+		r := &records[i]
 		r.Salt = base64.RawURLEncoding.EncodeToString(salts[i*saltSize : (i+1)*saltSize])
 		var err error
 		if line, err = r.Append(line[:0]); err != nil {

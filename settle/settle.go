@@ -247,7 +247,7 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 
 // AuditID names the log position of a decision; it is the same whenever it is told.
 func AuditID(part subjects.Part, seq uint64) string {
-	return part.Bucket() + "." + strconv.FormatUint(seq, 10)
+	return string(strconv.AppendUint(append(append(make([]byte, 0, 64), part.Bucket()...), '.'), seq, 10))
 }
 
 func respond(ruling call.Ruling, d Draft) *envelope.Response {

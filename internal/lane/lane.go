@@ -21,8 +21,9 @@ func New[M any](limits fair.Limits, do func(m M, waits func())) *Lane[M] {
 	l := &Lane[M]{queue: fair.New[M](limits)}
 	l.crew = crew.New(func(j *fair.Job[M]) {
 		for ; j != nil; j = l.queue.Next(j) {
+			taken := j // j itself changes, so that it would have to be on the heap
 			do(j.Item, func() {
-				l.queue.Waits(j)
+				l.queue.Waits(taken)
 				l.start()
 			})
 		}
