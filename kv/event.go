@@ -44,7 +44,7 @@ var errMalformed = errors.New("malformed event header")
 // EncodeEvent returns the header value of an event.
 func EncodeEvent(e call.Event) string {
 	c := eventCoder{now: e}
-	c.out = make([]byte, 0, 1024) // in most cases on the stack
+	c.out = make([]byte, 0, 512+384*len(e.State.Attempts))
 	c.out = append(strconv.AppendInt(c.out, formOf(e.State.Fingerprint), 10), ';')
 	c.facts(&e.State.Facts)
 	for i := range e.State.Attempts {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
@@ -261,5 +262,37 @@ func TestWriteUntil(t *testing.T) {
 				t.Errorf("in groups of %d: %v", least, err)
 			}
 		})
+	}
+}
+
+// sameContext is a JetStream over which all is published with one context.
+type sameContext struct {
+	*ack.JetStream
+	t   *testing.T
+	ctx context.Context
+}
+
+func (s sameContext) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (ack.Ack, error) {
+	if ctx != s.ctx {
+		s.t.Error("there is a context for a write")
+	}
+	return s.JetStream.PublishAcked(ctx, msg, answer)
+}
+
+// A write that the server takes at once needs no context of its own.
+func TestWriteTakesNoContext(t *testing.T) {
+	for _, least := range []int{0, 4} {
+		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+		js := sameContext{ack.With(f.js), t, t.Context()}
+		defer js.Close()
+		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := admission(t, call.State{}, "id", "A", time.Minute)
+		e.Until = time.Now().Add(time.Minute)
+		if _, err := log.Write(js.ctx, e, nil); err != nil {
+			t.Error(err)
+		}
 	}
 }
