@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -34,7 +33,7 @@ func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, 
 			break
 		}
 		req := *e.req
-		req.CallID, req.Constraints.TimeoutMS = uuid.NewString(), left
+		req.CallID, req.Constraints.TimeoutMS = freshID(), left
 		next, err := c.once(e, &req)
 		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
 			break
