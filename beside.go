@@ -27,11 +27,10 @@ import (
 // deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are
 // not called after that.
 func (c *Client) inTime(ctx context.Context, call Call, started time.Time) flight.Word {
-	ctx, within, free, err := uncut(ctx, started)
+	within, err := left(ctx, started)
 	if err != nil {
 		return flight.Word{Err: err}
 	}
-	defer free()
 	e := &errand{ctx: ctx, started: started, within: within}
 	e.Told = make(chan flight.Word, flight.Words)
 	e.call = e.show.of(call)
@@ -68,7 +67,7 @@ func (c *Client) await(e *errand) flight.Word {
 		case p := <-e.show.panicked:
 			panic(p)
 		case <-cancelled:
-			if cancelled = nil; c.watch.Leave(&e.Call, time.Now()) {
+			if cancelled = nil; e.cancelled() != nil && c.watch.Leave(&e.Call, time.Now()) {
 				return c.given(e, false)
 			}
 		}
@@ -103,8 +102,8 @@ func accepts(fn *function, r *envelope.Response) bool {
 func (c *Client) given(e *errand, ask bool) flight.Word {
 	req, deadline, barred := e.show.end(), c.watch.Deadline(&e.Call), c.barred()
 	switch {
-	case e.ctx.Err() != nil:
-		return flight.Word{Err: e.ctx.Err()}
+	case e.cancelled() != nil:
+		return flight.Word{Err: e.cancelled()}
 	case req == nil:
 		own := errand{call: e.call, within: e.within} // e's request may be in the making
 		own.requests(c, nil)
@@ -129,32 +128,21 @@ func (c *Client) unwatch(e *errand) {
 	}
 }
 
-// uncut returns a context that ends when ctx is cancelled, but not at its deadline: that is the
-// call's, too, at which there is an answer as at any deadline of a call. within is how long that is from started
-// on; 0 is for ever.
-func uncut(ctx context.Context, started time.Time) (own context.Context, within time.Duration, free func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, 0, nil, err
-	}
+// left returns how long it is from started on until the deadline of ctx; 0 is for ever.
+func left(ctx context.Context, started time.Time) (time.Duration, error) {
 	deadline, ok := ctx.Deadline()
-	if !ok {
-		return ctx, 0, func() {}, nil
+	if err := ctx.Err(); err != nil || !ok {
+		return 0, err
 	}
-	if within = deadline.Sub(started).Truncate(time.Millisecond); within < time.Millisecond {
-		return nil, 0, nil, context.DeadlineExceeded
+	if left := deadline.Sub(started).Truncate(time.Millisecond); left >= time.Millisecond {
+		return left, nil
 	}
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			cancel()
-		}
-	})
-	return own, within, func() { stop(); cancel() }, nil
+	return 0, context.DeadlineExceeded
 }
 
 // errand is a call to be made beside its caller.
 type errand struct {
-	ctx     context.Context // ends the errand early
+	ctx     context.Context // of the caller; see cancelled
 	call    Call
 	show    show
 	started time.Time
@@ -169,6 +157,27 @@ type errand struct {
 	unnamed     *envelope.Error    // the functions of the tool, if the call names none of several
 	undescribed *envelope.Error    // why dispatchers do not describe the tool
 	inexact     []schema.Violation // what of the input is no I-JSON
+}
+
+// cancelled returns why the errand ends early; nil as long as it does not. The deadline of the caller is the call's, too,
+// at which there is an answer as at any deadline of a call.
+func (e *errand) cancelled() error {
+	if err := e.ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// graced returns a context for what the end of a call takes. It lasts a little longer than the call, unless the caller
+// cancels that.
+func (e *errand) graced() (context.Context, context.CancelFunc) {
+	own, cancel := context.WithDeadline(context.WithoutCancel(e.ctx), e.Deadline.Add(flight.OwnGrace))
+	stop := context.AfterFunc(e.ctx, func() {
+		if e.cancelled() != nil {
+			cancel()
+		}
+	})
+	return own, func() { stop(); cancel() }
 }
 
 // patience is the time that an answer to a call with a timeout is waited for. A call whose timeout is out of range has
@@ -220,7 +229,7 @@ func (c *Client) begin(e *errand) {
 		switch r, err = attempt(e, e.req); {
 		case err == nil && r == nil:
 			return
-		case r == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil:
+		case r == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil:
 			r, err = c.unsent(e.req, e.Deadline, err), nil
 		case err == nil:
 			c.rest(e, r)
@@ -248,7 +257,7 @@ func (c *Client) ready(e *errand) (*envelope.Response, error) {
 	switch {
 	case refusal != nil:
 		return c.refused(e.req, refusal), nil
-	case c.silent(err) && e.ctx.Err() == nil:
+	case c.silent(err) && e.cancelled() == nil:
 		asked := subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor)
 		return c.unsent(e.req, e.Deadline, cmp.Or(c.inbox.Forbidden(asked), err)), nil
 	case errors.Is(err, nats.ErrPermissionViolation):

@@ -91,21 +91,25 @@ func TestDeadlineOfContext(t *testing.T) {
 	f.listening(func(_ *question.Incoming, req envelope.Request, _ *bus.Replies) {
 		asked.Store(req.Constraints.TimeoutMS)
 	})
-	for _, timeout := range []time.Duration{0, 20 * time.Second} { // the tool's own is 30 s
+	for name, call := range map[string]toolbus.Call{ // the tool's own is 30 s
+		"plain": {}, "timeout": {Timeout: 20 * time.Second}, "accepted": {Accepted: func(envelope.Accepted) {}},
+		"chunks": {Chunk: func(envelope.Chunk) error { return nil }},
+	} {
+		call.Tool = "echo"
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		watch := stalls.Begin()
 		began := time.Now()
-		r, err := c.Call(ctx, toolbus.Call{Tool: "echo", Timeout: timeout})
+		r, err := c.Call(ctx, call)
 		took := time.Since(began)
 		if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final ||
 			r.Error.Details.Effect != envelope.EffectUnknown {
-			t.Errorf("timeout %s: %+v, %v", timeout, r, err)
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		if ms := asked.Swap(0); ms < 1 || ms > 500 {
-			t.Errorf("timeout %s: the bus was told %d ms", timeout, ms)
+			t.Errorf("%s: the bus was told %d ms", name, ms)
 		}
 		if took < 450*time.Millisecond || took > 2*time.Second+watch.Late() {
-			t.Errorf("timeout %s: answered after %s", timeout, took)
+			t.Errorf("%s: answered after %s", name, took)
 		}
 		watch.End()
 		cancel()
@@ -115,10 +119,13 @@ func TestDeadlineOfContext(t *testing.T) {
 	if r, err := c.Call(ctx, toolbus.Call{Tool: "echo"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a context that had ended: %+v, %v", r, err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
-	time.AfterFunc(100*time.Millisecond, cancel)
-	if r, err := c.Call(ctx, toolbus.Call{Tool: "echo", Timeout: 20 * time.Second}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context with a deadline that was cancelled: %+v, %v", r, err)
+	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		call := toolbus.Call{Tool: "echo", Timeout: 20 * time.Second, Accepted: accepted}
+		if r, err := c.Call(ctx, call); !errors.Is(err, context.Canceled) {
+			t.Errorf("a context with a deadline that was cancelled: %+v, %v", r, err)
+		}
 	}
 }
 

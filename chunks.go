@@ -255,9 +255,9 @@ func (s *chunkStream) stop() {
 // lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
 // no part. A stored success outlives its chunks, and is one without them. An error of the caller's
 // own is returned as it is.
-func (c *Client) streamed(ctx context.Context, r *envelope.Response, err error) (*envelope.Response, error) {
+func (c *Client) streamed(e *errand, r *envelope.Response, err error) (*envelope.Response, error) {
 	expired := errors.Is(err, streaming.ErrExpired)
-	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	late := errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil
 	switch {
 	case expired && r.Status == envelope.Success && r.Provenance.Replayed:
 		return warned(r, "the chunks of this stored outcome have expired or may not be read: "+err.Error()), nil

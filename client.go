@@ -238,7 +238,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 // by which the executor has checked it.
 func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
 	if isApart(r) {
-		bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
+		bounded, cancel := e.graced()
 		defer cancel()
 		r = c.whole(bounded, c.key(e.req).Ref(), r)
 	}

@@ -35,7 +35,7 @@ func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, 
 		req := *e.req
 		req.CallID, req.Constraints.TimeoutMS = freshID(), left
 		next, err := c.once(e, &req)
-		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.ctx.Err() == nil {
+		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
 			break
 		}
 		if err != nil {
@@ -148,8 +148,12 @@ func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, err
 	defer c.shut(x)
 	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
+	bounded := e.ctx
 	if e.call.Chunk != nil {
-		if stream, err = c.follow(e.ctx, e, req, x.Reply); err != nil {
+		var cancel context.CancelFunc
+		bounded, cancel = e.graced()
+		defer cancel()
+		if stream, err = c.follow(bounded, e, req, x.Reply); err != nil {
 			return nil, err
 		}
 		defer stream.stop()
@@ -159,14 +163,12 @@ func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, err
 	}
 	resp := e.wait(x, stream)
 	if resp == nil {
-		return c.unanswered(req, e.Deadline, c.inbox.Forbidden(c.subject(req.ToolID))), e.ctx.Err()
+		return c.unanswered(req, e.Deadline, c.inbox.Forbidden(c.subject(req.ToolID))), e.cancelled()
 	}
 	if stream == nil {
 		return resp, nil
 	}
-	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
-	defer cancel()
-	return c.streamed(e.ctx, resp, stream.finish(bounded, resp))
+	return c.streamed(e, resp, stream.finish(bounded, resp))
 }
 
 // warned returns the response with a further warning.
@@ -179,7 +181,7 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 // wait returns the outcome, and serves the functions of the call meanwhile; nil when there is none soon after the
 // deadline, or the caller goes away.
 func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
-	told := false
+	told, cancelled := false, e.ctx.Done()
 	accepted := func(a *envelope.Accepted) {
 		if !told && e.call.Accepted != nil {
 			e.call.Accepted(*a)
@@ -205,8 +207,10 @@ func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
 			if stream != nil {
 				stream.reconnected()
 			}
-		case <-e.ctx.Done():
-			return nil
+		case <-cancelled:
+			if cancelled = nil; e.cancelled() != nil {
+				return nil
+			}
 		}
 	}
 }
@@ -286,7 +290,7 @@ func (c *Client) store(e *errand, data []byte) (envelope.PayloadRef, error) {
 			"this client has none: set ClientOptions.Payloads",
 			streaming.ErrTooLarge, envelope.MaxInline)
 	}
-	bounded, cancel := context.WithDeadline(e.ctx, e.Deadline.Add(flight.OwnGrace))
+	bounded, cancel := e.graced()
 	defer cancel()
 	return c.Payloads.PutNow(bounded, c.owner().On(e.pool), data)
 }
