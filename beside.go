@@ -159,8 +159,8 @@ type errand struct {
 	inexact     []schema.Violation // what of the input is no I-JSON
 }
 
-// cancelled returns why the errand ends early; nil as long as it does not. The deadline of the caller is the call's, too,
-// at which there is an answer as at any deadline of a call.
+// cancelled returns why the errand ends early; nil as long as it does not. The deadline of the caller is the call's,
+// too, at which there is an answer as at any deadline of a call.
 func (e *errand) cancelled() error {
 	if err := e.ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -250,18 +250,19 @@ func (c *Client) silence(
 
 // message makes the message of the request; a large input goes to the payload store first.
 func (c *Client) message(x *exchange) (err error) {
-	req, msg := x.Body, &x.msg
-	msg.Subject, msg.Header = c.subject(req.ToolID), nats.Header{subjects.HeaderContentType: x.values[0:1:1]}
-	if len(req.Input) > envelope.MaxInline {
-		ref, err := c.store(x.of, req.Input)
+	sent, msg := *x.Body, &x.msg
+	msg.Subject, msg.Header = c.subject(sent.ToolID), nats.Header{subjects.HeaderContentType: x.values[0:1:1]}
+	if len(sent.Input) > envelope.MaxInline {
+		ref, err := c.store(x.of, sent.Input)
 		if err != nil {
 			return err
 		}
 		msg.Header.Set(subjects.HeaderInputRef, ref.String())
-		req = without(req)
+		sent.Input = []byte("null")
 	}
-	if msg.Data, err = envelope.AppendRequest(nil, req); err != nil { // a text of it is no UTF-8
-		reason := cmp.Or(without(req).Check(), envelope.NewError(envelope.CodeMalformed, ""))
+	if msg.Data, err = envelope.AppendRequest(nil, &sent); err != nil { // a text of it is no UTF-8
+		sent.Input = []byte("null")
+		reason := cmp.Or(sent.Check(), envelope.NewError(envelope.CodeMalformed, ""))
 		return unsendable{reason.WithCause(err.Error())}
 	}
 	if most := c.nc.MaxPayload(); most > 0 && int64(msg.Size()) > most {
@@ -269,13 +270,6 @@ func (c *Client) message(x *exchange) (err error) {
 			fmt.Sprintf("the request is %d bytes, and the server takes at most %d", msg.Size(), most))}
 	}
 	return nil
-}
-
-// without returns the request without its input.
-func without(req *envelope.Request) *envelope.Request {
-	bare := *req
-	bare.Input = []byte("null")
-	return &bare
 }
 
 // unsendable is the error of a request that cannot be sent.

@@ -74,8 +74,8 @@ type Lines struct {
 	leaves []tlog.Hash
 }
 
-// Cut encodes records, each with a fresh salt, which stays in it, and puts them together by tenant, in the order in which tenants come first, into as few parts
-// as fit into segments of so many bytes.
+// Cut encodes records, each with a fresh salt, which stays in it, and puts them together by tenant, in the order in
+// which tenants come first, into as few parts as fit into segments of so many bytes.
 func Cut(records []Record, most int) ([]*Lines, error) {
 	salts := make([]byte, saltSize*len(records))
 	if _, err := rand.Read(salts); err != nil {

@@ -39,6 +39,9 @@ const (
 	onlyResponse = `{"response":`
 )
 
+// roomForHead is what most bodies need besides an output.
+const roomForHead = 1 << 10
+
 // OnlyRequest returns the request of a body that may hold nothing else, without looking at it: that
 // it is one document is for its reader to find out.
 func OnlyRequest(body []byte) (request jsontext.Value, ok bool) { return inside(onlyRequest, body) }
@@ -64,7 +67,7 @@ func (b RequestBody) Encode() ([]byte, error) {
 // response, whose output can be large, is taken to be valid: it was decoded, or made of what was checked.
 func EncodeOutcome(r *envelope.Response, earlier []Outcome) ([]byte, error) {
 	if len(earlier) == 0 {
-		body, err := envelope.AppendResponse([]byte(onlyResponse), r)
+		body, err := envelope.AppendResponse(append(make([]byte, 0, roomForHead+len(r.Output)), onlyResponse...), r)
 		return append(body, '}'), err
 	}
 	raw, err := envelope.AppendResponse(nil, r)

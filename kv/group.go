@@ -23,8 +23,7 @@ import (
 type group struct {
 	js     jetstream.JetStream
 	answer time.Duration
-	least  int       // how many make a batch; fewer go alone
-	idle   sync.Pool // of *writer
+	least  int // how many make a batch; fewer go alone
 
 	mu      sync.Mutex
 	waiting []*writer
@@ -47,7 +46,6 @@ const (
 type writer struct {
 	msg  *nats.Msg
 	turn chan turn // holds one
-	over *time.Timer
 }
 
 // turn is what a writer is told: to send its own event, to send a batch, whose first is its own, or
@@ -65,16 +63,15 @@ func (g *group) publish(ctx context.Context, msg *nats.Msg, answer time.Duration
 	if len(msg.Data) > maxGrouped {
 		return publish(ctx, g.js, msg, answer)
 	}
-	until := time.Now().Add(answer)
-	w := g.writer(msg, answer)
-	defer g.idle.Put(w)
-	defer w.over.Stop()
+	until, over := time.Now().Add(answer), time.NewTimer(answer)
+	defer over.Stop()
+	w := &writer{msg: msg, turn: make(chan turn, 1)}
 	g.queue(w)
 	err := context.DeadlineExceeded
 	select {
 	case t := <-w.turn:
 		return g.take(ctx, w, t, until)
-	case <-w.over.C:
+	case <-over.C:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -82,17 +79,6 @@ func (g *group) publish(ctx context.Context, msg *nats.Msg, answer time.Duration
 		return 0, err
 	}
 	return g.take(ctx, w, <-w.turn, until)
-}
-
-// writer returns a writer that waits for as long as answer.
-func (g *group) writer(msg *nats.Msg, answer time.Duration) *writer {
-	w, used := g.idle.Get().(*writer)
-	if !used {
-		w = &writer{turn: make(chan turn, 1), over: time.NewTimer(answer)}
-	}
-	w.msg = msg
-	w.over.Reset(answer)
-	return w
 }
 
 func (g *group) queue(w *writer) {
