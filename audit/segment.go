@@ -74,8 +74,9 @@ type Lines struct {
 	leaves []tlog.Hash
 }
 
-// Cut encodes records, each with a fresh salt, which stays in it, and puts them together by tenant, in the order in
-// which tenants come first, into as few parts as fit into segments of so many bytes.
+// Cut encodes records, each with a fresh salt, and puts them together by tenant, in the order in which tenants come
+// first, into as few parts as fit into segments of so many bytes. It does not change records: other goroutines may read
+// them meanwhile.
 func Cut(records []Record, most int) ([]*Lines, error) {
 	salts := make([]byte, saltSize*len(records))
 	if _, err := rand.Read(salts); err != nil {
@@ -84,8 +85,9 @@ func Cut(records []Record, most int) ([]*Lines, error) {
 	var all []*Lines
 	open := map[string]*Lines{} // the last ones of each tenant
 	var line []byte
+	var r Record
 	for i := range records {
-		r := &records[i]
+		r = records[i]
 		r.Salt = base64.RawURLEncoding.EncodeToString(salts[i*saltSize : (i+1)*saltSize])
 		var err error
 		if line, err = r.Append(line[:0]); err != nil {

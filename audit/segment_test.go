@@ -84,6 +84,18 @@ func TestSegments(t *testing.T) {
 	}
 }
 
+// Records stay as they are: a projector goes on to add to the same slice, which copies them.
+func TestCutChangesNoRecord(t *testing.T) {
+	records := some(3, 2)
+	before := slices.Clone(records)
+	if _, err := Cut(records, MaxSegment); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, records); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The root is that of RFC 6962, as the library computes it.
 func TestRoot(t *testing.T) {
 	var stored []tlog.Hash
