@@ -233,7 +233,7 @@ func TestGroupUnsure(t *testing.T) {
 
 // A write ends at the time that its event names, and nothing is sent after that.
 func TestWriteUntil(t *testing.T) {
-	for _, least := range []int{0, 4} {
+	for _, least := range []int{0, 1, 4} {
 		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
 		js := ack.With(f.js)
 		defer js.Close()

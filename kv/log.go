@@ -180,14 +180,14 @@ func (s *silence) looked(err error) {
 	}
 }
 
-// publish sends msg once, and waits for the answer until a time at the latest. The server refuses it when the log has
-// moved, and drops it when it has it already.
+// publish sends msg once, unless until has passed, and waits for the answer until then, or for l.answer if that is
+// shorter. The server refuses msg when the log has moved, and drops it when it has it already.
 func (l *Log) publish(ctx context.Context, in part, msg *nats.Msg, until time.Time) (uint64, error) {
 	answer := l.answer
 	if !until.IsZero() {
 		answer = min(answer, time.Until(until))
 	}
-	if in.group == nil {
+	if in.group == nil || answer <= 0 {
 		return publish(ctx, l.js, msg, answer)
 	}
 	return in.group.publish(ctx, msg, answer)
