@@ -128,7 +128,8 @@ func (c *Client) unwatch(e *errand) {
 	}
 }
 
-// left returns how long it is from started on until the deadline of ctx; 0 is for ever.
+// left returns the time from started to the deadline of ctx, in whole milliseconds, or 0 if ctx has no deadline. The
+// error is that of ctx, or [context.DeadlineExceeded] if less than 1 ms is left.
 func left(ctx context.Context, started time.Time) (time.Duration, error) {
 	deadline, ok := ctx.Deadline()
 	if err := ctx.Err(); err != nil || !ok {
@@ -159,8 +160,8 @@ type errand struct {
 	inexact     []schema.Violation // what of the input is no I-JSON
 }
 
-// cancelled returns why the errand ends early; nil as long as it does not. The deadline of the caller is the call's,
-// too, at which there is an answer as at any deadline of a call.
+// cancelled returns the error of the caller's context if the caller has cancelled the call, and nil otherwise. A
+// deadline of that context cancels nothing: it is the deadline of the call, at which the caller gets an answer.
 func (e *errand) cancelled() error {
 	if err := e.ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -168,8 +169,8 @@ func (e *errand) cancelled() error {
 	return nil
 }
 
-// graced returns a context for what the end of a call takes. It lasts a little longer than the call, unless the caller
-// cancels that.
+// graced returns a context that ends [flight.OwnGrace] after the deadline of the call, or when the caller cancels the
+// call. It is for requests to the bus that the call needs, such as those for a large output.
 func (e *errand) graced() (context.Context, context.CancelFunc) {
 	own, cancel := context.WithDeadline(context.WithoutCancel(e.ctx), e.Deadline.Add(flight.OwnGrace))
 	stop := context.AfterFunc(e.ctx, func() {

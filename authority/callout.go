@@ -135,11 +135,11 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	return c.Keys.XKey.Seal([]byte(text), server)
 }
 
-// errFull means that a connection was refused for what other connections do, and not for its token.
+// errFull means that a connection was refused for a bound of connections, or for a flood. The token is good.
 var errFull = errors.New("no room")
 
-// full returns a user of the account FULL. The server tells a client without a user only that it is not authorized, but
-// one whose account takes no more connections, that.
+// full returns a user of the account FULL, which takes no connections. A client that dispatchers refuse reads only that
+// it is not authorized. A client whose account is full reads that.
 func (c *Callout) full(r *jwt.AuthorizationRequestClaims) (string, error) {
 	u := jwt.NewUserClaims(r.UserNkey)
 	u.Audience, u.Expires = accounts.Full, c.Now().Add(renewTime).Unix()

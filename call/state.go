@@ -203,7 +203,8 @@ type Event struct {
 	Attempt int    `json:"attempt"`
 	Nonce   string `json:"nonce"`
 	State   State  `json:"state"`
-	// Until is when its writer stops trying, besides the end of its context; zero is never. It is not stored.
+	// Until is the time at which the writer stops trying, if its context has not ended before. Zero means never. It is not
+	// stored.
 	Until time.Time `json:"-"`
 }
 
@@ -220,8 +221,8 @@ func Fold(e Event, seq uint64) State {
 	return e.Folded(seq)
 }
 
-// Folded is [Fold] of an event that nobody uses any more: its attempts become those of the state. It is the only place
-// where sequences enter a state.
+// Folded is [Fold] for an event that is not used afterwards: it changes the attempts of e, and the state shares them.
+// Sequences enter a state here alone.
 func (e Event) Folded(seq uint64) State {
 	s := e.State
 	s.Seq = seq

@@ -57,8 +57,8 @@ type turn struct {
 	err   error
 }
 
-// publish sends msg, alone or with others, and returns where it is stored. It waits for its turn and the answer no
-// longer than answer, but for a batch that is under way.
+// publish sends msg, alone or with others, and returns where it is stored. It waits for its turn and for the answer of
+// the server, together at most for the duration answer. It waits longer only for a batch with msg that is being sent.
 func (g *group) publish(ctx context.Context, msg *nats.Msg, answer time.Duration) (uint64, error) {
 	if len(msg.Data) > maxGrouped {
 		return publish(ctx, g.js, msg, answer)

@@ -27,7 +27,7 @@ func violations(root *jsonschema.ValidationError) []Violation {
 	return found[:min(len(found), ijson.MaxViolations)]
 }
 
-// collect adds what e and its causes say. The error that e is a cause of lies at parent.
+// collect appends the violations of e and of its causes to found. parent is the location of the error above e.
 func collect(e *jsonschema.ValidationError, parent []string, found *[]Violation) {
 	at := pointer(e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
@@ -51,8 +51,8 @@ func collect(e *jsonschema.ValidationError, parent []string, found *[]Violation)
 	}
 }
 
-// misnamed tells of a member whose name is not allowed, depth steps below the root. Version 6.0.3 of the library
-// overwrites the location of this kind of error while it validates siblings
+// misnamed returns the violation of a member whose name is not allowed. Its object lies depth steps below the root.
+// Version 6.0.3 of the library overwrites the location of this kind of error while it validates siblings
 // (https://github.com/santhosh-tekuri/jsonschema/pull/269), so only its length and the parent's location are certain.
 func misnamed(name string, depth int, parent []string) Violation {
 	at := pointer(parent)

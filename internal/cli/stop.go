@@ -28,14 +28,14 @@ func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
 }
 
 // MemoryLimit is the size of the process above which [Collect] has memory collected sooner: 1 GiB. A dispatcher or an
-// executor with a --payload-memory of at most 512 MiB needs less, also in floods (docs/limits.md). Where what is alive
+// executor with a --payload-memory of at most 512 MiB needs less, also in floods (docs/limits.md). If the live memory
 // exceeds the limit, collecting takes up to half of the CPU time.
 const MemoryLimit = 1 << 30
 
 // servingPercent is the GOGC of programs.
 const servingPercent = 400
 
-// Collect sets how much garbage may gather before the process collects it: percent of what is alive, and less where
+// Collect sets how much garbage may gather before the process collects it: percent of the live memory, and less if
 // the process would exceed limit bytes. The variables GOGC and GOMEMLIMIT of environ each take precedence.
 func Collect(environ []string, percent int, limit int64) {
 	set := func(name string) bool {

@@ -118,7 +118,7 @@ func (c *Conn) write(p []byte) (int, error) {
 // accepted. tls.Conn sets one in the past before it closes the connection.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetDeadline implements net.Conn. It is for reads alone.
+// SetDeadline implements net.Conn. It bounds reads only.
 func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // Close implements net.Conn. It writes the bytes that Write has accepted, for at most 1 s.

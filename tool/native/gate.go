@@ -21,7 +21,7 @@ var (
 	errUnfinished = errors.New("not returned yet")
 	errStray      = errors.New("the tool ignored the end of its context")
 	errShut       = errors.New("the run is over")
-	errNoRun      = errors.New("the context is of no run that a watchdog can abandon")
+	errNoRun      = errors.New("the context belongs to no run, so that no watchdog could abandon it")
 )
 
 // gate stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the context
