@@ -205,6 +205,11 @@ func (d *deployment) takesForged(targets []target) {
 	rightful := d.raw(insider)
 	d.ok(rightful.publish(first.subject, "", rawWithout(header, "Nats-"), lies))
 	d.ok(rightful.flush())
+	select {
+	case <-control.comes: // before the outcome, which does not name it
+	case <-time.After(rawTime):
+		d.Error("a frame from the rightful sender was not delivered")
+	}
 	accepted := sniff(subjects.Answers("acme", alice))
 	outcome := captured(targets, "tb.ans.", "P-PRECOND-CANCELLED")
 	body := strings.ReplaceAll(string(outcome.body), d.victim.CallID, control.CallID)

@@ -101,7 +101,8 @@ type held struct {
 	client *toolbus.Client
 	Accepted
 	chunks  []string
-	count   atomic.Int64 // of chunks, at any time
+	count   atomic.Int64  // of chunks, at any time
+	comes   chan struct{} // a chunk has come, for each of the first ones
 	outcome *toolbus.Response
 	done    chan error
 }
@@ -336,14 +337,13 @@ func (d *deployment) hold() {
 // begin starts a call of the victim's with an input, and returns when its first chunk is here.
 func (d *deployment) begin(in, key string) *held {
 	d.Helper()
-	v := &held{done: make(chan error, 1)}
+	v := &held{done: make(chan error, 1), comes: make(chan struct{}, 10)}
 	if d.victim == nil {
 		v.client = d.client(d.crowd[alice])
 	} else {
 		v.client = d.victim.client
 	}
 	accepted := make(chan Accepted, 1)
-	started := make(chan struct{}, 1)
 	go func() {
 		var err error
 		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
@@ -351,8 +351,8 @@ func (d *deployment) begin(in, key string) *held {
 			Accepted: func(a Accepted) { accepted <- a },
 			Chunk: func(c toolbus.Chunk) error {
 				v.count.Add(1)
-				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) == 1 {
-					started <- struct{}{}
+				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) <= cap(v.comes) {
+					v.comes <- struct{}{}
 				}
 				return nil
 			},
@@ -360,7 +360,7 @@ func (d *deployment) begin(in, key string) *held {
 		v.done <- err
 	}()
 	v.Accepted = <-accepted
-	<-started
+	<-v.comes
 	return v
 }
 
