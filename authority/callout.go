@@ -102,7 +102,7 @@ func (c *Callout) serve(msg *nats.Msg) {
 	}
 }
 
-// answer returns what the server is to be told about a connection, or why it is no question of a server.
+// answer returns the answer to a server's question about a connection, or an error if no server asks.
 func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a question must not end the process
@@ -116,7 +116,7 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	a := jwt.NewAuthorizationResponseClaims(r.UserNkey)
 	a.Audience = r.Server.ID
 	if a.Jwt, err = c.admit(r); errors.Is(err, identity.ErrNotReady) {
-		return nil, err // the server says so when it has waited, and whoever it was tries again
+		return nil, err // the server refuses the client when its wait ends, and the client tries again
 	}
 	if err != nil {
 		c.complain("a connection was refused", "err", err, "host", r.ClientInformation.Host,

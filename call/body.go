@@ -39,7 +39,7 @@ const (
 	onlyResponse = `{"response":`
 )
 
-// roomForHead is what most bodies need besides an output.
+// roomForHead is the size of most bodies without their output.
 const roomForHead = 1 << 10
 
 // OnlyRequest returns the request of a body that may hold nothing else, without looking at it: that

@@ -17,7 +17,7 @@ const (
 // Conn is a connection whose Write may return before the bytes are written. Its methods are safe for concurrent use.
 type Conn struct {
 	net.Conn
-	timeout time.Duration // of one write to the connection; 0 is none
+	timeout time.Duration // of one write to the connection; 0 means no timeout
 
 	mu      sync.Mutex
 	changed sync.Cond // behind, writing or err

@@ -263,7 +263,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Each write has the whole timeout, and a timeout of 0 is none.
+// Each write has the whole timeout. 0 means no timeout.
 func TestTimeoutOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, peer := pipe(t)

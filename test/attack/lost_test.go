@@ -100,7 +100,7 @@ func (s *siege) system(i int) *rawConn {
 	return rawDial(s.T, rawOptions{url: "nats://" + s.Host(i), tls: s.TLS(), key: s.Keys.System})
 }
 
-// listed returns how many connections of the hoarder so many servers list.
+// listed returns how many connections of the hoarder the servers list. It waits for the lists of so many servers.
 func (h *hoarder) listed(system *rawConn, servers int) (n int) {
 	h.Helper()
 	to := "listed." + identity.NewID()
