@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -206,11 +207,24 @@ func deadlines(x *index) (found []Violation) {
 // Calm is the scene of a request that was made when all faults had ended: it has an outcome.
 const Calm = "calm"
 
+// said is what the caller was told first, in words.
+func (a *Ask) said() string {
+	if len(a.Answers) == 0 {
+		return "no answer, " + cmp.Or(a.Unsent, "and no error")
+	}
+	r := a.Answers[0]
+	if r.Error == nil {
+		return fmt.Sprintf("%s after %s", r.Status, a.Done.Sub(a.Sent).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s, %s: %s, after %s, accepted %d times", r.Status, r.Error.Code, r.Error.Message,
+		a.Done.Sub(a.Sent).Round(time.Millisecond), len(a.Accepted))
+}
+
 // kept: P5.
 func kept(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		if a.Scene == Calm && (len(a.Answers) == 0 || !a.Answers[0].Provenance.Final) && a.Judged() {
-			found = append(found, a.broken("no outcome, with everything up (%s)", a.Unsent))
+			found = append(found, a.broken("no outcome, with everything up: %s", a.said()))
 		}
 		for _, accepted := range a.Accepted {
 			l := x.logs[a.Ref]
