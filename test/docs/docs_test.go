@@ -75,6 +75,22 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestReadingOrder sees that each file and folder of the reading order exists.
+func TestReadingOrder(t *testing.T) {
+	found := 0
+	for _, m := range quoted.FindAllStringSubmatch(read(t, "docs/reading.md"), -1) {
+		if strings.ContainsAny(m[1], "/.") {
+			found++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("docs/reading.md names %s: %v", m[1], err)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("docs/reading.md names %d files", found)
+	}
+}
+
 // anchors returns the anchors of a page's headings, as GitHub makes them.
 func anchors(page string) (list []string) {
 	drop := regexp.MustCompile(`[^a-z0-9 _-]`)
