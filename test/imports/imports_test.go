@@ -221,12 +221,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestDependencies compares the modules that this one requires directly with the table that
+// TestDependencies compares the modules that this one requires directly, and their versions, with the table that
 // gives the reason for each.
 func TestDependencies(t *testing.T) {
 	var mod struct {
 		Require []struct {
 			Path     string
+			Version  string
 			Indirect bool
 		}
 		Tool []struct{ Path string }
@@ -239,7 +240,7 @@ func TestDependencies(t *testing.T) {
 				r.Path+"/")
 		})
 		if !r.Indirect || asTool {
-			required = append(required, r.Path)
+			required = append(required, r.Path+" "+r.Version)
 		}
 	}
 	slices.Sort(required)
@@ -249,7 +250,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// documented returns the modules of the table in docs/dependencies.md, sorted.
+// documented returns the modules of the table in docs/dependencies.md with their versions, sorted.
 func documented(t *testing.T) (modules []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/dependencies.md")
@@ -258,11 +259,11 @@ func documented(t *testing.T) (modules []string) {
 	}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 3 {
+		if len(cells) < 4 {
 			continue
 		}
 		if name := strings.TrimSpace(cells[1]); strings.HasPrefix(name, "`") {
-			modules = append(modules, strings.Trim(name, "`"))
+			modules = append(modules, strings.Trim(name, "`")+" "+strings.TrimSpace(cells[2]))
 		}
 	}
 	slices.Sort(modules)
