@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/tool/native"
 )
 
-// Release is the version of Toolbus, as services are discovered by it.
-const Release = "0.1.0"
+// Release is the version of Toolbus: services report it to discovery.
+const Release = "0.2.0-dev"
 
 // DefaultSlots is how many calls an executor runs at once that is not told otherwise.
 const DefaultSlots = app.DefaultSlots

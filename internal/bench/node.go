@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/identity"
@@ -53,7 +54,7 @@ func Node(ctx context.Context, o NodeOptions) error {
 	switch o.Role {
 	case Dispatcher:
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: r, Version: "0.1.0", Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+			Registry: r, Version: toolbus.Release, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
 		})
 	case Executor:
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{

@@ -66,7 +66,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Registr
 	parts.Go(func() error {
 		defer dispatcher.Close()
 		return app.RunDispatcher(ctx, dispatcher,
-			app.DispatcherOptions{Registry: r, Version: "0.1.0", Ready: func() { close(serves) }})
+			app.DispatcherOptions{Registry: r, Version: toolbus.Release, Ready: func() { close(serves) }})
 	})
 	select {
 	case <-serves:

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -286,13 +285,4 @@ func (a *Admission) Options() toolbus.DispatcherOptions {
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
 		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, AheadPerActor: a.ahead,
 	}
-}
-
-// Version is the version of this build: the module's as the build recorded it, if it did.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return toolbus.Release + "-dev"
-	}
-	return info.Main.Version
 }
