@@ -63,7 +63,7 @@ const (
 	maxMarks  = 1000
 )
 
-// known says that at a time there is something up to end.
+// Known records that at the given time the log reached at least the sequence end.
 func (b *Backlog) Known(end uint64, at time.Duration) {
 	n := len(b.marks)
 	switch {
@@ -77,7 +77,7 @@ func (b *Backlog) Known(end uint64, at time.Duration) {
 	}
 }
 
-// done says that everything up to end is done.
+// Done records that every event up to the sequence end is done.
 func (b *Backlog) Done(end uint64) {
 	n := slices.IndexFunc(b.marks, func(m mark) bool { return m.end > end })
 	if n < 0 {
@@ -86,7 +86,7 @@ func (b *Backlog) Done(end uint64) {
 	b.marks = slices.Delete(b.marks, 0, n)
 }
 
-// since returns from when on something is known that is not done; now when there is nothing.
+// Since returns the time at which the oldest event that is not done became known, or now if there is no such event.
 func (b *Backlog) Since(now time.Duration) time.Duration {
 	if len(b.marks) == 0 {
 		return now

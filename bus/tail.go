@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// messageAt reads a message. One whose headers cannot be read is none of ours, and counts as not there.
+// MessageAt returns the message at seq. If its headers cannot be parsed, Toolbus did not write it, and the error is
+// [jetstream.ErrMsgNotFound].
 func MessageAt(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
 	msg, err := stream.GetMsg(ctx, seq)
 	if errors.Is(err, nats.ErrBadHeaderMsg) {

@@ -124,7 +124,7 @@ func (p *Projector) add(r audit.Record, known time.Duration) bool {
 }
 
 // Lag returns for how long the oldest record that waits to be projected has been known of; served is the time on
-// the clock of the follower that brings them, see [Follower.Served].
+// the clock of the follower that brings them, see Served of the follower in package bus.
 func (p *Projector) Lag(served time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

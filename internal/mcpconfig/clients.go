@@ -39,7 +39,7 @@ type Client struct {
 	seconds bool // unit of the member timeout; otherwise milliseconds
 	dollars bool // $NAME is a variable, too
 	braces  bool // {env:NAME} and {file:PATH} are references
-	// timeout is the member timeout of an entry that [Entry] makes, in the client's unit; 0 leaves it out. It is set
+	// timeout is the member timeout of the entry for the bus, in the client's unit; 0 leaves it out. It is set
 	// for clients that end calls earlier than the bus does.
 	timeout int
 	files   []file
