@@ -194,8 +194,16 @@ const (
 	pause       = 500 * time.Millisecond
 	maxPause    = 2 * time.Second // whoever waits for it has no connection, or one that is of no use
 	refusedTime = time.Minute
-	askTime     = 5 * time.Second
+	askTime     = 5 * time.Second // at the most
+	minAsk      = 100 * time.Millisecond
 )
+
+// firstAsk returns how long the first answer is waited for. There is time for a further question before the token
+// expires: one may be lost, or its answer.
+func (b *Bearer) firstAsk() time.Duration {
+	_, _, left := b.Show()
+	return min(max(left/4, minAsk), askTime)
+}
 
 // Run renews the token whenever it is time, until ctx ends. After one that had expired it calls again, which is to
 // connect anew: until then the connection can do nothing else.
@@ -220,7 +228,7 @@ func (b *Bearer) Run(ctx context.Context, asker Asker, again func()) {
 // insist asks until the token is renewed, and reports whether it was before ctx ended. With expired the token had ended
 // by then, perhaps while nobody answered, so that the connection may be one that can do nothing else.
 func (b *Bearer) insist(ctx context.Context, asker Asker) (expired, ok bool) {
-	r := wait.Retry{Pause: pause, MaxPause: maxPause, Try: askTime}
+	r := wait.Retry{Pause: pause, MaxPause: maxPause, Try: b.firstAsk(), MaxTry: askTime}
 	for told := false; ; {
 		expired = b.Expired()
 		err := r.Once(ctx, func(ctx context.Context) error { return b.Renew(ctx, asker) })
