@@ -63,6 +63,7 @@ type Client struct {
 	onRefused func(do func()) (forget func())
 	forget    func()       // of what this client does then
 	crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
+	renews    func() bool  // the token is renewed if it has expired; nil is never
 	inbox     *bus.Inbox
 	bound     bool // the token is bound: the server lets it hear no live chunks
 	catalog   catalog

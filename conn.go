@@ -136,10 +136,14 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	o.Payloads = app.OpenPayloads(c.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, c.options.Caller.Tenant), cmp.Or(o.Actor, c.options.Caller.Actor)
-	if o.Token == nil && c.options.Held != nil {
+	own := o.Token == nil && c.options.Held != nil
+	if own {
 		o.Token = c.options.Held.Token
 	}
 	client, err := NewClient(c.NC, o)
+	if err == nil && own {
+		client.renews = c.options.Held.Renews
+	}
 	if err == nil {
 		client.barred, client.onRefused, client.crowded = c.barred, c.options.Held.OnRefused, c.options.Held.Crowded
 		client.forget = client.onRefused(client.watch.Release)

@@ -80,7 +80,7 @@ func sane(r *envelope.Response) *envelope.Response {
 // open makes an exchange of a request. Its outcome comes to to; shut it when done.
 func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*exchange, error) {
 	x := &exchange{of: e, values: [...]string{envelope.ContentJSON, "1"}}
-	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }}
+	x.Request = flight.Request{Of: &e.Call, Body: req, To: to, Send: func() { c.resend(x) }, Renews: c.renews}
 	if err := c.message(x); err != nil {
 		return nil, err
 	}

@@ -199,6 +199,9 @@ func (h *Held) Refused() error {
 	return h.door.Refused()
 }
 
+// Renews reports whether the token is renewed if it has expired.
+func (h *Held) Renews() bool { return h != nil && !h.bearer.Spent() }
+
 // Crowded returns [bus.ErrCrowded] while the server refuses the connection for a bound of connections, which may pass;
 // else nil. It does not wait for the connection.
 func (h *Held) Crowded() error {

@@ -63,6 +63,9 @@ type Request struct {
 	// connection was interrupted.
 	Acceptances chan *envelope.Accepted
 	Missed      chan struct{}
+	// Renews reports whether the token of the request is renewed if it has expired; nil is never. A refusal for that is
+	// not the answer before the deadline: the request is sent again with the new token.
+	Renews func() bool
 
 	// What follows belongs to the watcher.
 	again    time.Time // when it is sent again
@@ -93,9 +96,22 @@ func (x *Request) turnAway(r *envelope.Response) {
 		}
 		x.copies.hear(r)
 	}
-	if x.refusal != nil && x.copies.allTurnedAway() {
-		x.ends(x.refusal)
+	if r := x.turnedAway(); r != nil && !x.renews(r) {
+		x.ends(r)
 	}
+}
+
+// turnedAway returns the refusal that the caller gets, if all copies are turned away; else nil.
+func (x *Request) turnedAway() *envelope.Response {
+	if x.copies.allTurnedAway() {
+		return x.refusal
+	}
+	return nil
+}
+
+// renews reports whether r is a refusal of a token that another one takes the place of.
+func (x *Request) renews(r *envelope.Response) bool {
+	return x.Renews != nil && r.Error != nil && r.Error.Code == envelope.CodeExpired && x.Renews()
 }
 
 // TurnedAway says whether r is no outcome but a refusal by a dispatcher that another one may contradict, as one

@@ -75,8 +75,10 @@ func (w *Watcher) see(e *Call, now time.Time) (at time.Time, more bool) {
 		e.Told <- Word{Over: true}
 		return at, false
 	}
-	if late >= OwnGrace && x != nil {
-		x.ends(nil)
+	if late >= 0 && x != nil {
+		if r := x.turnedAway(); r != nil || late >= OwnGrace {
+			x.ends(r)
+		}
 	}
 	if x == nil || x.over {
 		return e.Deadline.Add(Grace), true

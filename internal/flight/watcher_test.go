@@ -288,3 +288,42 @@ func TestRefusedCopies(t *testing.T) {
 		}
 	}
 }
+
+// A token that is renewed may expire while a request is on its way. The request is sent again with the new one. Where
+// there is none by the deadline the caller is told that it has expired.
+func TestRefusedForAnExpiredToken(t *testing.T) {
+	expired := envelope.Failure("", envelope.NewError(envelope.CodeExpired, ""),
+		envelope.Provenance{AuditEventID: "gate.1"}, envelope.Metrics{})
+	success := &envelope.Response{Status: envelope.Success, Provenance: envelope.Provenance{Final: true, Attempt: 1}}
+	for name, c := range map[string]struct {
+		renews  bool
+		timeout time.Duration
+		then    *envelope.Response // is the answer to a further copy
+		want    *envelope.Response
+		after   time.Duration
+	}{
+		"of a client that renews none": {timeout: time.Minute, want: expired},
+		"renewed":                      {true, time.Minute, success, success, time.Second},
+		"not renewed in time": {renews: true, timeout: 300 * time.Millisecond, want: expired,
+			after: 300*time.Millisecond + afterDeadline},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := watching(nil)
+			x := s.call(t, c.timeout)
+			x.Renews = func() bool { return c.renews }
+			s.Answered(x, expired)
+			if c.then != nil {
+				<-time.After(time.Second)
+				if len(s.sentAgain()) == 0 {
+					t.Errorf("%s: not sent again", name)
+				}
+				s.Answered(x, c.then)
+			}
+			if m := <-x.To; m.Response != c.want || time.Since(s.began) != c.after {
+				t.Errorf("%s: after %s: %+v", name, time.Since(s.began), m.Response)
+			}
+			s.Remove(x.Of)
+			s.stop(t)
+		})
+	}
+}
