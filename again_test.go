@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
@@ -23,7 +24,7 @@ type build struct{ digest, class string }
 func describing(builds ...build) bus.Endpoint {
 	var asked atomic.Int32
 	return bus.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			b := builds[min(int(asked.Add(1)), len(builds))-1]
 			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
 				ToolID: "count", Version: "1.0.0", Digest: b.digest, Determinism: b.class, TimeoutDefaultMS: 30_000,

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 )
 
 // excluded is the statement of the library about a call whose connection the server does not accept any more, for the
@@ -21,7 +21,7 @@ func (c *Client) excluded(req *envelope.Request, deadline time.Time, why error, 
 
 // exclusion is the reason why the server does not accept a connection, in terms of the taxonomy.
 func exclusion(why error) *envelope.Error {
-	if refused, ok := errors.AsType[*bearer.Refused](why); ok {
+	if refused, ok := errors.AsType[*tokensource.Refused](why); ok {
 		return refused.Refusal
 	}
 	return envelope.NewError(envelope.CodeToken, why.Error())

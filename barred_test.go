@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 // Whoever is let in no more is told so by each call, and by what runs on the connection.

@@ -3,7 +3,7 @@ package toolbus
 import (
 	"sync/atomic"
 
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // binding caches the run and the lane of the client's token. Decoding a token takes longer than the rest of building a
@@ -18,7 +18,7 @@ func (b *binding) of(token string) *bound {
 	if last := b.last.Load(); last != nil && last.token == token {
 		return last
 	}
-	says, _ := identity.Inspect(token) // the zero value if it cannot be decoded
+	says, _ := auth.Inspect(token) // the zero value if it cannot be decoded
 	next := &bound{token, says.Run, says.Lane}
 	b.last.Store(next)
 	return next

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -32,7 +33,7 @@ type streamed struct {
 // opened is the call as its dispatcher took it in.
 type opened struct {
 	req     envelope.Request
-	in      *question.Incoming
+	in      *call.Incoming
 	replies *bus.Replies
 }
 
@@ -40,13 +41,13 @@ type opened struct {
 func streamOne(t *testing.T, stored bool) *streamed {
 	s := &streamed{fixture: setup(t), opened: make(chan opened, 1)}
 	s.client = s.serve(bustest.Describing("count"),
-		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			if s.asked.Add(1); !stored {
 				return question.ChunksAnswer{Fence: 1}, nil
 			}
 			return question.ChunksAnswer{Header: frame("", "0-0"), Body: []byte("d7\n"), Fence: 1}, nil
 		}})
-	s.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
+	s.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
 		select {
 		case s.opened <- opened{req, in, replies}:
 		default: // a copy

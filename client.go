@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
@@ -107,9 +107,9 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 
 // openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
 func openInbox(nc *nats.Conn, o ClientOptions) (in *bus.Inbox, bound bool, err error) {
-	var says identity.Principal
+	var says auth.Principal
 	if o.Token != nil {
-		says, _ = identity.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
+		says, _ = auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
 	}
 	if in, err = bus.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
 		return nil, false, err

@@ -15,10 +15,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -113,7 +113,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		}
 	}
 	nc, err := held.Dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
-	if refused, ok := errors.AsType[*bearer.Refused](err); ok {
+	if refused, ok := errors.AsType[*tokensource.Refused](err); ok {
 		return nil, &Refusal{refused.Refusal.WithEffect(envelope.EffectNone)}
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *Conn) Renew(ctx context.Context) error {
 		return errors.New("the connection has no credentials to renew")
 	}
 	err := c.options.Held.Renew(ctx)
-	if refused, ok := errors.AsType[*bearer.Refused](err); ok {
+	if refused, ok := errors.AsType[*tokensource.Refused](err); ok {
 		return &Refusal{refused.Refusal}
 	}
 	return err

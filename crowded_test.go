@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // fullServer is a server by hand that accepts one connection, ends it, and has no room for any other.
@@ -68,8 +68,8 @@ func TestNoRoomToReconnect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := signer.Mint(identity.Principal{
-		Tenant: "default", Actor: "agent://a", Role: identity.Agent, ID: identity.NewID(), Family: identity.NewID(),
+	token, err := signer.Mint(auth.Principal{
+		Tenant: "default", Actor: "agent://a", Role: auth.Agent, ID: auth.NewID(), Family: auth.NewID(),
 		Issued: time.Now(), Expires: time.Now().Add(time.Hour),
 	})
 	if err != nil {

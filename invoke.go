@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -23,8 +23,8 @@ type (
 	Response    = envelope.Response
 	RetryPolicy = envelope.RetryPolicy
 	Status      = envelope.Status
-	CallQuery   = question.Call  // names a call by the reference that its acceptance gave
-	AuditFilter = archive.Filter // the zero value fits every record
+	CallQuery   = question.Call // names a call by the reference that its acceptance gave
+	AuditFilter = reader.Filter // the zero value fits every record
 )
 
 // The four outcomes of a call.
@@ -69,7 +69,7 @@ func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out
 	return out, nil
 }
 
-// Audit yields the records of what happened to calls of the client's tenant, oldest first, as [archive.Replay] does. A
+// Audit yields the records of what happened to calls of the client's tenant, oldest first, as [reader.Replay] does. A
 // filter may name no other tenant. Whoever may not read the streams AUDIT and DENIED, which are of all tenants, asks
 // dispatchers, which answer auditors and operators.
 func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Record, error] {
@@ -83,15 +83,15 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Recor
 			yield(audit.Record{}, err)
 			return
 		}
-		archive.Replay(ctx, from, f)(yield)
+		reader.Replay(ctx, from, f)(yield)
 	}
 }
 
 // Archive returns where operators read the record and the dead letters of all tenants, and auditors those of theirs.
-func (c *Client) Archive(ctx context.Context) (archive.Archive, error) {
+func (c *Client) Archive(ctx context.Context) (reader.Archive, error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	return archive.Open(ctx, js, c.inbox), nil
+	return reader.Open(ctx, js, c.inbox), nil
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/native"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/native"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 func (p part) fn() string { return cmp.Or(p.Fn, "run") }

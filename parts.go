@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/supervisor"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/native"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // Release is the version of Toolbus: services report it to discovery.

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -77,7 +78,7 @@ func TestNoFunctionNamed(t *testing.T) {
 	f := setup(t)
 	fn := question.Function{Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}
 	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
 				ToolID: "box", Version: "1.0.0", TimeoutDefaultMS: 30_000,
 				Functions: map[string]question.Function{"fill": fn, "empty": fn},

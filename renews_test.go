@@ -11,22 +11,22 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 )
 
 // credential writes a token of an actor to a file.
 func credential(t *testing.T) (file string) {
 	t.Helper()
-	signer, err := identity.NewSigner("test", "k", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	signer, err := auth.NewSigner("test", "k", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().Truncate(time.Second)
-	token, err := signer.Mint(identity.Principal{
-		Tenant: "default", Actor: "agent://a", Role: identity.Agent, ID: identity.NewID(), Family: "f", Issued: now,
-		Expires: now.Add(identity.Life), RenewUntil: now.Add(time.Hour),
+	token, err := signer.Mint(auth.Principal{
+		Tenant: "default", Actor: "agent://a", Role: auth.Agent, ID: auth.NewID(), Family: "f", Issued: now,
+		Expires: now.Add(auth.Life), RenewUntil: now.Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestCallOutlivesAToken(t *testing.T) {
 	f := setup(t)
 	f.Serve(bustest.Describing("count"))
 	var asked atomic.Int32
-	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
 		answer := envelope.Failure(req.CallID, envelope.NewError(envelope.CodeExpired, ""),
 			envelope.Provenance{AuditEventID: "gate.1", NotStarted: true}, envelope.Metrics{})
 		if asked.Add(1) > 1 {

@@ -21,8 +21,9 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -49,17 +50,17 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *toolbus.Client {
 }
 
 // listening takes in all requests until the test ends.
-func (f *fixture) listening(handle func(in *question.Incoming, req envelope.Request, replies *bus.Replies)) {
+func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request, replies *bus.Replies)) {
 	f.T.Helper()
 	replies := bus.NewReplies(f.NC, slog.New(slog.DiscardHandler))
 	intake, err := bus.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler),
-		func(_ context.Context, in *question.Incoming) {
+		func(_ context.Context, in *call.Incoming) {
 			var req envelope.Request
 			if err := json.Unmarshal(in.Body, &req); err != nil {
 				f.T.Error(err)
 			}
 			handle(in, req, replies)
-		}, func(context.Context, *question.Incoming, *fair.Full) {})
+		}, func(context.Context, *call.Incoming, *fair.Full) {})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func (f *fixture) listening(handle func(in *question.Incoming, req envelope.Requ
 func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	f.T.Helper()
 	var asked atomic.Int32
-	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
@@ -127,7 +128,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("count"))
-	f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
 		replies.Accepted(in.Inbox(),
 			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
@@ -151,7 +152,7 @@ func TestCopyRefused(t *testing.T) {
 func TestOutputOfAnotherBuild(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
 				ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
 				Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`),
@@ -182,7 +183,7 @@ func TestFunctionOfANewBuild(t *testing.T) {
 	f := setup(t)
 	var upgraded atomic.Bool
 	f.serve(bus.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			digest, fn, response := "sha256:old", "run", `{}`
 			if upgraded.Load() {
 				digest, fn, response = "sha256:new", "go", `{"required":["n"]}`
@@ -211,7 +212,7 @@ func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
 	c := f.serve(bus.Endpoint{Op: subjects.OpCancel,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			arrived <- struct{}{}
 			<-release
 			return question.CancelAnswer{Told: "queued"}, nil
@@ -251,7 +252,7 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 	var asked atomic.Int32
 	c := f.serve(
 		bustest.Describing("count"),
-		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
 			}
@@ -287,7 +288,7 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 				t.Parallel()
 				f := setup(t)
 				c := f.serve(bustest.Describing("count"),
-					bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+					bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 						return chunks()
 					}})
 				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`),
@@ -332,12 +333,12 @@ func TestPanicOfCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			c := f.serve(bustest.Describing("count"),
-				bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+				bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 					return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"},
 						streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 				}})
 			called := make(chan struct{})
-			f.listening(func(in *question.Incoming, req envelope.Request, replies *bus.Replies) {
+			f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
 				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
 					replies.Accepted(in.Inbox(),
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})

@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/goschema"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/native"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 )
 
 // Class says what may be done with the calls of a tool after a crash.

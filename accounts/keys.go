@@ -14,7 +14,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // Keys are the secrets of a deployment. Whoever has them can do everything: mint tokens, and be a dispatcher.
@@ -214,22 +214,22 @@ func KeyID(public ed25519.PublicKey) string {
 }
 
 // Signer mints tokens with the first key.
-func (k *Keys) Signer() (*identity.Signer, error) {
+func (k *Keys) Signer() (*auth.Signer, error) {
 	key, err := k.Signing()
 	if err != nil {
 		return nil, err
 	}
-	return identity.NewSigner(k.Deployment, KeyID(key.Public().(ed25519.PublicKey)), key)
+	return auth.NewSigner(k.Deployment, KeyID(key.Public().(ed25519.PublicKey)), key)
 }
 
 // Keyring knows the first key.
-func (k *Keys) Keyring() (*identity.Keyring, error) {
+func (k *Keys) Keyring() (*auth.Keyring, error) {
 	key, err := k.Signing()
 	if err != nil {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // as ed25519 says
-	return identity.NewKeyring(k.Deployment, map[string]identity.Key{KeyID(public): {Public: public}}), nil
+	return auth.NewKeyring(k.Deployment, map[string]auth.Key{KeyID(public): {Public: public}}), nil
 }
 
 // Public is what the server's configuration holds of the keys of a deployment. None of it is secret.

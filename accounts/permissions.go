@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -24,13 +24,13 @@ type Facts struct {
 }
 
 // Account returns the account that a connection belongs to.
-func Account(p identity.Principal, f Facts) string {
+func Account(p auth.Principal, f Facts) string {
 	switch {
 	case f.Expired:
 		return Agents // where questions are asked from
-	case p.Role == identity.Executor:
+	case p.Role == auth.Executor:
 		return Exec
-	case p.Role == identity.Auditor:
+	case p.Role == auth.Auditor:
 		return Auditors
 	}
 	return Agents
@@ -38,28 +38,28 @@ func Account(p identity.Principal, f Facts) string {
 
 // Permissions are all that a connection may do. This is the only list of what a role may do; a role that is not in it
 // may do nothing.
-func Permissions(p identity.Principal, f Facts) jwt.Permissions {
+func Permissions(p auth.Principal, f Facts) jwt.Permissions {
 	if f.Expired {
 		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p, f))
 	}
 	switch p.Role {
-	case identity.Agent:
+	case auth.Agent:
 		own := subjects.PartsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
 		return allow(append(asks(p), payloads(own, f)...), agentHears(p, f))
-	case identity.Door:
+	case auth.Door:
 		tenant, all := subjects.Token(p.Tenant)+".", subjects.PartsOf(subjects.Token(p.Tenant), "")
 		return allow(
 			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all, f)...),
 			append(hears(p, f), "tb.ans."+tenant+">", chunks(tenant)))
-	case identity.Operator:
+	case auth.Operator:
 		return allow(asks(p)[1:], hears(p, f))
-	case identity.Auditor:
+	case auth.Auditor:
 		publish := asks(p)[1:]
-		if p.Has(identity.ScopeAudit) {
+		if p.Has(auth.ScopeAudit) {
 			publish = append(publish, "$JS.API.DIRECT.GET."+subjects.AuditStream, "$JS.API.DIRECT.GET."+subjects.DeniedStream)
 		}
 		return allow(publish, hears(p, f))
-	case identity.Executor:
+	case auth.Executor:
 		return executor(p, f)
 	}
 	return jwt.Permissions{Pub: jwt.Permission{Deny: []string{">"}}, Sub: jwt.Permission{Deny: []string{">"}}}
@@ -71,17 +71,17 @@ func allow(publish, subscribe []string) jwt.Permissions {
 }
 
 // caller is the part of subjects that says whose they are.
-func caller(p identity.Principal) string {
+func caller(p auth.Principal) string {
 	return subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "."
 }
 
 // asks are the calls and the questions of an actor, the calls first.
-func asks(p identity.Principal) []string {
+func asks(p auth.Principal) []string {
 	return []string{"tb.call." + caller(p) + "*", "tb.svc.*." + strings.TrimSuffix(caller(p), ".")}
 }
 
 // hears are the subjects on which an actor is answered, by dispatchers and by the server.
-func hears(p identity.Principal, f Facts) []string {
+func hears(p auth.Principal, f Facts) []string {
 	if f.OlderBuilds {
 		inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
 		return []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
@@ -91,7 +91,7 @@ func hears(p identity.Principal, f Facts) []string {
 
 // agentHears are the subjects that an agent hears, with the chunks of its actor's calls. Subjects of chunks name
 // neither run nor scopes, so a client with a bound token asks dispatchers for its chunks.
-func agentHears(p identity.Principal, f Facts) []string {
+func agentHears(p auth.Principal, f Facts) []string {
 	if p.Bound() && !f.OlderBuilds {
 		return hears(p, f)
 	}
@@ -115,7 +115,7 @@ func (f Facts) read(stream, subject string) []string {
 }
 
 // executor is what an instance of an executor may do: with the work of its pool, and under its own name.
-func executor(p identity.Principal, f Facts) jwt.Permissions {
+func executor(p auth.Principal, f Facts) jwt.Permissions {
 	emitted := subjects.ChunksOn(p.Pool)
 	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool), f), f.read(subjects.ChunksStream, emitted), []string{
 		emitted, "tb.ans.>",
@@ -140,7 +140,7 @@ func executor(p identity.Principal, f Facts) jwt.Permissions {
 // Entitled reports whether what a token says lets a connection publish on a subject. Where the server has not let one
 // do so, that was made with an expired token, and is made anew when that is renewed.
 func Entitled(token, subject string) bool {
-	says, err := identity.Inspect(token)
+	says, err := auth.Inspect(token)
 	if err != nil {
 		return false
 	}

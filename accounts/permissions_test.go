@@ -6,24 +6,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // everybody is a principal of each role.
-func everybody() map[string]identity.Principal {
-	all := map[string]identity.Principal{}
-	for _, role := range []identity.Role{
-		identity.Agent, identity.Door, identity.Auditor, identity.Executor, identity.Operator,
+func everybody() map[string]auth.Principal {
+	all := map[string]auth.Principal{}
+	for _, role := range []auth.Role{
+		auth.Agent, auth.Door, auth.Auditor, auth.Executor, auth.Operator,
 	} {
-		all[string(role)] = identity.Principal{
+		all[string(role)] = auth.Principal{
 			Tenant: "default", Actor: "agent://a", Role: role, Pool: "gpu", Family: "0123456789ab",
 		}
 	}
-	whole := all[string(identity.Auditor)]
-	whole.Scopes = []string{identity.ScopeAudit}
+	whole := all[string(auth.Auditor)]
+	whole.Scopes = []string{auth.ScopeAudit}
 	all["auditor of all"] = whole
-	bound := all[string(identity.Agent)]
+	bound := all[string(auth.Agent)]
 	bound.Run = "r"
 	all["bound agent"] = bound
 	return all
@@ -84,16 +84,16 @@ func TestPermissionsAreNarrow(t *testing.T) {
 				strings.HasPrefix(s, "$SRV") || strings.Contains(s, ".STREAM.") || strings.Contains(s, "CONSUMER.CREATE") {
 				t.Errorf("%s: %s", name, s)
 			}
-			if p.Role != identity.Executor && (strings.HasPrefix(s, "$KV") || strings.HasPrefix(s, "$JS.ACK")) {
+			if p.Role != auth.Executor && (strings.HasPrefix(s, "$KV") || strings.HasPrefix(s, "$JS.ACK")) {
 				t.Errorf("%s: %s", name, s)
 			}
-			if p.Role == identity.Agent && !strings.Contains(s, ".default.agent_3a_2f_2fa.") &&
+			if p.Role == auth.Agent && !strings.Contains(s, ".default.agent_3a_2f_2fa.") &&
 				!strings.HasSuffix(s, ".default.agent_3a_2f_2fa") {
 				t.Errorf("%s: %s is not its own", name, s)
 			}
 		}
 	}
-	none := Permissions(identity.Principal{Role: "king"}, f)
+	none := Permissions(auth.Principal{Role: "king"}, f)
 	if !slices.Equal(none.Pub.Deny, []string{">"}) || !slices.Equal(none.Sub.Deny, []string{">"}) {
 		t.Errorf("got %+v", none)
 	}

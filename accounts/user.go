@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// User is what the server calls a connection that has shown a token, see [identity.Principal.User]. Tenant and Actor
+// User is what the server calls a connection that has shown a token, see [auth.Principal.User]. Tenant and Actor
 // are tokens of subjects.
 type User struct {
-	Role          identity.Role
+	Role          auth.Role
 	Tenant, Actor string
 	Family        string // of the token
 }
@@ -22,7 +22,7 @@ func ParseUser(name string) (u User, ok bool) {
 	if len(part) != 4 {
 		return u, false
 	}
-	return User{identity.Role(part[0]), part[1], part[2], part[3]}, true
+	return User{auth.Role(part[0]), part[1], part[2], part[3]}, true
 }
 
 // connectionPrefix starts the names of the connections of executors.
@@ -39,19 +39,19 @@ const (
 )
 
 // InstancePrefix is how the instances of executors begin that have a token of p, so that no two tokens share one.
-func InstancePrefix(p identity.Principal) string {
+func InstancePrefix(p auth.Principal) string {
 	own := cmp.Or(strings.TrimPrefix(p.Family, p.Root()), p.Family) // that of a narrowed token begins with its root
 	return own[:min(familyPart, len(own))] + "-"
 }
 
 // NewInstance returns one that no other process has.
-func NewInstance(p identity.Principal) string {
+func NewInstance(p auth.Principal) string {
 	return InstancePrefix(p) + strings.ToLower(rand.Text()[:randomPart])
 }
 
 // Instance returns the instance that a connection of an executor with a token of p asks to be. ok is false where it may
 // not be that.
-func Instance(p identity.Principal, connection string) (instance string, ok bool) {
+func Instance(p auth.Principal, connection string) (instance string, ok bool) {
 	instance, named := strings.CutPrefix(connection, connectionPrefix)
 	own, ok := strings.CutPrefix(instance, InstancePrefix(p))
 	return instance, named && ok && own != "" && len(instance) <= maxInstance && validName(own)

@@ -9,15 +9,15 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Answering returns the endpoint of an operation that handle answers. It decodes the question, which is as untrusted
 // as any other message. Members that this build does not know are those of a newer client, which does without an
 // answer to them.
-func Answering[Q, A any](op string, handle func(context.Context, question.Sender, Q) (A, *envelope.Error)) Endpoint {
-	return Endpoint{Op: op, Handle: func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+func Answering[Q, A any](op string, handle func(context.Context, call.Sender, Q) (A, *envelope.Error)) Endpoint {
+	return Endpoint{Op: op, Handle: func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		var q Q
 		if err := Unstamp(form.Question, body, &q); err != nil {
 			says := ""
@@ -39,7 +39,7 @@ func (e Endpoint) ToAll() Endpoint {
 // unharmed answers a question. One that panics is refused, and logged with where: otherwise it would be asked again,
 // and take one dispatcher after the other with it.
 func (e Endpoint) unharmed(
-	ctx context.Context, log *slog.Logger, from question.Sender, body []byte,
+	ctx context.Context, log *slog.Logger, from call.Sender, body []byte,
 ) (answer any, refusal *envelope.Error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // A question that panics is refused, and the others are answered.
@@ -16,12 +16,12 @@ func TestQuestionThatPanics(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	endpoints := []Endpoint{
-		{Op: "why", Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) { panic("boom") }},
-		{Op: "result", Handle: func(_ context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+		{Op: "why", Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) { panic("boom") }},
+		{Op: "result", Handle: func(_ context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 			return from.Tenant + from.Actor + string(body), nil
 		}},
 	}
-	_, refusal := endpoints[0].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"}, nil)
+	_, refusal := endpoints[0].unharmed(t.Context(), logger, call.Sender{Tenant: "t", Actor: "a"}, nil)
 	if refusal == nil || refusal.Code != envelope.CodeInternal {
 		t.Errorf("refused with %v", refusal)
 	}
@@ -29,7 +29,7 @@ func TestQuestionThatPanics(t *testing.T) {
 		!strings.Contains(text, "why") {
 		t.Errorf("logged %s", text)
 	}
-	if answer, refusal := endpoints[1].unharmed(t.Context(), logger, question.Sender{Tenant: "t", Actor: "a"},
+	if answer, refusal := endpoints[1].unharmed(t.Context(), logger, call.Sender{Tenant: "t", Actor: "a"},
 		[]byte("b")); answer != "tab" || refusal != nil {
 		t.Errorf("%v, %v", answer, refusal)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/question"
 )
@@ -15,7 +16,7 @@ import (
 // A newer client may ask for more than this dispatcher knows; only another form is refused, and by name.
 func TestQuestionsOfOtherBuilds(t *testing.T) {
 	var asked question.Call
-	e := Answering("result", func(_ context.Context, _ question.Sender, q question.Call) (any, *envelope.Error) {
+	e := Answering("result", func(_ context.Context, _ call.Sender, q question.Call) (any, *envelope.Error) {
 		asked = q
 		return nil, nil
 	})
@@ -28,7 +29,7 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 		`nonsense`:                   "invalid",
 	} {
 		asked = question.Call{}
-		_, refusal := e.Handle(t.Context(), question.Sender{Tenant: "t", Actor: "a"}, []byte(body))
+		_, refusal := e.Handle(t.Context(), call.Sender{Tenant: "t", Actor: "a"}, []byte(body))
 		switch {
 		case says == "" && (refusal != nil || asked.Ref != "echo.id"):
 			t.Errorf("%s: %+v, %v", body, asked, refusal)

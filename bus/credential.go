@@ -5,14 +5,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // credential is what vouches for the sender of a message. What it says of its connection counts only where the server
 // has put it there, which takes all others of that name away: where there are two, neither does. Names that are spelt
 // otherwise are anybody's.
-func credential(h nats.Header) (c question.Credential) {
+func credential(h nats.Header) (c call.Credential) {
 	c.Token = token(h)
 	if infos := h[subjects.HeaderRequestInfo]; len(infos) == 1 {
 		c.User = userOf(infos[0])

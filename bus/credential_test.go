@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 // What a message says of the connection that it came over is believed only as far as the server says it.
@@ -41,14 +41,14 @@ func TestCredential(t *testing.T) {
 	for name, c := range map[string]struct {
 		from   *nats.Conn
 		header nats.Header
-		want   question.Credential
+		want   call.Credential
 	}{
-		"as it is":        {agent, nats.Header{"Tb-Token": {"x"}}, question.Credential{Token: "x", User: "agent.t.a.f"}},
-		"forged":          {agent, nats.Header{info: {forged}}, question.Credential{User: "agent.t.a.f"}},
-		"forged twice":    {agent, nats.Header{info: {forged, forged}}, question.Credential{User: "agent.t.a.f"}},
-		"small letters":   {agent, nats.Header{"nats-request-info": {forged}}, question.Credential{User: "agent.t.a.f"}},
-		"two tokens":      {agent, nats.Header{"Tb-Token": {"x", "y"}}, question.Credential{User: "agent.t.a.f"}},
-		"without account": {tb, nats.Header{"Tb-Token": {"x"}}, question.Credential{Token: "x"}},
+		"as it is":        {agent, nats.Header{"Tb-Token": {"x"}}, call.Credential{Token: "x", User: "agent.t.a.f"}},
+		"forged":          {agent, nats.Header{info: {forged}}, call.Credential{User: "agent.t.a.f"}},
+		"forged twice":    {agent, nats.Header{info: {forged, forged}}, call.Credential{User: "agent.t.a.f"}},
+		"small letters":   {agent, nats.Header{"nats-request-info": {forged}}, call.Credential{User: "agent.t.a.f"}},
+		"two tokens":      {agent, nats.Header{"Tb-Token": {"x", "y"}}, call.Credential{User: "agent.t.a.f"}},
+		"without account": {tb, nats.Header{"Tb-Token": {"x"}}, call.Credential{Token: "x"}},
 	} {
 		err := c.from.PublishMsg(&nats.Msg{Subject: "tb.call.t.a.echo", Reply: "tb.ans.t.a.r", Header: c.header})
 		if err != nil {

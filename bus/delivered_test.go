@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 // What was handed to nobody is known to be, also of a pool that never had an executor.

@@ -3,7 +3,7 @@ package bus_test
 import (
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 )
 
 // fixture is a bus with what the tests of this package do to it.

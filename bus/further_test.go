@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // unbound writes the request of an idempotent call: its log is not bound.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/fair"
 	"github.com/seed-018f16cc/toolbus/internal/form"
@@ -53,8 +54,8 @@ const (
 
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for each, in at most
 // maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
-func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *question.Incoming),
-	crowded func(context.Context, *question.Incoming, *fair.Full)) (*Intake, error) {
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *call.Incoming),
+	crowded func(context.Context, *call.Incoming, *fair.Full)) (*Intake, error) {
 	in := &Intake{}
 	strays := &strays{log: log}
 	in.desk = newDesk(log, "requests", forRequests(),
@@ -109,14 +110,14 @@ func (in *Intake) Take(m sieve.Message) {
 }
 
 // incoming reads a message. It reports whether it may be answered.
-func incoming(strays *strays, msg *nats.Msg) (question.Incoming, bool) {
+func incoming(strays *strays, msg *nats.Msg) (call.Incoming, bool) {
 	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
 	if !ok {
-		return question.Incoming{}, false
+		return call.Incoming{}, false
 	}
 	tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-	return question.Incoming{
-		Subject: msg.Subject, From: question.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
+	return call.Incoming{
+		Subject: msg.Subject, From: call.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
 		Body: msg.Data, Reply: reply, Token: token(msg.Header),
 		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),
 		Patient: msg.Header.Get(subjects.HeaderPatient) != "",
@@ -159,7 +160,7 @@ type Endpoint struct {
 	Op string
 	// All lets every dispatcher answer, and not one of them.
 	All    bool
-	Handle func(ctx context.Context, from question.Sender, body []byte) (answer any, refusal *envelope.Error)
+	Handle func(ctx context.Context, from call.Sender, body []byte) (answer any, refusal *envelope.Error)
 }
 
 // Service is what [Serve] offers.
@@ -171,8 +172,8 @@ type Service struct {
 // asked is one request to an endpoint.
 type asked struct {
 	endpoint Endpoint
-	from     question.Sender
-	by       question.Credential
+	from     call.Sender
+	by       call.Credential
 	reply    string
 	body     []byte
 }
@@ -218,7 +219,7 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 		return
 	}
 	q := &asked{
-		endpoint: e, from: question.Sender{Tenant: tenant, Actor: actor}, by: credential(nats.Header(r.Headers())),
+		endpoint: e, from: call.Sender{Tenant: tenant, Actor: actor}, by: credential(nats.Header(r.Headers())),
 		reply: reply, body: r.Data(),
 	}
 	q.by.Reply = reply
@@ -248,7 +249,7 @@ func (s *Service) Stop() error {
 func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := q.endpoint.unharmed(question.With(ctx, q.by), log, q.from, q.body)
+	answer, refusal := q.endpoint.unharmed(call.With(ctx, q.by), log, q.from, q.body)
 	q.tell(nc, answer, refusal)
 }
 

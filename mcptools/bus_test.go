@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 

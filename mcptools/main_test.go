@@ -19,11 +19,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 	"github.com/seed-018f16cc/toolbus/mcptools"
-	"github.com/seed-018f16cc/toolbus/supervisor"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
-	"github.com/seed-018f16cc/toolbus/tool/tooltest"
 )
 
 // This binary plays several parts: it is the test, the supervisor, and the models that mlxctl starts.

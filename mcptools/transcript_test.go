@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool/tooltest"
+	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
 // editor is a model that writes in capitals.

@@ -3,8 +3,8 @@ package observe
 import (
 	"context"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Point is a step by its name.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 

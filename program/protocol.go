@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
 const (

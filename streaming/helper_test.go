@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 func main() {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 func main() {

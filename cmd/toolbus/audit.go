@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
@@ -35,7 +35,7 @@ calls, so that some may be missing.`,
 	f.flags(g, replay)
 	replay.Flags().StringVar(&f.since, "since", "", "from this time on: RFC 3339, or how long ago (1h)")
 	replay.Flags().BoolVarP(&f.Follow, "follow", "f", false, "go on with new records")
-	t := &auditFlags{Filter: archive.Filter{FromNow: true, Follow: true}}
+	t := &auditFlags{Filter: reader.Filter{FromNow: true, Follow: true}}
 	tail := &cobra.Command{
 		Use: "tail", Short: "Follow the audit record from now on", Args: cli.NoArgs,
 		Example: `  toolbus audit tail --tool fs.write --last 10
@@ -48,7 +48,7 @@ calls, so that some may be missing.`,
 }
 
 type auditFlags struct {
-	archive.Filter      // but for its times and its tenant
+	reader.Filter       // but for its times and its tenant
 	since, until        string
 	event, status, code string
 	last                int
@@ -83,7 +83,7 @@ func codes() (all []envelope.Code) {
 }
 
 // filter is what the flags say at a point in bus time.
-func (f *auditFlags) filter(g *global, now time.Time) (filter archive.Filter, err error) {
+func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err error) {
 	filter = f.Filter
 	filter.Event, filter.Status, filter.Code = audit.Event(f.event), envelope.Status(f.status), envelope.Code(f.code)
 	filter.Last = f.last
@@ -143,7 +143,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if err != nil {
 		return err
 	}
-	lines := archive.Lines(ctx, from, filter)
+	lines := reader.Lines(ctx, from, filter)
 	if filter.Follow {
 		_, err := printRecords(g, g.env.stdout, lines)
 		return err
@@ -170,7 +170,7 @@ var errBehind = errors.New("the record is behind the calls, so the newest may be
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.
-func upToDate(ctx context.Context, from archive.Archive) error {
+func upToDate(ctx context.Context, from reader.Archive) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	err := from.Await(waiting)

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/archive"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // printRecords prints records and returns how many there were.
-func printRecords(g *global, to io.Writer, records iter.Seq2[archive.Line, error]) (n int, err error) {
+func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]) (n int, err error) {
 	zone := g.zone(time.Now())
 	for l, err := range records {
 		if err != nil {
@@ -53,10 +53,10 @@ func printRow(w io.Writer, cells ...any) error {
 	return err
 }
 
-// shownID is how much of a call id is shown in a row, and is enough for [archive.Filter].
+// shownID is how much of a call id is shown in a row, and is enough for [reader.Filter].
 const shownID = 8
 
-func printRecord(g *global, to io.Writer, zone *time.Location, r *archive.Line) error {
+func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) error {
 	if g.json {
 		return printStored(to, r)
 	}
@@ -77,7 +77,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *archive.Line) 
 }
 
 // printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
-func printStored(to io.Writer, r *archive.Line) error {
+func printStored(to io.Writer, r *reader.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
 		return plain.Line(to, r.Record)
 	}

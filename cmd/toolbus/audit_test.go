@@ -8,12 +8,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -126,7 +126,7 @@ func TestAuditRows(t *testing.T) {
 			if slices.Contains(audit.Events()[ofCredentials:], event) {
 				r = audit.Credential{}.About(event, r.Tenant, "agent://a", "", "", r.Timestamp)
 			}
-			if err := printRecord(g, &out, time.UTC, &archive.Line{Record: r}); err != nil {
+			if err := printRecord(g, &out, time.UTC, &reader.Line{Record: r}); err != nil {
 				t.Fatal(err)
 			}
 		}

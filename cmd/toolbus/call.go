@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -24,16 +24,16 @@ import (
 )
 
 // self is the caller whom the flags name, in a role.
-func (g *global) self(r identity.Role) identity.Principal {
-	p := identity.Principal{Tenant: g.tenant, Actor: g.actor, Role: r}
-	if r == identity.Agent {
-		p.Scopes = []string{identity.ScopeAll}
+func (g *global) self(r auth.Role) auth.Principal {
+	p := auth.Principal{Tenant: g.tenant, Actor: g.actor, Role: r}
+	if r == auth.Agent {
+		p.Scopes = []string{auth.ScopeAll}
 	}
 	return p
 }
 
 // connect connects to the bus in a role, or says what to do.
-func (g *global) connect(ctx context.Context, r identity.Role) (*guest, error) {
+func (g *global) connect(ctx context.Context, r auth.Role) (*guest, error) {
 	a, err := g.access()
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (g *global) connect(ctx context.Context, r identity.Role) (*guest, error) {
 }
 
 // connectAs connects to a bus as somebody.
-func (g *global) connectAs(ctx context.Context, a cli.Access, as identity.Principal) (*guest, error) {
+func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal) (*guest, error) {
 	a, done, err := a.Acting(ctx, as)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (g *guest) close() {
 }
 
 // seat connects to the bus in a role, for a command that is made elsewhere.
-func (g *global) seat(ctx context.Context, r identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 	guest, err := g.connect(ctx, r)
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +89,7 @@ func (g *global) seat(ctx context.Context, r identity.Role) (*toolbus.Conn, *too
 
 // client connects to the bus as a caller; done ends the connection.
 func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
-	guest, err := g.connect(ctx, identity.Agent)
+	guest, err := g.connect(ctx, auth.Agent)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,8 +97,8 @@ func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), er
 }
 
 // archive connects to where the record and the dead letters are read.
-func (g *global) archive(ctx context.Context) (from archive.Archive, done func(), err error) {
-	guest, err := g.connect(ctx, identity.Operator)
+func (g *global) archive(ctx context.Context) (from reader.Archive, done func(), err error) {
+	guest, err := g.connect(ctx, auth.Operator)
 	if err != nil {
 		return nil, nil, err
 	}

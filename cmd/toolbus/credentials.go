@@ -19,9 +19,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/authority"
-	"github.com/seed-018f16cc/toolbus/bearer"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -116,7 +116,7 @@ its whole name: agent://billing and billing are two.`,
 			}
 			if !strings.Contains(q.Actor, "://") {
 				fmt.Fprintf(g.env.stderr, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
-					plain.Text(q.Actor), cmp.Or(q.Role, string(identity.Agent)))
+					plain.Text(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
 			}
 			if keys != "" {
 				a, err := mintOffline(keys, q)
@@ -125,7 +125,7 @@ its whole name: agent://billing and billing are two.`,
 				}
 				return g.hand(h, a)
 			}
-			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
 				a, err := c.Issue(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -135,15 +135,15 @@ its whole name: agent://billing and billing are two.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Role, "role", string(identity.Agent), "agent, door, auditor, executor or operator")
+	f.StringVar(&q.Role, "role", string(auth.Agent), "agent, door, auditor, executor or operator")
 	f.StringArrayVar(&q.Scopes, "scope", nil, "scope that its calls may claim; more than once for more; * is all")
 	f.StringVar(&q.Run, "run", "", "only for this run")
 	f.StringVar(&q.Lane, "lane", "", "only for this lane")
 	f.StringVar(&q.Pool, "pool", "", "pool, of an executor")
 	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h; 0 is never")
-	f.DurationVar(&life, "life", identity.Life, "life of each token, 1s to 24h: of a client that cannot renew one")
+	f.DurationVar(&life, "life", auth.Life, "life of each token, 1s to 24h: of a client that cannot renew one")
 	f.StringVar(&keys, "keys", "", "folder with the secrets of the deployment")
-	completeFlag(cmd, "role", values(identity.Roles()))
+	completeFlag(cmd, "role", values(auth.Roles()))
 	h.flags(cmd)
 	return cmd
 }
@@ -151,10 +151,10 @@ its whole name: agent://billing and billing are two.`,
 // checkIssue refuses times that no credential can have.
 func checkIssue(lasts, life time.Duration) error {
 	switch {
-	case lasts < 0 || lasts > authority.MaxRenewal:
-		return usagef("--for is 0 to %s, not %s", hours(authority.MaxRenewal), lasts)
-	case life < time.Second || life > identity.MaxLife:
-		return usagef("--life is 1s to %s, not %s", hours(identity.MaxLife), life)
+	case lasts < 0 || lasts > tokenstore.MaxRenewal:
+		return usagef("--for is 0 to %s, not %s", hours(tokenstore.MaxRenewal), lasts)
+	case life < time.Second || life > auth.MaxLife:
+		return usagef("--life is 1s to %s, not %s", hours(auth.MaxLife), life)
 	}
 	return nil
 }
@@ -173,10 +173,10 @@ func mintOffline(folder string, q question.Issue) (a question.TokenAnswer, err e
 		return a, err
 	}
 	now := time.Now().Truncate(time.Second)
-	p := identity.Principal{
-		Tenant: q.Tenant, Actor: q.Actor, Role: identity.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
-		Pool: q.Pool, ID: identity.NewID(), Family: identity.NewID(), Issued: now,
-		Expires:    now.Add(cmp.Or(time.Duration(q.LifeS)*time.Second, identity.Life)),
+	p := auth.Principal{
+		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
+		Pool: q.Pool, ID: auth.NewID(), Family: auth.NewID(), Issued: now,
+		Expires:    now.Add(cmp.Or(time.Duration(q.LifeS)*time.Second, auth.Life)),
 		RenewUntil: now.Add(time.Duration(q.RenewS) * time.Second),
 	}
 	if a.Token, err = signer.Mint(p); err != nil {
@@ -188,7 +188,7 @@ func mintOffline(folder string, q question.Issue) (a question.TokenAnswer, err e
 
 // operating does something as whoever has the credentials of the command line, whatever actor its flags name; on a bus
 // of `toolbus dev` in a role.
-func (g *global) operating(ctx context.Context, r identity.Role, do func(*toolbus.Client) error) error {
+func (g *global) operating(ctx context.Context, r auth.Role, do func(*toolbus.Client) error) error {
 	a, err := g.access()
 	if err != nil {
 		return err
@@ -248,24 +248,24 @@ nothing is verified, and the token itself is not shown.`,
 	}
 }
 
-func shown(p identity.Principal) shownToken {
+func shown(p auth.Principal) shownToken {
 	return shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.Pool, p.Run, p.Lane, p.Family, p.Chain, p.KeyID,
 		p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
 }
 
-func (g *global) inspected(file string) (identity.Principal, error) {
+func (g *global) inspected(file string) (auth.Principal, error) {
 	if file != "-" {
-		held, err := bearer.Read(file, slog.New(slog.DiscardHandler))
+		held, err := tokensource.Read(file, slog.New(slog.DiscardHandler))
 		if err != nil {
-			return identity.Principal{}, err
+			return auth.Principal{}, err
 		}
 		return held.Says(), nil
 	}
-	text, err := io.ReadAll(io.LimitReader(g.env.stdin, identity.MaxToken+2))
+	text, err := io.ReadAll(io.LimitReader(g.env.stdin, auth.MaxToken+2))
 	if err != nil {
-		return identity.Principal{}, err
+		return auth.Principal{}, err
 	}
-	return identity.Inspect(strings.TrimSpace(string(text)))
+	return auth.Inspect(strings.TrimSpace(string(text)))
 }
 
 func (t shownToken) write(to io.Writer) error {
@@ -315,7 +315,7 @@ that are named, and no others; it ends with yours at the latest, and is revoked 
   toolbus credentials narrow --run run-7 --credentials billing.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.LifeS = int64(lasts / time.Second)
-			return g.operating(cmd.Context(), identity.Agent, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Agent, func(c *toolbus.Client) error {
 				if part != "" {
 					q.Actor = c.Actor + "/" + part
 				}
@@ -351,7 +351,7 @@ What was narrowed from them, or made with --keys, is not listed.`,
 			if g.given("actor") {
 				q.Actor = g.actor
 			}
-			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
 				all, err := c.Credentials(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -405,7 +405,7 @@ worth nothing at once, because somebody else may have one: yours is signed anew,
 issued anew by you.`,
 		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
 				r, err := c.RotateKeys(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -444,7 +444,7 @@ const firstOperator = "user://operator"
 // firstCredential writes the credential of the first operator of a new deployment, and returns its file.
 func firstCredential(dir string) (string, error) {
 	a, err := mintOffline(filepath.Join(dir, "keys"), question.Issue{
-		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(identity.Operator),
+		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
 		RenewS: int64(90 * 24 * time.Hour / time.Second),
 	})
 	if err != nil {

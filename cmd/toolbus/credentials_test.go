@@ -13,9 +13,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
-	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 // unserved is the server of a new deployment, without a dispatcher; the first operator's credential is beside its keys.
@@ -219,8 +219,8 @@ func TestCredentialRenewedAtUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().Truncate(time.Second)
-	before, err := signer.Mint(identity.Principal{
-		Tenant: "default", Actor: "agent://a", Role: identity.Agent, ID: "a", Family: "b", Issued: now.Add(-time.Hour),
+	before, err := signer.Mint(auth.Principal{
+		Tenant: "default", Actor: "agent://a", Role: auth.Agent, ID: "a", Family: "b", Issued: now.Add(-time.Hour),
 		Expires: now.Add(-time.Minute), RenewUntil: now.Add(time.Hour),
 	})
 	if err != nil {
@@ -231,7 +231,7 @@ func TestCredentialRenewedAtUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must("call", "hello", "--input", `"you"`, "--credentials", file)
-	held, err := bearer.Read(file, slog.New(slog.DiscardHandler))
+	held, err := tokensource.Read(file, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

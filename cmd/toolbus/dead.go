@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/record"
 )
 
 func deadCmd(g *global) *cobra.Command {
@@ -37,7 +37,7 @@ tool and input in the same trace, such as "dead replay" makes.`,
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(from archive.Archive, d record.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(from reader.Archive, d writer.DeadLetter) error {
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
@@ -84,12 +84,12 @@ func listDead(ctx context.Context, g *global) error {
 		return err
 	}
 	defer done()
-	letters, err := archive.DeadLetters(ctx, from)
+	letters, err := reader.DeadLetters(ctx, from)
 	if err != nil {
 		return err
 	}
 	all, err := letter.Look(ctx, g.env.stderr, from, slices.DeleteFunc(letters,
-		func(d record.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
+		func(d writer.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
 		return err
@@ -111,18 +111,18 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, from archive.Archive, d record.DeadLetter) error {
+func showDead(ctx context.Context, g *global, from reader.Archive, d writer.DeadLetter) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	all, err := letter.Look(ctx, g.env.stderr, from, []record.DeadLetter{d})
+	all, err := letter.Look(ctx, g.env.stderr, from, []writer.DeadLetter{d})
 	if err != nil {
 		return err
 	}
 	return g.print(all[0], all[0].Write)
 }
 
-func withDead(ctx context.Context, g *global, n string, do func(archive.Archive, record.DeadLetter) error) error {
+func withDead(ctx context.Context, g *global, n string, do func(reader.Archive, writer.DeadLetter) error) error {
 	seq, err := letterNumber(n)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func withDead(ctx context.Context, g *global, n string, do func(archive.Archive,
 		return err
 	}
 	defer done()
-	d, err := archive.DeadLetterAt(ctx, from, seq)
+	d, err := reader.DeadLetterAt(ctx, from, seq)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func withDead(ctx context.Context, g *global, n string, do func(archive.Archive,
 // replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call for
 // the same again, so a question whose answer is lost is asked again.
 func replayDead(ctx context.Context, g *global, letter uint64, again string) error {
-	guest, err := g.connect(ctx, identity.Operator)
+	guest, err := g.connect(ctx, auth.Operator)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/letter"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -53,7 +53,7 @@ func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = record.Bury(t.Context(), guest.JS, record.DeadLetter{
+	err = writer.Bury(t.Context(), guest.JS, writer.DeadLetter{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
 			Facts: call.Facts{Tenant: "acme", Pool: "default", Tool: r.ToolID,

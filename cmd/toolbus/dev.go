@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/devbus"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
@@ -175,7 +175,7 @@ func (d *development) greet(url string, tools *toolbus.Tools) {
 		fmt.Fprintln(d.env.stderr, "warning: with --open whoever reaches that port may do everything, in any name")
 		return
 	}
-	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(identity.Agent))
+	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(auth.Agent))
 }
 
 // serveOpen runs a dispatcher and an executor, each with a connection of its own, as they have in production.

@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bearer"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/gen"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 func main() {
@@ -261,7 +261,7 @@ func (g *global) access() (cli.Access, error) {
 	}
 	who := toolbus.Options{Tenant: a.Tenant}
 	if a.Credentials != "" {
-		held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
+		held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return a, err
 		}

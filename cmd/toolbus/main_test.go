@@ -21,8 +21,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // The test binary is also the tool of its bus.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
@@ -91,7 +91,7 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.C
 }
 
 func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.Check, error) {
-	a, err := a.As(ctx, g.self(identity.Operator))
+	a, err := a.As(ctx, g.self(auth.Operator))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.C
 	if err == nil {
 		conn.Close()
 	}
-	held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
+	held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -34,7 +34,7 @@ before you rely on it. The family of a file exists, so it needs no list.`,
 			if err != nil {
 				return err
 			}
-			return g.operating(cmd.Context(), identity.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
 				a, err := c.Revoke(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -90,7 +90,7 @@ func (g *global) revocation(args []string) (q question.Revoke, file string, err 
 		return q, "", usagef("name a family, a credentials file, or an actor with --actor")
 	case g.given("actor"):
 		return q, "", usagef("name a family or an actor, and not both")
-	case identity.ValidID(args[0]) && !exists(args[0]):
+	case auth.ValidID(args[0]) && !exists(args[0]):
 		return question.Revoke{Family: args[0]}, "", nil
 	case args[0] != "-" && !exists(args[0]):
 		return q, "", usagef("%q is neither a file nor a family: families are of small letters and digits", args[0])

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
@@ -61,7 +61,7 @@ func (g *global) holder(ctx context.Context, args []string) (cli.Access, error) 
 	if err != nil {
 		return a, err
 	}
-	return a.As(ctx, g.self(identity.Agent))
+	return a.As(ctx, g.self(auth.Agent))
 }
 
 // enter connects with the credentials of a.
@@ -73,8 +73,8 @@ func (g *global) enter(ctx context.Context, a cli.Access) (*toolbus.Conn, error)
 	return toolbus.Connect(ctx, a.Server, o)
 }
 
-func heldBy(file string) (*bearer.Bearer, error) {
-	return bearer.Read(file, slog.New(slog.DiscardHandler))
+func heldBy(file string) (*tokensource.Bearer, error) {
+	return tokensource.Read(file, slog.New(slog.DiscardHandler))
 }
 
 func (g *global) renew(ctx context.Context, a cli.Access) error {

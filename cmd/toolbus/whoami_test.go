@@ -13,11 +13,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // minted writes a credential of agent://a that was minted with the deployment's keys.
-func minted(t *testing.T, operator string, p identity.Principal) (file string) {
+func minted(t *testing.T, operator string, p auth.Principal) (file string) {
 	t.Helper()
 	keys, err := accounts.Load(filepath.Join(filepath.Dir(operator), "keys"))
 	if err != nil {
@@ -27,7 +27,7 @@ func minted(t *testing.T, operator string, p identity.Principal) (file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Tenant, p.Actor, p.Role, p.ID, p.Family = "default", "agent://a", identity.Agent, identity.NewID(), identity.NewID()
+	p.Tenant, p.Actor, p.Role, p.ID, p.Family = "default", "agent://a", auth.Agent, auth.NewID(), auth.NewID()
 	token, err := signer.Mint(p)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func minted(t *testing.T, operator string, p identity.Principal) (file string) {
 
 func expired(t *testing.T, operator string) string {
 	now := time.Now().Truncate(time.Second)
-	return minted(t, operator, identity.Principal{Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute)})
+	return minted(t, operator, auth.Principal{Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute)})
 }
 
 // A credential is renewed when somebody wants it to be, also one that has expired, and keeps its family.
@@ -50,7 +50,7 @@ func TestRenew(t *testing.T) {
 	agent := filepath.Join(t.TempDir(), "agent")
 	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
 	now := time.Now().Truncate(time.Second)
-	late := minted(t, operator, identity.Principal{
+	late := minted(t, operator, auth.Principal{
 		Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute), RenewUntil: now.Add(time.Hour),
 	})
 	for _, args := range [][]string{{agent}, {"--credentials", agent}, {agent, "--json"}, {late}} {
@@ -70,7 +70,7 @@ func TestRenew(t *testing.T) {
 		}
 		s.must("call", "hello", "--input", `"you"`, "--credentials", file)
 	}
-	never := minted(t, operator, identity.Principal{Issued: now, Expires: now.Add(time.Minute)})
+	never := minted(t, operator, auth.Principal{Issued: now, Expires: now.Add(time.Minute)})
 	for says, args := range map[string][]string{
 		"A-AUTH-FORBIDDEN": {never}, "A-AUTH-EXPIRED": {expired(t, operator)}, "name the file": nil,
 		"one file": {agent, "--credentials", agent}, "no such file": {filepath.Join(t.TempDir(), "none")},
@@ -133,7 +133,7 @@ func TestRevokeUnlisted(t *testing.T) {
 	}
 	family := held.Says().Family
 	wrong := family[:len(family)-1] + "0"
-	offline := minted(t, operator, identity.Principal{Issued: time.Now(), Expires: time.Now().Add(time.Minute)})
+	offline := minted(t, operator, auth.Principal{Issued: time.Now(), Expires: time.Now().Add(time.Minute)})
 	for _, c := range []struct {
 		args   []string
 		code   int

@@ -48,7 +48,7 @@ func TestNeverRead(t *testing.T) {
 	for _, protocol := range protocols {
 		c := over(t, s, protocol, nil)
 		for range 20 {
-			if got := words(call(t, c, "echo", `{"text":"a"}`, nil)); got != `{"text":"a"}` {
+			if got := words(callNamed(t, c, "echo", `{"text":"a"}`, nil)); got != `{"text":"a"}` {
 				t.Error(got)
 			}
 		}
@@ -99,12 +99,12 @@ func TestTooManySessions(t *testing.T) {
 	}
 	modern := over(t, s, "2026-07-28", nil) // has none
 	for _, c := range []*sdk.ClientSession{first, second, modern} {
-		call(t, c, "echo", `{"text":"a"}`, nil)
+		callNamed(t, c, "echo", `{"text":"a"}`, nil)
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	call(t, over(t, s, "2025-11-25", nil), "echo", `{"text":"a"}`, nil)
+	callNamed(t, over(t, s, "2025-11-25", nil), "echo", `{"text":"a"}`, nil)
 }
 
 // A client whose answer is cut at any byte, be it of the headers, asks again behind another door and is told the same:

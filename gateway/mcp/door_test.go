@@ -68,7 +68,7 @@ func TestList(t *testing.T) {
 			t.Fatalf("no second function in %q", names)
 		}
 		for _, name := range []string{"local__two_other", "local::two.other"} { // the second is of an older door
-			if got := words(call(t, s, name, `{"text":"b"}`, nil)); got != `{"text":"b"}` {
+			if got := words(callNamed(t, s, name, `{"text":"b"}`, nil)); got != `{"text":"b"}` {
 				t.Error(got)
 			}
 		}
@@ -114,7 +114,7 @@ func wantCode(t *testing.T, err error, code int64) {
 func TestCall(t *testing.T) {
 	f := start(t)
 	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
-		res := call(t, s, "echo", `{"text":"hello"}`, nil)
+		res := callNamed(t, s, "echo", `{"text":"hello"}`, nil)
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
 			t.Errorf("%+v: %s", res, words(res))
 		}
@@ -125,13 +125,13 @@ func TestCall(t *testing.T) {
 		for name, says := range map[string]string{
 			mcpmeta.Ref: "echo.", mcpmeta.AuditEventID: "calls", mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1",
 		} {
-			res := call(t, s, "echo", `{"text":"hello"}`, sdk.Meta{mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1"})
+			res := callNamed(t, s, "echo", `{"text":"hello"}`, sdk.Meta{mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1"})
 			if said, _ := res.Meta[name].(string); !strings.HasPrefix(said, says) {
 				t.Errorf("%s is %q", name, said)
 			}
 		}
 		// Older protocols have a list as the member of an object; what was streamed comes before it.
-		res = call(t, s, "count", `{"input":2}`, nil)
+		res = callNamed(t, s, "count", `{"input":2}`, nil)
 		if got := words(res); got != "0\n1\n[0,1]" {
 			t.Errorf("%q", got)
 		}
@@ -148,7 +148,7 @@ func TestCall(t *testing.T) {
 func TestErrors(t *testing.T) {
 	f := start(t)
 	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
-		res := call(t, s, "fail", `{"text":"no room"}`, nil)
+		res := callNamed(t, s, "fail", `{"text":"no room"}`, nil)
 		for _, want := range []string{"no room", "What to do: empty the box.", "Nothing was done."} {
 			if !res.IsError || !strings.Contains(words(res), want) {
 				t.Errorf("no %q in %q", want, words(res))
@@ -157,7 +157,7 @@ func TestErrors(t *testing.T) {
 		if res.Meta[mcpmeta.Code] == "" || res.Meta[mcpmeta.Outcome] != "terminal_error" {
 			t.Errorf("_meta %v", res.Meta)
 		}
-		res = call(t, s, "echo", `{"txt":"x"}`, nil)
+		res = callNamed(t, s, "echo", `{"txt":"x"}`, nil)
 		if want := "arguments/text: is missing"; !res.IsError || !strings.Contains(words(res), want) ||
 			!strings.Contains(words(res), "Nothing was done.") {
 			t.Errorf("no %q in %q", want, words(res))
@@ -166,7 +166,7 @@ func TestErrors(t *testing.T) {
 			`{"inputt":3}`:  {"arguments/input: is missing", "arguments/inputt: is not allowed here"},
 			`{"input":"x"}`: {"arguments/input: must be integer"}, `{}`: {"arguments/input: is missing"},
 		} {
-			res := call(t, s, "count", arguments, nil)
+			res := callNamed(t, s, "count", arguments, nil)
 			for _, want := range append(wants, "Nothing was done.", "What to do: correct these places.") {
 				id, _ := res.Meta[mcpmeta.AuditEventID].(string) // the others have no input to be sent
 				if !res.IsError || (id == "") == strings.HasPrefix(arguments, `{"input":`) ||
@@ -209,7 +209,7 @@ func TestSearch(t *testing.T) {
 			for words, want := range map[string]string{
 				"send a text": "send", "SENDS!": "send", "waiting": "", "wait": "hold", "say what": "echo",
 			} {
-				res := call(t, s, mcp.SearchTool, `{"words":"`+words+`"}`, nil)
+				res := callNamed(t, s, mcp.SearchTool, `{"words":"`+words+`"}`, nil)
 				var found struct{ Tools []*sdk.Tool }
 				if err := json.Unmarshal([]byte(structured(t, res)), &found); err != nil {
 					t.Fatal(err)
@@ -227,7 +227,7 @@ func TestSearch(t *testing.T) {
 				`{"words":"a","limit":0}`: "limit: must", `{"words":"a","more":1}`: "more: is not allowed",
 				`{"words":"` + strings.Repeat("a", 401) + `"}`: "words: must",
 			} {
-				if res := call(t, s, mcp.SearchTool, wrong, nil); !res.IsError || !strings.Contains(words(res), where) {
+				if res := callNamed(t, s, mcp.SearchTool, wrong, nil); !res.IsError || !strings.Contains(words(res), where) {
 					t.Errorf("%s: %s", wrong, words(res))
 				}
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -35,7 +35,7 @@ type tokenSum [sha256.Size]byte
 // guest is somebody with a token.
 type guest struct {
 	client *toolbus.Client
-	says   identity.Principal
+	says   auth.Principal
 	sum    tokenSum
 
 	// Under the lock of guests.
@@ -153,10 +153,10 @@ func (g *guests) called(at *guest) {
 }
 
 // read returns what a token says that may be one, whoever has signed it.
-func (g *guests) read(token string) (identity.Principal, error) {
-	says, err := identity.Inspect(token)
+func (g *guests) read(token string) (auth.Principal, error) {
+	says, err := auth.Inspect(token)
 	switch {
-	case len(token) > identity.MaxToken || err != nil:
+	case len(token) > auth.MaxToken || err != nil:
 		err = &barred{http.StatusUnauthorized, "the token is none of Toolbus"}
 	case !time.Now().Before(says.Expires):
 		err = &barred{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
@@ -167,7 +167,7 @@ func (g *guests) read(token string) (identity.Principal, error) {
 }
 
 // believe returns the guest whose token it is, and keeps it busy.
-func (g *guests) believe(ctx context.Context, sum tokenSum, token string, says identity.Principal) (*guest, error) {
+func (g *guests) believe(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*guest, error) {
 	if at := g.find(sum, time.Now().Add(-belief)); at != nil {
 		return at, nil
 	}
@@ -207,7 +207,7 @@ func (g *guests) rests(at *guest) {
 
 // ask asks the bus whether it believes a token. The question is one that any agent may ask, and that needs no look at
 // any log: that it makes no sense is the answer to somebody who is believed.
-func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says identity.Principal) error {
+func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says auth.Principal) error {
 	at, err := g.knock(sum, token, says)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says ident
 }
 
 // knock returns the guest with a token, busy; a new one, with a client of its own, is not among the guests yet.
-func (g *guests) knock(sum tokenSum, token string, says identity.Principal) (*guest, error) {
+func (g *guests) knock(sum tokenSum, token string, says auth.Principal) (*guest, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if at := g.by[sum]; at != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -58,7 +58,7 @@ func wall(t *testing.T, tools *toolbus.Tools) *walled {
 	}
 	go func() { _ = dispatcher.Run(context.WithoutCancel(t.Context())) }() // until the connection is closed
 	<-serving                                                              // it says who may connect
-	w.token("executor", "executor://x", identity.Executor, "default")
+	w.token("executor", "executor://x", auth.Executor, "default")
 	executing := w.connect(toolbus.Options{Credentials: d.Credentials("executor"), Fsync: true, Logger: log})
 	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: ready, Drain: time.Millisecond})
 	if err != nil {
@@ -80,9 +80,9 @@ func (w *walled) connect(o toolbus.Options) *toolbus.Conn {
 }
 
 // token returns a token, which is also in the file of its name.
-func (w *walled) token(name, actor string, role identity.Role, pool string) string {
+func (w *walled) token(name, actor string, role auth.Role, pool string) string {
 	w.t.Helper()
-	p := identity.Principal{Actor: actor, Role: role, Pool: pool}
+	p := auth.Principal{Actor: actor, Role: role, Pool: pool}
 	if err := w.Issue(name, "default", p, time.Hour); err != nil {
 		w.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (w *walled) read(name string) string {
 // door opens a door over HTTP.
 func (w *walled) door(o mcp.Options) *httptest.Server {
 	w.t.Helper()
-	w.token("door", "door://web", identity.Door, "")
+	w.token("door", "door://web", auth.Door, "")
 	conn := w.connect(toolbus.Options{Credentials: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
@@ -161,14 +161,14 @@ func TestTokens(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
 	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
-	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	ann, bob := w.token("ann", "agent://ann", auth.Agent, ""), w.token("bob", "agent://bob", auth.Agent, "")
 	for _, protocol := range protocols {
 		for actor, token := range map[string]string{"agent://ann": ann, "agent://bob": bob} {
 			c := as(t, s, protocol, token)
 			if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 2 {
 				t.Errorf("%v: %v", tools, err)
 			}
-			if got := words(call(t, c, "whoami", `{}`, nil)); got != `{"text":"`+actor+`"}` {
+			if got := words(callNamed(t, c, "whoami", `{}`, nil)); got != `{"text":"`+actor+`"}` {
 				t.Error(got)
 			}
 		}
@@ -195,7 +195,7 @@ func TestOthers(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
 	s := w.door(mcp.Options{TaskAfter: time.Millisecond})
-	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	ann, bob := w.token("ann", "agent://ann", auth.Agent, ""), w.token("bob", "agent://bob", auth.Agent, "")
 	hers, his := front(t, s, ann), front(t, s, bob)
 	id := ask(t, hers, "tools/call", "sleep", `"name":"sleep","arguments":{}`, knowing).Result.TaskID
 	if id == "" {
@@ -236,9 +236,9 @@ func TestRevoked(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
 	s := w.door(mcp.Options{})
-	c := as(t, s, "2025-11-25", w.token("ann", "agent://ann", identity.Agent, ""))
-	call(t, c, "whoami", `{}`, nil)
-	w.token("operator", "user://op", identity.Operator, "")
+	c := as(t, s, "2025-11-25", w.token("ann", "agent://ann", auth.Agent, ""))
+	callNamed(t, c, "whoami", `{}`, nil)
+	w.token("operator", "user://op", auth.Operator, "")
 	conn := w.connect(toolbus.Options{Credentials: w.Credentials("operator")})
 	operator, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
@@ -267,7 +267,7 @@ func TestGreedy(t *testing.T) {
 	tools, slept := echoing(t)
 	w := wall(t, tools)
 	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
-	ann, bob := w.token("ann", "agent://ann", identity.Agent, ""), w.token("bob", "agent://bob", identity.Agent, "")
+	ann, bob := w.token("ann", "agent://ann", auth.Agent, ""), w.token("bob", "agent://bob", auth.Agent, "")
 	first := as(t, s, "2025-11-25", ann)
 	client := sdk.NewClient(&sdk.Implementation{Name: "second", Version: "1"}, nil)
 	second, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
@@ -277,7 +277,7 @@ func TestGreedy(t *testing.T) {
 		_ = second.Close()
 		t.Error("all sessions are hers")
 	}
-	call(t, as(t, s, "2025-11-25", bob), "whoami", `{}`, nil)
+	callNamed(t, as(t, s, "2025-11-25", bob), "whoami", `{}`, nil)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestGreedyParts(t *testing.T) {
 	tools, slept := echoing(t)
 	w := wall(t, tools)
 	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
-	w.token("ann", "agent://ann", identity.Agent, "")
+	w.token("ann", "agent://ann", auth.Agent, "")
 	conn := w.connect(toolbus.Options{Credentials: w.Credentials("ann")})
 	ann, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
@@ -314,7 +314,7 @@ func TestGreedyParts(t *testing.T) {
 		}
 		return answer.Token
 	}
-	bob := w.token("bob", "agent://bob", identity.Agent, "")
+	bob := w.token("bob", "agent://bob", auth.Agent, "")
 	first := as(t, s, "2025-11-25", part("agent://ann/1"))
 	client := sdk.NewClient(&sdk.Implementation{Name: "second", Version: "1"}, nil)
 	second, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{

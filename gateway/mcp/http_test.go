@@ -115,7 +115,7 @@ func TestOverHTTP(t *testing.T) {
 			if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 5 {
 				t.Fatalf("%v: %v", tools, err)
 			}
-			if got := words(call(t, c, "echo", `{"text":"hello"}`, nil)); got != `{"text":"hello"}` {
+			if got := words(callNamed(t, c, "echo", `{"text":"hello"}`, nil)); got != `{"text":"hello"}` {
 				t.Error(got)
 			}
 			_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "nothing"})
@@ -139,10 +139,10 @@ func TestKeys(t *testing.T) {
 	for _, s := range []*httptest.Server{first, second} {
 		for _, protocol := range protocols {
 			c := over(t, s, protocol, nil)
-			if got := words(call(t, c, "send", `{"text":"once"}`, meta)); got != `{"text":"once"}` {
+			if got := words(callNamed(t, c, "send", `{"text":"once"}`, meta)); got != `{"text":"once"}` {
 				t.Error(got)
 			}
-			res := call(t, c, "send", `{"text":"else"}`, meta)
+			res := callNamed(t, c, "send", `{"text":"else"}`, meta)
 			if !res.IsError || res.Meta[mcpmeta.Code] != "I-REQ-KEY_REUSED" || res.Meta[mcpmeta.Effect] != "none" {
 				t.Errorf("%s: %v", words(res), res.Meta)
 			}
@@ -441,7 +441,7 @@ func TestMirrored(t *testing.T) {
 	if tools, err := c.ListTools(t.Context(), nil); err != nil || len(tools.Tools) < 6 {
 		t.Fatalf("%+v, %v", tools, err)
 	}
-	if got := words(call(t, c, "repeated", `{"text":"a"}`, nil)); got != `{"text":"a"}` { // the client repeats it
+	if got := words(callNamed(t, c, "repeated", `{"text":"a"}`, nil)); got != `{"text":"a"}` { // the client repeats it
 		t.Error(got)
 	}
 	body, header := modern("1", "repeated", `{"text":"a"}`, "")

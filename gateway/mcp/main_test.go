@@ -123,8 +123,8 @@ func join(t testing.TB, over sdk.Transport, protocol string, o *sdk.ClientOption
 // The protocols that tests speak.
 var protocols = []string{"2026-07-28", "2025-11-25"}
 
-// call calls a tool and returns its result.
-func call(t *testing.T, s *sdk.ClientSession, name, arguments string, meta sdk.Meta) *sdk.CallToolResult {
+// callNamed calls a tool and returns its result.
+func callNamed(t *testing.T, s *sdk.ClientSession, name, arguments string, meta sdk.Meta) *sdk.CallToolResult {
 	t.Helper()
 	res, err := s.CallTool(
 		t.Context(),

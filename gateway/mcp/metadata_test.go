@@ -14,13 +14,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // host serves a door at /mcp, and its metadata.
 func (w *walled) host(o mcp.Options) *httptest.Server {
 	w.t.Helper()
-	w.token("door", "door://web", identity.Door, "")
+	w.token("door", "door://web", auth.Door, "")
 	conn := w.connect(toolbus.Options{Credentials: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
@@ -139,7 +139,7 @@ func get(t *testing.T, at string) (status int, text string) {
 func TestClientFindsAuthorizationServer(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
-	token := w.token("ann", "agent://ann", identity.Agent, "")
+	token := w.token("ann", "agent://ann", auth.Agent, "")
 	asked := make(chan url.Values, 10)
 	routes := http.NewServeMux()
 	issuer := httptest.NewServer(routes)
@@ -170,7 +170,7 @@ func TestClientFindsAuthorizationServer(t *testing.T) {
 	c := join(t, &sdk.StreamableClientTransport{Endpoint: s.URL + "/mcp", OAuthHandler: handler, MaxRetries: -1},
 		"2025-11-25", nil)
 	defer func() { _ = c.Close() }() // the server may have gone
-	if got := words(call(t, c, "whoami", `{}`, nil)); got != `{"text":"agent://ann"}` {
+	if got := words(callNamed(t, c, "whoami", `{}`, nil)); got != `{"text":"agent://ann"}` {
 		t.Error(got)
 	}
 	if form := <-asked; form.Get("grant_type") != "client_credentials" {

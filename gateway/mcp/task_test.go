@@ -17,8 +17,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -211,7 +212,7 @@ func TestTaskSilent(t *testing.T) {
 		"run": {Request: jsontext.Value(`{"type":"object"}`), Response: jsontext.Value(`{"type":"object"}`)},
 	}}
 	svc, err := bus.Serve(context.WithoutCancel(t.Context()), nc, slog.New(slog.DiscardHandler), "0.0.1", []bus.Endpoint{{
-		Op: subjects.OpDescribe, Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Op: subjects.OpDescribe, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{tool}}, nil
 		},
 	}})

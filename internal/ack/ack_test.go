@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 )
 
 // An executor that is well may be silent for a lease, so its pool is not empty before that is over.

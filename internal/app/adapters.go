@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // AdapterOptions are what tools of folders need on a host.

@@ -10,11 +10,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // walls is a deployment with a dispatcher, and what an operator of the tenant acme does in it.
@@ -52,9 +52,9 @@ func newWalls(t *testing.T) *walls {
 		t.Fatal(err)
 	}
 	now := time.Now().Truncate(time.Second)
-	token, err := signer.Mint(identity.Principal{
-		Tenant: "acme", Actor: "agent://op", Role: identity.Operator, ID: identity.NewID(), Family: identity.NewID(),
-		Issued: now, Expires: now.Add(identity.Life),
+	token, err := signer.Mint(auth.Principal{
+		Tenant: "acme", Actor: "agent://op", Role: auth.Operator, ID: auth.NewID(), Family: auth.NewID(),
+		Issued: now, Expires: now.Add(auth.Life),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // definitions returns what an executor says of those tools of its pool that servers define.

@@ -12,20 +12,20 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/desk"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
+	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // DispatcherOptions tune a dispatcher process.
@@ -40,9 +40,9 @@ type DispatcherOptions struct {
 	// OlderBuilds lets the dispatcher work with executors and callers of f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
-	Tokens  *identity.Checker // see dispatcher.Options; with keys it is that of the deployment
-	store   *authority.Store
-	journal *record.Journal
+	Tokens  *auth.Checker // see dispatcher.Options; with keys it is that of the deployment
+	store   *tokenstore.Store
+	journal *writer.Journal
 	Version string // of the product, for service discovery
 	Ready   func() // called once it serves; may be nil
 }
@@ -184,7 +184,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	vitals := &condition{store, readers}
-	journal := record.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
+	journal := writer.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
 	evidence.Look(ctx) // before the first call is admitted
 	findings := &kv.Findings{}
@@ -199,8 +199,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	defer bulk.close()
 	shares := newShares(c)
-	coverage := record.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
-	executors := &desk.Desk{
+	coverage := writer.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
+	executors := &executorapi.Desk{
 		Payloads: bulk.payloads, Chunks: streaming.NewStore(c.JS, subjects.ChunksStream),
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
@@ -264,18 +264,18 @@ func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
 	}
 }
 
-// reader follows one partition of the call log and puts it on record.
-type reader struct {
+// logReader follows one partition of the call log and puts it on record.
+type logReader struct {
 	follower  *bus.Follower
-	projector *record.Projector
+	projector *writer.Projector
 	from      uint64 // where it starts
 }
 
 // readParts returns a reader of each partition. oldest says where the oldest open attempt of one is.
-func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) ([]reader, error) {
-	var all []reader
+func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) ([]logReader, error) {
+	var all []logReader
 	for p := range subjects.Part(c.Log.Partitions()) {
-		projector, from, err := record.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
+		projector, from, err := writer.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
 		if err != nil {
 			return nil, err
 		}
@@ -283,7 +283,7 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) 
 		if c.Keys != nil {
 			follower.Passes, follower.Log = passable, c.Logger
 		}
-		all = append(all, reader{follower, projector, from})
+		all = append(all, logReader{follower, projector, from})
 	}
 	return all, nil
 }
@@ -300,7 +300,7 @@ func passable(instance string) bool { return !strings.HasPrefix(instance, keyed)
 const flushTime = 2 * time.Second
 
 // flush puts on record what the log holds, and what was counted, unless the server is away.
-func flush(ctx context.Context, c *Conn, readers []reader, journal *record.Journal) {
+func flush(ctx context.Context, c *Conn, readers []logReader, journal *writer.Journal) {
 	if !c.NC.IsConnected() {
 		return
 	}
@@ -323,7 +323,7 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
-	executors *desk.Desk, bulk *bulk, shares *shares, o DispatcherOptions) error {
+	executors *executorapi.Desk, bulk *bulk, shares *shares, o DispatcherOptions) error {
 	defer executors.Stop()
 	if err := executors.Serve(background); err != nil {
 		return err
@@ -338,7 +338,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err != nil {
 		return err
 	}
-	intake, err := bus.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *question.Incoming) {
+	intake, err := bus.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *call.Incoming) {
 		in.Received = c.Clock.Now()
 		d.Handle(ctx, in)
 	}, d.Crowded)
@@ -375,7 +375,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 // condition tells admission how the deployment is.
 type condition struct {
 	*kv.Gauge
-	readers []reader
+	readers []logReader
 }
 
 // AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
@@ -420,7 +420,7 @@ func poolsOf(r *tool.Registry) (pools []string) {
 // makeWork makes the consumers that the executors of all pools pull from.
 func makeWork(ctx context.Context, c *Conn, r *tool.Registry) error {
 	for _, pool := range poolsOf(r) {
-		if err := work.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {
+		if err := workqueue.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {
 			return err
 		}
 	}

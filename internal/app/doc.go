@@ -4,7 +4,7 @@
 //
 // A tour, from the leaves: envelope (what travels), subjects (where), call (the protocol as pure
 // functions), settle (deciding), tool (what a tool is), audit (what auditors are told); bus, kv,
-// streaming, record and work put these on NATS; tool/process and tool/native run tools; dispatcher and
-// executor are the two halves of a call. Here, [Open] opens the bus, [RunDispatcher] and
-// [RunExecutor] are the two processes, and each says in which order it shuts down.
+// streaming, record and work put these on NATS; internal/tool/process and internal/tool/native run tools; dispatcher
+// and executor are the two halves of a call. Here, [Open] opens the bus, [RunDispatcher] and [RunExecutor] are the two
+// processes, and each says in which order it shuts down.
 package app

@@ -8,16 +8,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // endpoints are what the service of a dispatcher answers.
@@ -30,7 +31,7 @@ func endpoints(
 		bus.Answering(subjects.OpResult, d.Result),
 		bus.Answering(subjects.OpCancel, d.Cancel),
 		bus.Answering(subjects.OpWhy, d.Why),
-		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ question.Sender,
+		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ call.Sender,
 			q question.Describe) (question.Description, *envelope.Error) {
 			tools, more := o.Registry.Describe(q)
 			withheld(d, o.Registry, tools)
@@ -42,19 +43,19 @@ func endpoints(
 			}
 			return answer, nil
 		}),
-		bus.Answering(subjects.OpInventory, func(context.Context, question.Sender, struct{}) (question.Inventory,
+		bus.Answering(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (question.Inventory,
 			*envelope.Error) {
 			return o.Registry.Inventory(c.Instance), nil
 		}).ToAll(),
-		bus.Answering(subjects.OpChunks, func(ctx context.Context, from question.Sender,
+		bus.Answering(subjects.OpChunks, func(ctx context.Context, from call.Sender,
 			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
 			return chunks(ctx, c, d, store, from, q)
 		}),
-		bus.Answering(subjects.OpStored, func(ctx context.Context, _ question.Sender,
+		bus.Answering(subjects.OpStored, func(ctx context.Context, _ call.Sender,
 			q question.Stored) (question.StoredPage, *envelope.Error) {
 			return stored(ctx, c, q)
 		}),
-		bus.Answering(subjects.OpHealth, func(ctx context.Context, from question.Sender,
+		bus.Answering(subjects.OpHealth, func(ctx context.Context, from call.Sender,
 			_ struct{}) (question.Health, *envelope.Error) {
 			pools := map[string][]string{}
 			for _, m := range o.Registry.List() {
@@ -70,11 +71,11 @@ func endpoints(
 			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
 			return question.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
 		}),
-		bus.Answering(subjects.OpReplay, func(ctx context.Context, from question.Sender,
+		bus.Answering(subjects.OpReplay, func(ctx context.Context, from call.Sender,
 			q question.Replay) (question.ResultAnswer, *envelope.Error) {
 			return replay(ctx, c, d, from, q)
 		}),
-		bus.Answering(subjects.OpPayload, func(ctx context.Context, from question.Sender,
+		bus.Answering(subjects.OpPayload, func(ctx context.Context, from call.Sender,
 			q question.Payload) (any, *envelope.Error) {
 			return payload(ctx, d, payloads, from, q)
 		}),
@@ -121,12 +122,12 @@ func deployed(ctx context.Context, c *Conn) []question.Check {
 // is refused because it is not theirs; a call of others is one that there is not.
 func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 	answer := recorded(d, e).Handle
-	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
-		p, refusal := d.Asks(ctx, e.Op, from, question.By(ctx))
+	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
+		p, refusal := d.Asks(ctx, e.Op, from, call.By(ctx))
 		if refusal != nil {
 			return nil, refusal
 		}
-		return answer(identity.With(ctx, p), from, body)
+		return answer(auth.With(ctx, p), from, body)
 	}
 	return e
 }
@@ -134,7 +135,7 @@ func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 // recorded puts on record what an endpoint refuses because it is not for its sender.
 func recorded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 	answer := e.Handle
-	e.Handle = func(ctx context.Context, from question.Sender, body []byte) (any, *envelope.Error) {
+	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		said, refusal := answer(ctx, from, body)
 		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound) {
 			return nil, d.Deny(ctx, from, refusal)
@@ -146,16 +147,16 @@ func recorded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 
 // stored answers with what is on record. Operators are told all, auditors what is of their tenants.
 func stored(ctx context.Context, c *Conn, q question.Stored) (page question.StoredPage, _ *envelope.Error) {
-	if p := identity.From(ctx); p != nil && p.Role != identity.Operator && !p.Has(identity.ScopeAudit) {
+	if p := auth.From(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
 			q.Tenant = p.Tenant
 		}
 		if q.Tenant != p.Tenant || q.Stream == subjects.DeadStream {
 			return page, envelope.NewError(envelope.CodeForbidden, "that is not of the tenant "+p.Tenant+" alone").
-				WithFix("ask for the record of your tenant, or with a token for all: scope " + identity.ScopeAudit)
+				WithFix("ask for the record of your tenant, or with a token for all: scope " + auth.ScopeAudit)
 		}
 	}
-	page, err := archive.Page(ctx, c.JS, q)
+	page, err := reader.Page(ctx, c.JS, q)
 	if err != nil {
 		return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
 	}
@@ -164,17 +165,17 @@ func stored(ctx context.Context, c *Conn, q question.Stored) (page question.Stor
 }
 
 // replay carries out the replay of a dead letter for whoever asks.
-func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from question.Sender,
+func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Sender,
 	q question.Replay) (a question.ResultAnswer, _ *envelope.Error) {
-	letter, err := archive.DeadLetterAt(ctx, archive.Direct(c.JS), q.Letter)
+	letter, err := reader.DeadLetterAt(ctx, reader.Direct(c.JS), q.Letter)
 	switch {
-	case errors.Is(err, archive.ErrNoLetter):
+	case errors.Is(err, reader.ErrNoLetter):
 		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
 	case err != nil:
 		return a, envelope.NewError(envelope.CodeUnavailable, "the dead letter could not be read").
 			WithRetryAfter(time.Second).WithCause(err.Error())
 	}
-	by := cmp.Or(identity.From(ctx), &identity.Principal{Tenant: from.Tenant, Actor: from.Actor})
+	by := cmp.Or(auth.From(ctx), &auth.Principal{Tenant: from.Tenant, Actor: from.Actor})
 	return d.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.Letter{
 		Seq: letter.Seq, Attempt: letter.Attempt, State: letter.State, Body: letter.Body,
 	}, q.Again)
@@ -182,7 +183,7 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from questio
 
 // payload answers with a part of the large output of a call.
 func payload(
-	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from question.Sender, q question.Payload,
+	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q question.Payload,
 ) (any, *envelope.Error) {
 	of, refusal := d.OutputShelf(ctx, from, q)
 	if refusal != nil {
@@ -204,7 +205,7 @@ func payload(
 }
 
 func chunks(
-	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from question.Sender,
+	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from call.Sender,
 	q question.Chunks,
 ) (a question.ChunksAnswer, _ *envelope.Error) {
 	s, refusal := d.StateOf(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID}, q.Attempt)

@@ -10,16 +10,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/desk"
-	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/executor"
+	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
+	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/supervisor"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // ExecutorOptions tune an executor process.
@@ -65,8 +65,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		Observer: c.Observer, Logger: c.Logger,
 	})
 	anew := &bus.Anew{NC: c.NC, Tell: e.Listening}
-	workers, err := work.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
-		func(ctx context.Context, w *work.Message) {
+	workers, err := workqueue.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
+		func(ctx context.Context, w *workqueue.Message) {
 			anew.Check()
 			e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 		})
@@ -81,12 +81,12 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 }
 
 // openExecutor waits for a dispatcher to say what the bus is like, and opens what an executor has of it.
-func openExecutor(ctx context.Context, c *Conn, pool string) (*desk.Client, error) {
+func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Client, error) {
 	inbox, err := c.control.Inbox(pool, c.Instance) // ends with the connection
 	if err != nil {
 		return nil, err
 	}
-	counter := &desk.Client{Inbox: inbox, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
+	counter := &executorapi.Client{Inbox: inbox, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
 	h, err := counter.Hello(ctx)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func openExecutor(ctx context.Context, c *Conn, pool string) (*desk.Client, erro
 
 // agree takes over what dispatchers say. What was said of the streams otherwise is an error: the executor is on
 // another bus than it was meant for.
-func (c *Conn) agree(h desk.Hello) error {
+func (c *Conn) agree(h executorapi.Hello) error {
 	switch o := c.Topology; {
 	case o.Partitions != 0 && o.Partitions != h.Partitions:
 		return fmt.Errorf("the call log has %d partitions, not %d: leave that out, or name another bus", h.Partitions,
@@ -122,7 +122,8 @@ func (c *Conn) agree(h desk.Hello) error {
 	return nil
 }
 
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *work.Workers, pools *kv.Pools,
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Workers,
+	pools *kv.Pools,
 	anew *bus.Anew) error {
 	deaf, err := c.control.Obey(o.Pool, c.Instance, e)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -28,8 +28,8 @@ import (
 // it was made. So it is made anew before, at a quiet moment, with the one that was renewed meanwhile. Its methods are
 // safe for concurrent use; those of nil do nothing.
 type Held struct {
-	bearer *bearer.Bearer
-	door   bearer.Turnstile
+	bearer *tokensource.Bearer
+	door   tokensource.Turnstile
 	nc     atomic.Pointer[nats.Conn]
 	over   chan error // why nobody is let in any more
 	log    *slog.Logger
@@ -82,11 +82,11 @@ func Hold(file string, o *Options) (*Held, error) {
 	if file == "" {
 		return nil, nil
 	}
-	b, err := bearer.Read(file, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
+	b, err := tokensource.Read(file, cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}
-	if says := b.Says(); says.Role == identity.Executor {
+	if says := b.Says(); says.Role == auth.Executor {
 		o.Instance = accounts.NewInstance(says)
 	} else {
 		o.Caller = subjects.Owner{Tenant: says.Tenant, Actor: says.Actor}
@@ -96,12 +96,12 @@ func Hold(file string, o *Options) (*Held, error) {
 }
 
 // hold makes a connection with these options show the token.
-func hold(b *bearer.Bearer, o *Options) *Held {
-	if says := b.Says(); says.Role != identity.Executor {
+func hold(b *tokensource.Bearer, o *Options) *Held {
+	if says := b.Says(); says.Role != auth.Executor {
 		o.Inbox = says.Inbox()
 	}
 	h := &Held{
-		bearer: b, door: bearer.Turnstile{Bearer: b}, over: make(chan error, 1),
+		bearer: b, door: tokensource.Turnstile{Bearer: b}, over: make(chan error, 1),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
@@ -109,7 +109,7 @@ func hold(b *bearer.Bearer, o *Options) *Held {
 }
 
 // DialHolding is [Held.Dial] for a connection that nobody keeps good; b may be nil.
-func DialHolding(ctx context.Context, name string, o Options, b *bearer.Bearer) (*nats.Conn, error) {
+func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Bearer) (*nats.Conn, error) {
 	if b == nil {
 		return dial(ctx, name, o)
 	}
@@ -122,7 +122,7 @@ func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn,
 	if h == nil {
 		return dial(ctx, name, o)
 	}
-	if h.bearer.Says().Role == identity.Executor {
+	if h.bearer.Says().Role == auth.Executor {
 		name = accounts.ConnectionName(o.Instance)
 	}
 	if h.bearer.Expired() {
@@ -143,7 +143,7 @@ func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn,
 }
 
 // dial is the function of that name. A connection that a dispatcher refused fails with an error of type
-// [bearer.Refused].
+// [tokensource.Refused].
 func (h *Held) dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 	nc, err := dial(ctx, name, o)
 	if bus.Denied(err) {
@@ -190,8 +190,8 @@ func (h *Held) pause(int) time.Duration {
 	return time.Hour // the connection is closed meanwhile
 }
 
-// Refused returns the reason why the server refuses the connection, an error of type [bearer.Refused]; nil while it is
-// connected, or was not refused twice in a row. It does not wait for the connection.
+// Refused returns the reason why the server refuses the connection, an error of type [tokensource.Refused]; nil while
+// it is connected, or was not refused twice in a row. It does not wait for the connection.
 func (h *Held) Refused() error {
 	if h == nil {
 		return nil

@@ -9,15 +9,15 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without
 // keys it does nothing: the server asks nobody. older is [accounts.Facts.OlderBuilds].
-func openPorter(c *Conn, r *tool.Registry, s *authority.Store, older bool) (stop func(), err error) {
+func openPorter(c *Conn, r *tool.Registry, s *tokenstore.Store, older bool) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
 	}
@@ -30,12 +30,12 @@ func openPorter(c *Conn, r *tool.Registry, s *authority.Store, older bool) (stop
 		asked.Close()
 		return nil, err
 	}
-	out := authority.NewEvictor(s, system)
-	open := authority.NewConnections(system, c.Clock.Now, c.Logger)
-	porter, err := authority.ServeCallout(asked, authority.CalloutOptions{
+	out := tokenstore.NewEvictor(s, system)
+	open := tokenstore.NewConnections(system, c.Clock.Now, c.Logger)
+	porter, err := tokenstore.ServeCallout(asked, tokenstore.CalloutOptions{
 		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
 		Logger: c.Logger,
-		Facts: func(p identity.Principal) accounts.Facts {
+		Facts: func(p auth.Principal) accounts.Facts {
 			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
 		},
 	})

@@ -12,11 +12,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/native"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/native"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 // echo is an adapter whose tools return their input: the run itself costs nothing, so that what

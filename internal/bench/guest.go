@@ -11,32 +11,32 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // tokenLife is longer than any benchmark, which measures no renewals.
 const tokenLife = 24 * time.Hour
 
 // token returns a fresh token; nil where nobody needs one.
-func (h *host) token(name string, p identity.Principal) (*bearer.Bearer, error) {
+func (h *host) token(name string, p auth.Principal) (*tokensource.Bearer, error) {
 	if h.secrets == nil {
 		return nil, nil
 	}
 	if err := h.secrets.Issue(name, toolbus.DefaultTenant, p, tokenLife); err != nil {
 		return nil, err
 	}
-	return bearer.Read(h.secrets.Credentials(name), slog.New(slog.DiscardHandler))
+	return tokensource.Read(h.secrets.Credentials(name), slog.New(slog.DiscardHandler))
 }
 
 // executor connects one.
 func (h *host) executor(ctx context.Context) (*app.Conn, error) {
-	held, err := h.token("executor", identity.Principal{
-		Actor: "executor://bench", Role: identity.Executor, Pool: tool.DefaultPool,
+	held, err := h.token("executor", auth.Principal{
+		Actor: "executor://bench", Role: auth.Executor, Pool: tool.DefaultPool,
 	})
 	if err != nil {
 		return nil, err
@@ -63,9 +63,9 @@ func owner() subjects.Owner {
 }
 
 // agent returns a fresh token of the caller.
-func (h *host) agent(name string) (*bearer.Bearer, error) {
-	return h.token(name, identity.Principal{
-		Actor: owner().Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll},
+func (h *host) agent(name string) (*tokensource.Bearer, error) {
+	return h.token(name, auth.Principal{
+		Actor: owner().Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/bench/child"
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // What doing nothing may cost.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // What many tools may cost.

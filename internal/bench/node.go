@@ -9,11 +9,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bearer"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/bench/deluge"
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // The roles of a node.
@@ -74,7 +74,7 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	if o.Credentials == "" {
 		return app.Connect("bench-"+o.Role, options)
 	}
-	held, err := bearer.Read(o.Credentials, slog.New(slog.DiscardHandler))
+	held, err := tokensource.Read(o.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +95,9 @@ func (h *host) node(role string, more ...string) ([]string, error) {
 	case role == Dispatcher:
 		return append(args, "--keys", h.secrets.Secrets()), nil
 	}
-	p := identity.Principal{Actor: deluge.Actor, Role: identity.Agent, Scopes: []string{identity.ScopeAll}}
+	p := auth.Principal{Actor: deluge.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
 	if role == Executor {
-		p = identity.Principal{Actor: "executor://bench", Role: identity.Executor, Pool: tool.DefaultPool}
+		p = auth.Principal{Actor: "executor://bench", Role: auth.Executor, Pool: tool.DefaultPool}
 	}
 	_, err := h.token(role, p)
 	return append(args, "--credentials", h.secrets.Credentials(role)), err

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // operator is who rotates keys and revokes credentials, and door who speaks for others.
@@ -19,18 +19,18 @@ const (
 
 // issueAll writes the tokens of all that connect.
 func issueAll(d *deployment.Deployment, condemned int) error {
-	boss := identity.Principal{Actor: operator, Role: identity.Operator}
-	if err := d.Issue(operator, tenant, boss, identity.Life); err != nil {
+	boss := auth.Principal{Actor: operator, Role: auth.Operator}
+	if err := d.Issue(operator, tenant, boss, auth.Life); err != nil {
 		return err
 	}
 	for _, name := range append([]string{door}, doors...) {
-		front := identity.Principal{Actor: "agent://" + name, Role: identity.Door}
+		front := auth.Principal{Actor: "agent://" + name, Role: auth.Door}
 		if err := d.Issue(name, tenant, front, deployment.TokenLife); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Concat(executors, swifts) {
-		p := identity.Principal{Actor: "executor://" + name, Role: identity.Executor, Pool: tool.DefaultPool}
+		p := auth.Principal{Actor: "executor://" + name, Role: auth.Executor, Pool: tool.DefaultPool}
 		if slices.Contains(swifts, name) {
 			p.Pool = swift.Pool
 		}
@@ -42,7 +42,7 @@ func issueAll(d *deployment.Deployment, condemned int) error {
 		if behindDoor(i) {
 			continue
 		}
-		p := identity.Principal{Actor: actorOf(i), Role: identity.Agent, Scopes: []string{identity.ScopeAll}}
+		p := auth.Principal{Actor: actorOf(i), Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
 		if err := d.Issue(callerName(i), tenant, p, deployment.TokenLife); err != nil {
 			return err
 		}

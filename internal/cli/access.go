@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 )
 
 // Access is how to reach a bus.
@@ -36,16 +36,16 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 
 // Vouch makes a caller the one whose token a has, if it has one. Nobody calls as somebody else than that; in other
 // roles the names may be what is asked about.
-func (a Access) Vouch(o *toolbus.ClientOptions, r identity.Role) error {
+func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if a.Credentials == "" {
 		return nil
 	}
-	held, err := bearer.Read(a.Credentials, slog.New(slog.DiscardHandler))
+	held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	says := held.Says()
-	if r == identity.Agent && (o.Tenant != says.Tenant || o.Actor != says.Actor) {
+	if r == auth.Agent && (o.Tenant != says.Tenant || o.Actor != says.Actor) {
 		return Usagef("the credentials are of %s in tenant %s: leave --actor and --tenant out, or name credentials of %s in "+
 			"tenant %s", says.Actor, says.Tenant, o.Actor, o.Tenant)
 	}

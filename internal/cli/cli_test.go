@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 func TestMain(m *testing.M) {

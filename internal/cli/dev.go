@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -80,8 +80,8 @@ func (e Env) devBus(server string) (b DevBus, ok bool) {
 }
 
 // operatorOf is the user of a bus of `toolbus dev`, as its operator.
-func operatorOf() identity.Principal {
-	return identity.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: identity.Operator}
+func operatorOf() auth.Principal {
+	return auth.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: auth.Operator}
 }
 
 // devCredentials is the folder of credentials in the state of `toolbus dev`.
@@ -89,7 +89,7 @@ func devCredentials(state string) string { return filepath.Join(state, "credenti
 
 // DevCredential is the file with the token of somebody in the state of `toolbus dev`. Those of its user have short
 // names.
-func DevCredential(state string, p identity.Principal) string {
+func DevCredential(state string, p auth.Principal) string {
 	name := string(p.Role)
 	if p.Tenant != toolbus.DefaultTenant || p.Actor != toolbus.DefaultActor {
 		name += "." + subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor)
@@ -128,21 +128,21 @@ func replace(file string, data []byte) error {
 const margin = time.Minute
 
 // goodToken returns what a file holds, if it is good, or may be renewed, for a while.
-func goodToken(file string) (p identity.Principal, ok bool) {
+func goodToken(file string) (p auth.Principal, ok bool) {
 	token, err := bus.Files{Token: file}.ReadToken()
 	if err == nil {
-		p, err = identity.Inspect(token)
+		p, err = auth.Inspect(token)
 	}
 	return p, err == nil && max(time.Until(p.Expires), time.Until(p.RenewUntil)) > margin
 }
 
 // As returns how to reach the bus as somebody. On a bus of `toolbus dev` its user may be everybody: a token that there
 // is not yet is asked for, as the operator, of whom there is one. Elsewhere the credentials say who one is.
-func (a Access) As(ctx context.Context, p identity.Principal) (Access, error) {
+func (a Access) As(ctx context.Context, p auth.Principal) (Access, error) {
 	if a.dev == "" {
 		return a, nil
 	}
-	if p.Role == identity.Operator {
+	if p.Role == auth.Operator {
 		p = operatorOf()
 	}
 	operator := a
@@ -155,10 +155,10 @@ func (a Access) As(ctx context.Context, p identity.Principal) (Access, error) {
 
 // Acting is As, but that an operator may be an agent, with a token that it asks for, which is on record and not
 // renewed. done takes it away.
-func (a Access) Acting(ctx context.Context, p identity.Principal) (to Access, done func(), err error) {
+func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done func(), err error) {
 	done = func() {}
 	says, good := goodToken(a.Credentials)
-	acts := good && says.Role == identity.Operator && p.Role == identity.Agent && says.Actor != p.Actor
+	acts := good && says.Role == auth.Operator && p.Role == auth.Agent && says.Actor != p.Actor
 	if a.dev != "" || !acts {
 		to, err = a.As(ctx, p)
 		return to, done, err
@@ -180,7 +180,7 @@ func (a Access) Acting(ctx context.Context, p identity.Principal) (to Access, do
 const renewable = 24 * time.Hour
 
 // issue asks for a token, as an operator whose credentials a has, and writes it to a file.
-func (a Access) issue(ctx context.Context, p identity.Principal, renew time.Duration, file string) error {
+func (a Access) issue(ctx context.Context, p auth.Principal, renew time.Duration, file string) error {
 	token, err := a.issued(ctx, p, renew)
 	if err != nil {
 		return fmt.Errorf("token of %s in tenant %s: %w", p.Actor, p.Tenant, err)
@@ -188,7 +188,7 @@ func (a Access) issue(ctx context.Context, p identity.Principal, renew time.Dura
 	return WriteCredential(file, token)
 }
 
-func (a Access) issued(ctx context.Context, p identity.Principal, renew time.Duration) (token string, err error) {
+func (a Access) issued(ctx context.Context, p auth.Principal, renew time.Duration) (token string, err error) {
 	o := toolbus.Options{Name: "toolbus-cli"}
 	if err := a.Into(&o); err != nil {
 		return "", err

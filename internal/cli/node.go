@@ -15,13 +15,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/telemetry"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/work"
 )
 
 // Env is what a command knows of its surroundings.
@@ -207,17 +207,17 @@ func (p *Pool) Check() error {
 	case !tool.ValidPool(p.Name):
 		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes",
 			p.Name)
-	case p.Slots < work.MinSlots:
+	case p.Slots < workqueue.MinSlots:
 		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
-			work.MinSlots, p.Slots)
+			workqueue.MinSlots, p.Slots)
 	}
 	return nil
 }
 
 // worker is who works for the pool on a bus of `toolbus dev`.
-func (p *Pool) worker() identity.Principal {
-	return identity.Principal{
-		Tenant: toolbus.DefaultTenant, Actor: "executor://" + p.Name, Role: identity.Executor, Pool: p.Name,
+func (p *Pool) worker() auth.Principal {
+	return auth.Principal{
+		Tenant: toolbus.DefaultTenant, Actor: "executor://" + p.Name, Role: auth.Executor, Pool: p.Name,
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
 // Options say where the demo finds what it needs. All are required but Show.

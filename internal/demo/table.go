@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
 // Table shows a demo as a table that grows while it goes. With Terminal it has a line that

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 )
 
 // trail reads the audit record of the call whose executor was killed, up to its end.
@@ -17,8 +17,8 @@ func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var records []audit.Record
-	for r, err := range archive.Replay(ctx, archive.Direct(s.guest.JS),
-		archive.Filter{Call: s.memory.moved, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Direct(s.guest.JS),
+		reader.Filter{Call: s.memory.moved, Follow: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("audit record: %w", err)
 		}

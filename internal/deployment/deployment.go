@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // Deployment is secrets, and credentials of all that connect. A nil one is a bus that lets everybody in.
@@ -18,7 +18,7 @@ type Deployment struct {
 	dir    string
 	keys   *accounts.Keys
 	public accounts.Public
-	signer *identity.Signer
+	signer *auth.Signer
 }
 
 const (
@@ -63,8 +63,8 @@ func (d *Deployment) Credentials(name string) string {
 }
 
 // Issue writes a token for p, and says in its file name whose it is.
-func (d *Deployment) Issue(name, tenant string, p identity.Principal, life time.Duration) error {
-	p.Tenant, p.ID, p.Family = tenant, identity.NewID(), identity.NewID()
+func (d *Deployment) Issue(name, tenant string, p auth.Principal, life time.Duration) error {
+	p.Tenant, p.ID, p.Family = tenant, auth.NewID(), auth.NewID()
 	p.Issued = time.Now().Truncate(time.Second)
 	p.Expires, p.RenewUntil = p.Issued.Add(life), p.Issued.Add(renewable)
 	text, err := d.signer.Mint(p)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // Options of a deployment.
@@ -194,13 +194,13 @@ func TLS(t testing.TB, dir string) *tls.Config {
 }
 
 // Credential writes a token of the tenant default, good for an hour, into a file of its own.
-func (d *Deployment) Credential(p identity.Principal) (file, token string) {
+func (d *Deployment) Credential(p auth.Principal) (file, token string) {
 	d.T.Helper()
 	signer, err := d.Keys.Signer()
 	if err != nil {
 		d.T.Fatal(err)
 	}
-	p.Tenant, p.ID, p.Family = "default", identity.NewID(), identity.NewID()
+	p.Tenant, p.ID, p.Family = "default", auth.NewID(), auth.NewID()
 	p.Issued, p.Expires = time.Now(), time.Now().Add(time.Hour)
 	if token, err = signer.Mint(p); err != nil {
 		d.T.Fatal(err)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -106,7 +106,7 @@ func (b *Bus) Serve(ctx context.Context, url string, p Parts) error {
 // execute runs the executor, and keeps credentials good meanwhile.
 func (b *Bus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string, p Parts) error {
 	log := p.Options.Logger
-	store, err := authority.Open(ctx, dispatcher.JS, b.keys, authority.Options{Now: time.Now, Logger: log})
+	store, err := tokenstore.Open(ctx, dispatcher.JS, b.keys, tokenstore.Options{Now: time.Now, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (b *Bus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string,
 
 func (b *Bus) runExecutor(ctx context.Context, url string, p Parts) error {
 	o := p.Options
-	o.Credentials = b.Credential(identity.Executor)
+	o.Credentials = b.Credential(auth.Executor)
 	conn, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
@@ -150,23 +150,23 @@ func (b *Bus) runExecutor(ctx context.Context, url string, p Parts) error {
 const devLife = 30 * 24 * time.Hour
 
 // user is whom the commands and programs of this user, and the executor, are let in as.
-func (b *Bus) user(r identity.Role) identity.Principal {
-	p := identity.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: r}
+func (b *Bus) user(r auth.Role) auth.Principal {
+	p := auth.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: r}
 	switch r {
-	case identity.Agent:
-		p.Scopes = []string{identity.ScopeAll}
-	case identity.Executor:
+	case auth.Agent:
+		p.Scopes = []string{auth.ScopeAll}
+	case auth.Executor:
 		p.Pool = b.pool
 	}
 	return p
 }
 
 // Credential is the file with the token of the user in a role.
-func (b *Bus) Credential(r identity.Role) string { return cli.DevCredential(b.state, b.user(r)) }
+func (b *Bus) Credential(r auth.Role) string { return cli.DevCredential(b.state, b.user(r)) }
 
 // credit writes tokens that are good from now on.
-func (b *Bus) credit(ctx context.Context, store *authority.Store) error {
-	for _, r := range []identity.Role{identity.Operator, identity.Agent, identity.Executor} {
+func (b *Bus) credit(ctx context.Context, store *tokenstore.Store) error {
+	for _, r := range []auth.Role{auth.Operator, auth.Agent, auth.Executor} {
 		if err := b.creditOne(ctx, store, b.user(r)); err != nil {
 			return fmt.Errorf("credential of the %s: %w", r, err)
 		}
@@ -176,16 +176,16 @@ func (b *Bus) credit(ctx context.Context, store *authority.Store) error {
 
 // creditOne goes on with the family that there is, as long as it may, so that no list of credentials grows with each
 // start.
-func (b *Bus) creditOne(ctx context.Context, store *authority.Store, p identity.Principal) error {
+func (b *Bus) creditOne(ctx context.Context, store *tokenstore.Store, p auth.Principal) error {
 	file, now := cli.DevCredential(b.state, p), store.Now().Truncate(time.Second)
-	p.ID, p.Issued, p.Expires = identity.NewID(), now, now.Add(identity.Life)
+	p.ID, p.Issued, p.Expires = auth.NewID(), now, now.Add(auth.Life)
 	mint := func() (string, error) { return store.Mint(p) }
 	former, ok := formerOf(file)
 	if ok && former.Role == p.Role && former.Pool == p.Pool && former.RenewUntil.After(now.Add(devLife/2)) &&
 		!store.Checker().Revoked.Revoked(&former) {
 		p.Family, p.RenewUntil = former.Family, former.RenewUntil
 	} else {
-		p.Family, p.RenewUntil = identity.NewID(), now.Add(devLife)
+		p.Family, p.RenewUntil = auth.NewID(), now.Add(devLife)
 		mint = func() (string, error) { return store.Issue(ctx, p, "toolbus dev") }
 	}
 	token, err := mint()
@@ -195,17 +195,17 @@ func (b *Bus) creditOne(ctx context.Context, store *authority.Store, p identity.
 	return cli.WriteCredential(file, token)
 }
 
-func formerOf(file string) (p identity.Principal, ok bool) {
+func formerOf(file string) (p auth.Principal, ok bool) {
 	token, err := bus.Files{Token: file}.ReadToken()
 	if err == nil {
-		p, err = identity.Inspect(token)
+		p, err = auth.Inspect(token)
 	}
 	return p, err == nil
 }
 
 // keepCredited writes new tokens, long before those that there are expire.
-func (b *Bus) keepCredited(ctx context.Context, store *authority.Store, log *slog.Logger) {
-	for wait.For(ctx, identity.Life/3) {
+func (b *Bus) keepCredited(ctx context.Context, store *tokenstore.Store, log *slog.Logger) {
+	for wait.For(ctx, auth.Life/3) {
 		if err := b.credit(ctx, store); err != nil && ctx.Err() == nil {
 			log.Warn("credentials were not renewed", "err", err)
 		}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // walled is a deployment with accounts and a dispatcher, whose server's configuration may have been changed.
@@ -85,8 +85,8 @@ func (w *walled) operator(connect ...nats.Option) map[string]doctor.Check {
 		w.t.Fatal(err)
 	}
 	now := time.Now()
-	token, err := signer.Mint(identity.Principal{
-		Tenant: "default", Actor: "agent://op", Role: identity.Operator, ID: identity.NewID(), Family: "0123456789ab",
+	token, err := signer.Mint(auth.Principal{
+		Tenant: "default", Actor: "agent://op", Role: auth.Operator, ID: auth.NewID(), Family: "0123456789ab",
 		Issued: now, Expires: now.Add(time.Hour),
 	})
 	if err != nil {

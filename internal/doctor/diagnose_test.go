@@ -9,8 +9,9 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -32,7 +33,7 @@ func TestDiagnoseDispatchers(t *testing.T) {
 		t.Errorf("a dispatcher that hangs: %+v", c)
 	}
 	f.Serve(bus.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, question.Sender, []byte) (any, *envelope.Error) {
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return question.Description{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000,
 				Tools: []question.Tool{{ToolID: "a.x", Differs: true}}}, nil
 		}})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -89,11 +89,11 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 }
 
 // whose returns whom a token is of, as it says itself; nil without one.
-func whose(token func() string) (*identity.Principal, error) {
+func whose(token func() string) (*auth.Principal, error) {
 	if token == nil || token() == "" {
 		return nil, nil
 	}
-	p, err := identity.Inspect(token())
+	p, err := auth.Inspect(token())
 	return &p, err
 }
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -86,11 +86,11 @@ func inTB(ctx context.Context, nc *nats.Conn) Check {
 
 // operatorToken mints a token for doctor itself with the key that the deployment signs with now.
 func operatorToken(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys) (
-	string, identity.Principal, error) {
+	string, auth.Principal, error) {
 	now := time.Now()
-	p := identity.Principal{
-		Tenant: toolbus.DefaultTenant, Actor: "operator://doctor", Role: identity.Operator, ID: identity.NewID(),
-		Family: identity.NewID(), Issued: now, Expires: now.Add(time.Minute),
+	p := auth.Principal{
+		Tenant: toolbus.DefaultTenant, Actor: "operator://doctor", Role: auth.Operator, ID: auth.NewID(),
+		Family: auth.NewID(), Issued: now, Expires: now.Add(time.Minute),
 	}
 	stream, err := js.Stream(ctx, subjects.ControlStream)
 	if err != nil {
@@ -103,7 +103,7 @@ func operatorToken(ctx context.Context, js jetstream.JetStream, keys *accounts.K
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	defer func() { stop(); <-done }()
-	store, err := authority.Open(ctx, js, keys, authority.Options{Now: time.Now})
+	store, err := tokenstore.Open(ctx, js, keys, tokenstore.Options{Now: time.Now})
 	if err != nil {
 		close(done)
 		return "", p, err

@@ -14,14 +14,14 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // rights looks at what the server lets this connection do. A deployment without tokens is a warning, what a token's
 // connection lacks or has beyond its role a failure.
-func rights(ctx context.Context, nc *nats.Conn, p *identity.Principal) Check {
+func rights(ctx context.Context, nc *nats.Conn, p *auth.Principal) Check {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	info, asked := aboutSelf(ctx, nc)
@@ -42,7 +42,7 @@ func rights(ctx context.Context, nc *nats.Conn, p *identity.Principal) Check {
 	return compared(p.Role, missing, extra)
 }
 
-func compared(role identity.Role, missing, extra []string) Check {
+func compared(role auth.Role, missing, extra []string) Check {
 	var says, fix []string
 	if len(missing) > 0 {
 		says = append(says, "missing: "+strings.Join(missing, ", "))

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Asks returns the principal of a question, as [Identify] does, if it may ask it over the connection that it came over.
-func Asks(tokens *identity.Checker, now time.Time, op string, from question.Sender, c question.Credential) (
-	*identity.Principal, *envelope.Error) {
+func Asks(tokens *auth.Checker, now time.Time, op string, from call.Sender, c call.Credential) (
+	*auth.Principal, *envelope.Error) {
 	p, refusal := Identify(tokens, now, from.Tenant, from.Actor, c.Token)
 	if p == nil || refusal != nil {
 		return p, refusal
@@ -25,14 +25,14 @@ func Asks(tokens *identity.Checker, now time.Time, op string, from question.Send
 }
 
 // Renews is [Asks] for the renewal of a token, which may have expired.
-func Renews(tokens *identity.Checker, now time.Time, from question.Sender, c question.Credential) (
-	*identity.Principal, *envelope.Error) {
+func Renews(tokens *auth.Checker, now time.Time, from call.Sender, c call.Credential) (
+	*auth.Principal, *envelope.Error) {
 	p, refusal := Asks(tokens, now, subjects.OpTokenRenew, from, c)
 	if refusal == nil || refusal.Code != envelope.CodeExpired {
 		return p, refusal
 	}
 	expired, err := tokens.Check(c.Token, now)
-	if !errors.Is(err, identity.ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
+	if !errors.Is(err, auth.ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
 		return nil, refusal
 	}
 	return expired, overConnection(subjects.OpTokenRenew, expired, c.User)
@@ -40,7 +40,7 @@ func Renews(tokens *identity.Checker, now time.Time, from question.Sender, c que
 
 // overConnection refuses a question that came over a connection of another user. A door may bring the questions of all
 // actors of its tenant, but for new tokens: it would keep the rights of a token that passed through it once.
-func overConnection(op string, p *identity.Principal, user string) *envelope.Error {
+func overConnection(op string, p *auth.Principal, user string) *envelope.Error {
 	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
 	switch {
 	case user == p.User() || !own && p.Speaker(user):
@@ -54,14 +54,14 @@ func overConnection(op string, p *identity.Principal, user string) *envelope.Err
 }
 
 // isOf reports whether the subject of a message has the tenant and the actor of its token.
-func isOf(p *identity.Principal, tenant, actor string) bool {
+func isOf(p *auth.Principal, tenant, actor string) bool {
 	return subjects.Token(p.Tenant) == tenant && subjects.Token(p.Actor) == actor
 }
 
 // Identify returns who is behind a message, whose subject has those tokens. Without a checker it is whoever the subject
 // says: nil, and no refusal. The server lets nobody but that actor, and doors of its tenant, publish on that subject.
-func Identify(tokens *identity.Checker, now time.Time, tenant, actor, token string) (
-	*identity.Principal, *envelope.Error) {
+func Identify(tokens *auth.Checker, now time.Time, tenant, actor, token string) (
+	*auth.Principal, *envelope.Error) {
 	switch {
 	case tokens == nil:
 		return nil, nil
@@ -70,12 +70,12 @@ func Identify(tokens *identity.Checker, now time.Time, tenant, actor, token stri
 	}
 	p, err := tokens.Check(token, now)
 	switch {
-	case errors.Is(err, identity.ErrNotReady):
+	case errors.Is(err, auth.ErrNotReady):
 		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
 			WithEffect(envelope.EffectUnknown) // no log is read for a stranger
-	case errors.Is(err, identity.ErrExpired):
+	case errors.Is(err, auth.ErrExpired):
 		return nil, envelope.NewError(envelope.CodeExpired, "")
-	case errors.Is(err, identity.ErrRevoked):
+	case errors.Is(err, auth.ErrRevoked):
 		return nil, envelope.NewError(envelope.CodeRevoked, "")
 	case err != nil:
 		return nil, envelope.NewError(envelope.CodeToken, err.Error())
@@ -87,18 +87,18 @@ func Identify(tokens *identity.Checker, now time.Time, tenant, actor, token stri
 }
 
 // MayAsk refuses a question that is not for a role.
-func MayAsk(op string, r identity.Role) *envelope.Error {
-	may := r == identity.Agent || r == identity.Operator
+func MayAsk(op string, r auth.Role) *envelope.Error {
+	may := r == auth.Agent || r == auth.Operator
 	switch op {
 	case subjects.OpTokenRenew:
 		may = true
 	case subjects.OpTokenNarrow, subjects.OpDescribe:
-		may = r != identity.Executor
+		may = r != auth.Executor
 	case subjects.OpStored:
-		may = r == identity.Auditor || r == identity.Operator
+		may = r == auth.Auditor || r == auth.Operator
 	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
 		subjects.OpTokenList, subjects.OpKeyRotate:
-		may = r == identity.Operator
+		may = r == auth.Operator
 	}
 	if may {
 		return nil
@@ -107,7 +107,7 @@ func MayAsk(op string, r identity.Role) *envelope.Error {
 }
 
 // NotFor refuses what is not for a role.
-func NotFor(r identity.Role, what string) *envelope.Error {
+func NotFor(r auth.Role, what string) *envelope.Error {
 	return envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r)).
 		WithFix("use a token of a role that may")
 }

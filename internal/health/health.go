@@ -13,10 +13,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // Look looks at the streams, the executors and the record, and at the pools that need executors: those of tools, by the
@@ -67,7 +67,7 @@ const recordLate = 10 * time.Second
 // diagnoseRecord looks how far the audit record is behind the call log.
 func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) question.Check {
 	c := question.Well("audit record", "up to date")
-	waiting, err := record.Unrecorded(ctx, js)
+	waiting, err := writer.Unrecorded(ctx, js)
 	switch {
 	case err != nil:
 		c.Status, c.Says, c.Fix = question.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
@@ -88,7 +88,7 @@ func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.Raw
 	if !wait.For(ctx, recordMoves) {
 		return false
 	}
-	oldest, err := record.Unrecorded(ctx, js)
+	oldest, err := writer.Unrecorded(ctx, js)
 	return err == nil && (oldest == nil || oldest.Subject != waiting.Subject || oldest.Sequence != waiting.Sequence)
 }
 

@@ -13,27 +13,27 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/record"
 )
 
 // Shown is a dead letter as it is shown.
 type Shown struct {
-	record.DeadLetter
-	Replays []*archive.LetterReplay `json:"replays,omitzero"` // oldest first
+	writer.DeadLetter
+	Replays []*reader.LetterReplay `json:"replays,omitzero"` // oldest first
 }
 
 // againTime bounds the search of the record for later requests.
 const againTime = 10 * time.Second
 
 // Look looks up the replays of the letters. It says so where that takes too long to find out.
-func Look(ctx context.Context, stderr io.Writer, from archive.Archive, letters []record.DeadLetter) ([]Shown, error) {
+func Look(ctx context.Context, stderr io.Writer, from reader.Archive, letters []writer.DeadLetter) ([]Shown, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()
-	found, err := archive.Replays(looking, from, letters)
+	found, err := reader.Replays(looking, from, letters)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		fmt.Fprintf(stderr, "toolbus: the record is too long to find out in %s what was replayed\n", againTime)
 		found, err = nil, nil
@@ -88,7 +88,7 @@ func (d Shown) Write(out io.Writer) error {
 }
 
 // Asked is the request of a dead letter; its input lies elsewhere where the body has a reference to it.
-func Asked(d record.DeadLetter) (body call.RequestBody, req *envelope.Request, err error) {
+func Asked(d writer.DeadLetter) (body call.RequestBody, req *envelope.Request, err error) {
 	if body, err = call.DecodeRequestBody(d.Body); err != nil {
 		return body, nil, err
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
 // Approve returns the command that shows what MCP servers have changed of their tools, and takes it over.
 func Approve(env cli.Env) *cobra.Command {
-	o := mcpimport.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
+	o := importer.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
 	all := false
 	cmd := &cobra.Command{
 		Use:   "approve [TOOL...]",
@@ -33,7 +33,7 @@ names nothing is written, and the exit code is 1 where something waits.`,
 			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 				return err
 			}
-			changes, err := mcpimport.Compare(cmd.Context(), o, ids)
+			changes, err := importer.Compare(cmd.Context(), o, ids)
 			if err != nil {
 				return err
 			}
@@ -50,14 +50,14 @@ names nothing is written, and the exit code is 1 where something waits.`,
 }
 
 // settle shows the changes, and takes them over if they are approved.
-func settle(out io.Writer, changes []mcpimport.Change, approved bool) error {
+func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	waiting, unknown := 0, 0
 	for _, c := range changes {
 		switch c.State {
-		case mcpimport.LeftOut:
+		case importer.LeftOut:
 			unknown++
 			fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, plain.Text(c.Why))
-		case mcpimport.Changed:
+		case importer.Changed:
 			fmt.Fprintf(out, "%s: changed at server %s\n", c.ID, c.Server)
 			for _, line := range c.Lines {
 				fmt.Fprintln(out, "  "+plain.Text(line))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
@@ -118,7 +118,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	if err := l.check(); err != nil {
 		return err
 	}
-	conn, client, err := connect(ctx, identity.Door)
+	conn, client, err := connect(ctx, auth.Door)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	defer func() { _ = client.Close() }() // the connection ends next
 	l.door.Version = cli.Version()
 	if client.Token != nil {
-		if says, err := identity.Inspect(client.Token()); err != nil || says.Role != identity.Door {
+		if says, err := auth.Inspect(client.Token()); err != nil || says.Role != auth.Door {
 			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+
 				"`toolbus credentials issue --role door --actor door://NAME`", says.Role)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
@@ -75,7 +75,7 @@ func TestStop(t *testing.T) {
 
 // What no door can have is refused before it connects.
 func TestBounds(t *testing.T) {
-	never := func(context.Context, identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	never := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		t.Error("it connects")
 		return nil, nil, errors.ErrUnsupported
 	}

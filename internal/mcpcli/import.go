@@ -13,16 +13,16 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
 // importing is the command line of import-mcp.
 type importing struct {
 	env     cli.Env
-	options mcpimport.Options
+	options importer.Options
 	name    string
 	choice  choice // the configuration of a client
 	vars    []string
@@ -90,11 +90,11 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := mcpimport.Import(cmd.Context(), i.name, server, i.options)
+	report, err := importer.Import(cmd.Context(), i.name, server, i.options)
 	if err != nil {
 		return fmt.Errorf("import %s: %w", strings.Join(args, " "), err)
 	}
-	return i.show(cmd, []mcpimport.Report{report})
+	return i.show(cmd, []importer.Report{report})
 }
 
 func (i *importing) check(args []string) error {
@@ -114,7 +114,7 @@ func (i *importing) check(args []string) error {
 }
 
 // server is the one of the command line.
-func (i *importing) server(args []string) (s upstream.Server, err error) {
+func (i *importing) server(args []string) (s client.Server, err error) {
 	if strings.HasPrefix(args[0], "http://") || strings.HasPrefix(args[0], "https://") {
 		if len(args) > 1 || len(i.vars) > 0 {
 			return s, cli.Usagef("a URL takes no arguments and no --env")
@@ -154,7 +154,7 @@ func pairs(flag string, given []string, alone bool) (map[string]string, error) {
 }
 
 // show says what became of the tools.
-func (i *importing) show(cmd *cobra.Command, all []mcpimport.Report) error {
+func (i *importing) show(cmd *cobra.Command, all []importer.Report) error {
 	left := 0
 	for _, r := range all {
 		left += r.LeftOut()
@@ -180,17 +180,17 @@ func leftOut(n int) error {
 	return fmt.Errorf("%d tools were left out, each for the reason beside it: agents do not have them through the bus", n)
 }
 
-func describe(out io.Writer, r mcpimport.Report) error {
+func describe(out io.Writer, r importer.Report) error {
 	fmt.Fprintf(out, "%s: %s, MCP %s\n", r.Server, plain.Text(r.About), plain.Text(r.Protocol))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, t := range r.Tools {
 		id, why := t.ID, t.Why
 		switch t.State {
-		case mcpimport.Changed:
+		case importer.Changed:
 			why = "`toolbus tools approve " + t.ID + "` shows what has changed"
-		case mcpimport.LeftOut, mcpimport.Off:
+		case importer.LeftOut, importer.Off:
 			id = fmt.Sprintf("%.64q", t.Name)
-		case mcpimport.Same:
+		case importer.Same:
 			why = ""
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", id, t.State, t.Class, plain.Text(why))

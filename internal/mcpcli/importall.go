@@ -12,9 +12,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
 // all imports the servers of a configuration. A server that fails does not keep the others from being imported.
@@ -28,7 +28,7 @@ func (i *importing) all(cmd *cobra.Command) error {
 		return err
 	}
 	i.options.Hide = true
-	var reports []mcpimport.Report
+	var reports []importer.Report
 	failed := 0
 	for _, s := range config.Servers {
 		if s.Off != "" || s.Self {
@@ -40,8 +40,8 @@ func (i *importing) all(cmd *cobra.Command) error {
 		}
 		if s.Err == nil {
 			i.options.Skip, i.options.Timeout = s.Tools.Off, s.Timeout
-			var report mcpimport.Report
-			if report, s.Err = mcpimport.Import(cmd.Context(), s.Name, s.Server, i.options); s.Err == nil {
+			var report importer.Report
+			if report, s.Err = importer.Import(cmd.Context(), s.Name, s.Server, i.options); s.Err == nil {
 				reports = append(reports, report)
 				continue
 			}
@@ -68,7 +68,7 @@ func (i *importing) warn(s mcpconfig.Server, file, text string) {
 // remind names tools that are switched off in the configuration, and were imported earlier: an import leaves their
 // manifests as they are.
 func (i *importing) remind(servers []mcpconfig.Server) error {
-	has, err := mcpimport.ReadImported(i.options.Dir, app.Transports())
+	has, err := importer.ReadImported(i.options.Dir, app.Transports())
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ const shortest = 4
 
 // redacted returns a text without the values of a server's variables and headers, and without its URL but for the
 // host. A server may print these when it fails.
-func redacted(text string, s upstream.Server, dir string, environ []string) string {
+func redacted(text string, s client.Server, dir string, environ []string) string {
 	getenv := func(name string) (value string, ok bool) {
 		for _, entry := range environ {
 			if is, v, _ := strings.Cut(entry, "="); is == name {
@@ -99,7 +99,7 @@ func redacted(text string, s upstream.Server, dir string, environ []string) stri
 		return value, ok
 	}
 	var secrets []string
-	for _, one := range []upstream.Server{s, resolved(s, dir, getenv)} {
+	for _, one := range []client.Server{s, resolved(s, dir, getenv)} {
 		if u, err := url.Parse(one.URL); err == nil && u.Host != "" {
 			text = strings.NewReplacer(one.URL, u.Scheme+"://"+u.Host, u.Redacted(), u.Scheme+"://"+u.Host).Replace(text)
 		}
@@ -120,7 +120,7 @@ func redacted(text string, s upstream.Server, dir string, environ []string) stri
 }
 
 // resolved returns a server with what it refers to, as far as that is there.
-func resolved(s upstream.Server, dir string, getenv func(string) (string, bool)) upstream.Server {
+func resolved(s client.Server, dir string, getenv func(string) (string, bool)) client.Server {
 	out, err := s.Resolve(dir, getenv)
 	if err != nil {
 		return s

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // TestRedacted hides values of variables and headers, and a URL but for its host, from what a failing server prints.
 func TestRedacted(t *testing.T) {
-	s := upstream.Server{
+	s := client.Server{
 		URL:     "https://user:canary-user@x.example.com/canary-path?key=canary-query",
 		Env:     map[string]string{"A": "canary\nline", "N": "1"},
 		Headers: map[string]string{"Authorization": "Bearer ${env:T}", "K": "canary-header"},

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
 // shell runs command lines in a home and in the folder of a project.
@@ -87,10 +87,10 @@ func (s *shell) shows(parts ...string) {
 }
 
 // imported writes a folder of tools with servers, and with one tool of each that is named.
-func (s *shell) imported(dir string, servers map[string]upstream.Server, tools ...string) {
+func (s *shell) imported(dir string, servers map[string]client.Server, tools ...string) {
 	s.Helper()
 	for name, one := range servers {
-		if err := mcpimport.Hide(dir, name, &one); err != nil {
+		if err := importer.Hide(dir, name, &one); err != nil {
 			s.Fatal(err)
 		}
 		servers[name] = one
@@ -134,7 +134,7 @@ const cursor = `{"mcpServers": {
 
 func (s *shell) cursorImported(dir string) {
 	s.Helper()
-	s.imported(dir, map[string]upstream.Server{
+	s.imported(dir, map[string]client.Server{
 		"files":  {Command: "files", Args: []string{"a"}, Env: map[string]string{"HOME": "${env:HOME:-/}"}},
 		"tokens": {Command: "tokens", Env: map[string]string{"TOKEN": "canary-1"}}, "empty": {Command: "empty"},
 		"changed": {Command: "changed", Env: map[string]string{"TOKEN": "canary-0"}}, "shut": {Command: "shut"},
@@ -331,7 +331,7 @@ func TestInstallUsage(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	s.imported("tools", map[string]upstream.Server{})
+	s.imported("tools", map[string]client.Server{})
 	s.writes("tools/broken/tool.yaml", "canary")
 	s.writes("mcp.json", cursor)
 	if err := s.runs("install", "--config", "mcp.json", "--write"); err == nil ||

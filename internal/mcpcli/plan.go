@@ -9,9 +9,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
 // plan says which servers of a configuration the bus replaces.
@@ -42,7 +42,7 @@ func planned(l mcpconfig.Location, p mcpconfig.Places, tools string) (*plan, err
 	if err != nil {
 		return nil, err
 	}
-	has, err := mcpimport.ReadImported(tools, app.Transports())
+	has, err := importer.ReadImported(tools, app.Transports())
 	if err != nil {
 		return nil, fmt.Errorf("find out what was imported: %w", err)
 	}
@@ -64,7 +64,7 @@ func planned(l mcpconfig.Location, p mcpconfig.Places, tools string) (*plan, err
 }
 
 // decided returns what becomes of a server. One that is this program is replaced.
-func decided(s mcpconfig.Server, has *mcpimport.Imported) fate {
+func decided(s mcpconfig.Server, has *importer.Imported) fate {
 	f := fate{Name: s.Called}
 	switch {
 	case s.Self && s.Called == mcpconfig.Toolbus:
@@ -89,7 +89,7 @@ func decided(s mcpconfig.Server, has *mcpimport.Imported) fate {
 }
 
 // switchedOn returns the ids of imported tools that may be called, and that the client does not show.
-func switchedOn(s mcpconfig.Server, has *mcpimport.Imported, server string) (ids []string) {
+func switchedOn(s mcpconfig.Server, has *importer.Imported, server string) (ids []string) {
 	for _, m := range has.Tools(server) {
 		if e, ok := m.Endpoint.(mcp.Endpoint); ok && m.Callable() && s.Tools.Off(e.Tool) {
 			ids = append(ids, m.ToolID)

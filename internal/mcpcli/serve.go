@@ -11,12 +11,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 // Connect connects to the bus that the command line names, as whoever it names, in a role.
-type Connect func(ctx context.Context, r identity.Role) (*toolbus.Conn, *toolbus.Client, error)
+type Connect func(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error)
 
 // Serve returns the command that serves one MCP client over standard input and output.
 func Serve(env cli.Env, stdin io.Reader, connect Connect) *cobra.Command {
@@ -40,7 +40,7 @@ whoever the credentials of the command line are of. Nothing but messages goes to
 		cli.Collect(env.Environ, leanPercent, cli.MemoryLimit)
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
-		conn, client, err := connect(ctx, identity.Agent)
+		conn, client, err := connect(ctx, auth.Agent)
 		if err != nil {
 			turnAway(ctx, stdin, env.Stdout, err)
 			return err

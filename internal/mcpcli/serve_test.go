@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 // An agent whose bus is away is told so in the answer to its first request, which is what it shows.
 func TestServeNoBus(t *testing.T) {
-	away := func(context.Context, identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	away := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		return nil, nil, errors.New("start a bus")
 	}
 	for in, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestServeStopped(t *testing.T) {
 
 // connecting connects to a bus that asks for no tokens.
 func connecting(url string) Connect {
-	return func(ctx context.Context, _ identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	return func(ctx context.Context, _ auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		conn, err := toolbus.Connect(ctx, url, toolbus.Options{})
 		if err != nil {
 			return nil, nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // fixture is a configuration of a client, in the file where the client looks for it.
@@ -99,7 +99,7 @@ func read(t *testing.T, file string) string {
 
 // told is a server as tests compare it, with the texts of its error and its reason for being off.
 type told struct {
-	Server  upstream.Server
+	Server  client.Server
 	Timeout time.Duration
 	Unknown []string
 	Off     []string // tools that are switched off

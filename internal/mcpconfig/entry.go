@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // without effect on the bus: what the client asks its user, shows, or does with a server beside calling it.
@@ -176,7 +176,7 @@ func (e *entry) signsIn() {
 }
 
 // reached reads how the server is started or reached.
-func (r reader) reached(e *entry) upstream.Server {
+func (r reader) reached(e *entry) client.Server {
 	kind := e.text("type", "transport")
 	switch {
 	case kind == "sse":
@@ -184,7 +184,7 @@ func (r reader) reached(e *entry) upstream.Server {
 	case !slices.Contains(spoken, kind):
 		e.fail("its type %.32q is none that executors speak to", kind)
 	}
-	s := upstream.Server{CWD: e.text("cwd"), URL: e.text("httpUrl", "serverUrl", "url")}
+	s := client.Server{CWD: e.text("cwd"), URL: e.text("httpUrl", "serverUrl", "url")}
 	e.command(&s)
 	vars := e.table("env", "environment")
 	if s.Env == nil {
@@ -219,7 +219,7 @@ func (r reader) reached(e *entry) upstream.Server {
 }
 
 // variables reads the envFile, whose variables those of env replace.
-func (r reader) variables(e *entry, s *upstream.Server, fill func(string) string) {
+func (r reader) variables(e *entry, s *client.Server, fill func(string) string) {
 	path := e.text("envFile")
 	if path == "" || s.URL != "" {
 		return
@@ -249,7 +249,7 @@ func (e *entry) address(text string) {
 }
 
 // command reads the three forms of a command: a text, a list with the arguments, and an object.
-func (e *entry) command(s *upstream.Server) {
+func (e *entry) command(s *client.Server) {
 	s.Args, _ = e.texts("args")
 	v, there := e.given("command")
 	if !there {
@@ -285,7 +285,7 @@ func (e *entry) command(s *upstream.Server) {
 const longest = 10 * time.Minute
 
 // times reads the timeouts: that of a call, which it returns, and that of the start, which the server gets.
-func (r reader) times(e *entry, s *upstream.Server) (call time.Duration) {
+func (r reader) times(e *entry, s *client.Server) (call time.Duration) {
 	start := time.Duration(e.number("startup_timeout_sec") * float64(time.Second))
 	start = max(start, time.Duration(e.number("startup_timeout_ms")*float64(time.Millisecond)))
 	call = time.Duration(e.number("tool_timeout_sec") * float64(time.Second))

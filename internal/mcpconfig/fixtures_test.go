@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // settings is a path below the folder that applications have for their settings.
@@ -21,8 +21,8 @@ type table = map[string]string
 
 // expected returns the servers of a fixture, by name.
 func expected(f fixture, p mcpconfig.Places) map[string]told {
-	command := func(name string, args []string, env table) upstream.Server {
-		return upstream.Server{Command: name, Args: args, Env: env, CWD: p.Project}
+	command := func(name string, args []string, env table) client.Server {
+		return client.Server{Command: name, Args: args, Env: env, CWD: p.Project}
 	}
 	off := told{Why: "disabled there"}
 	switch f.name {
@@ -35,7 +35,7 @@ func expected(f fixture, p mcpconfig.Places) map[string]told {
 				table{"LOG": "${env:LOG:-off}", "TOKEN": "canary-env"}), Timeout: 90 * time.Second},
 			"sentry":   {Why: "signs in there (oauth)"},
 			"internal": {Why: "signs in there (headersHelper)"},
-			"docs": {Server: upstream.Server{
+			"docs": {Server: client.Server{
 				URL: "https://docs.example.com/mcp", Headers: table{"Authorization": "Bearer ${env:DOCS_TOKEN}"}}},
 		}
 	case "claude-code-project.json":
@@ -50,7 +50,7 @@ func expected(f fixture, p mcpconfig.Places) map[string]told {
 	case "cursor.json":
 		return map[string]told{
 			"files": {Server: command("files", []string{"${env:HOME}/work"}, table{"KEY": "canary-env"})},
-			"web": {Server: upstream.Server{
+			"web": {Server: client.Server{
 				URL: "https://mcp.example.com/mcp", Headers: table{"Authorization": "Bearer ${env:WEB_TOKEN}"}}},
 			"signs": {Why: "signs in there (auth)"},
 		}
@@ -74,7 +74,7 @@ func expected(f fixture, p mcpconfig.Places) map[string]told {
 }
 
 func expectedMore(
-	f fixture, p mcpconfig.Places, command func(string, []string, table) upstream.Server, off told,
+	f fixture, p mcpconfig.Places, command func(string, []string, table) client.Server, off told,
 ) map[string]told {
 	switch f.name {
 	case "windsurf.json":
@@ -82,7 +82,7 @@ func expectedMore(
 			"github": {Server: command("github", []string{"stdio"}, table{"TOKEN": "${file:/run/github.token}"}),
 				Off: []string{"delete_repository"}},
 			"off": off,
-			"remote": {Server: upstream.Server{
+			"remote": {Server: client.Server{
 				URL: "https://mcp.example.com/mcp", Headers: table{"X-Key": "canary-header"}}},
 		}
 	case "zed.json":
@@ -99,7 +99,7 @@ func expectedMore(
 		return map[string]told{
 			"pythonTools": {Server: python, Timeout: 15 * time.Second,
 				Off: []string{"delete_repository", "get_me", "list_secrets", "delete_x"}},
-			"http": {Server: upstream.Server{
+			"http": {Server: client.Server{
 				URL: "http://localhost:3000/mcp", Headers: table{"Authorization": "Bearer canary-header"}}},
 			"google":   {Why: "signs in there (authProviderType)"},
 			"excluded": {Why: "mcp.excluded names it"},
@@ -114,7 +114,7 @@ func expectedMore(
 				table{"KEY": "${env:MY_KEY:-}", "FILE": "${file:" + secret + "}"}),
 				Timeout: 20 * time.Second, Off: []string{"delete_repository", "delete_x"}},
 			"jira": off,
-			"open": {Server: upstream.Server{URL: "https://open.example.com/mcp", Headers: table{"K": "${env:K:-}"}}},
+			"open": {Server: client.Server{URL: "https://open.example.com/mcp", Headers: table{"K": "${env:K:-}"}}},
 		}
 	case "opencode-2.jsonc":
 		everything := command("npx", []string{"-y", "@modelcontextprotocol/server-everything"}, table{"LOG_LEVEL": "info"})

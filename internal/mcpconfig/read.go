@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // maxConfig is the largest configuration, in bytes.
@@ -20,15 +20,15 @@ const maxConfig = 16 << 20
 
 // Server is one server of a configuration.
 type Server struct {
-	Called  string          // its name in the configuration
-	Name    string          // its name among the servers of executors
-	Server  upstream.Server // as executors have it
-	Tools   Filter          // tools that the client does not show
-	Timeout time.Duration   // of a call; 0 if the configuration has none
-	Unknown []string        // members that are not understood, sorted
-	Off     string          // why the client does not use the server; "" if it does
-	Self    bool            // the server is this program
-	Err     error           // why executors cannot have the server; it contains no value
+	Called  string        // its name in the configuration
+	Name    string        // its name among the servers of executors
+	Server  client.Server // as executors have it
+	Tools   Filter        // tools that the client does not show
+	Timeout time.Duration // of a call; 0 if the configuration has none
+	Unknown []string      // members that are not understood, sorted
+	Off     string        // why the client does not use the server; "" if it does
+	Self    bool          // the server is this program
+	Err     error         // why executors cannot have the server; it contains no value
 }
 
 // Config is the part of a configuration that has servers.

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // TestRead reads configurations of clients that are not known.
 func TestRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
-		want map[string]upstream.Server
+		want map[string]client.Server
 		bad  map[string]string // part of the error, by name
 	}{
 		"a mark, comments and references": {
@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 				},
 				"inputs": [],
 			}`,
-			map[string]upstream.Server{
+			map[string]client.Server{
 				"web": {URL: "https://example.com/mcp", Headers: map[string]string{"Authorization": "Bearer ${env:T}"}},
 			},
 			map[string]string{"asks": "knows ${input:key}:", "here": "${workspaceFolder}", "old": "sse"},
@@ -40,22 +40,22 @@ func TestRead(t *testing.T) {
 		"a terminal agent": {
 			`{"mcpServers": {"a": {"command": "${HOME}/a", "args": ["${PORT:-80}"], "env": {"N": 7, "B": true, "X": null}},
 				"bus": {"command": "/usr/bin/toolbus", "args": ["mcp"]}}, "projects": {}}`,
-			map[string]upstream.Server{"a": {Command: "${env:HOME}/a", Args: []string{"${env:PORT:-80}"}, CWD: "/work",
+			map[string]client.Server{"a": {Command: "${env:HOME}/a", Args: []string{"${env:PORT:-80}"}, CWD: "/work",
 				Env: map[string]string{"N": "7", "B": "true"}}},
 			map[string]string{"bus": "Toolbus itself"},
 		},
 		"commands in other forms": {
 			`{"mcp": {"servers": {"o": {"command": ["o", "1"], "args": ["2"], "cwd": "below"}}}}`,
-			map[string]upstream.Server{"o": {Command: "o", Args: []string{"1", "2"}, CWD: "/work/below"}}, nil,
+			map[string]client.Server{"o": {Command: "o", Args: []string{"1", "2"}, CWD: "/work/below"}}, nil,
 		},
 		"of opencode": {
 			`{"mcp": {"o": {"type": "local", "command": ["o"]}}}`,
-			map[string]upstream.Server{"o": {Command: "o", Args: []string{}, CWD: "/work"}}, nil,
+			map[string]client.Server{"o": {Command: "o", Args: []string{}, CWD: "/work"}}, nil,
 		},
 		"some of one name": {
 			`{"mcpServers": {"off": {"command": 7, "disabled": true}, "a/db": {"command": "db", "enabled": true},
 				"b/db": {"command": "db", "env": {"TOKEN": "canary"}}}}`,
-			map[string]upstream.Server{"db": {Command: "db", CWD: "/work"}},
+			map[string]client.Server{"db": {Command: "db", CWD: "/work"}},
 			map[string]string{"off": "disabled there", "db": `"a/db" has that name`},
 		},
 		"wrong types": {
@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 				"e": {"command": "x", "env": {"TOKEN": ["canary"]}}, "h": {"url": "https://x", "headers": "canary"},
 				"u": {"url": "canary://u:canary@x"}, "s": {"command": "x", "timeout": "canary"},
 				"k": {"command": "x", "type": "carrier"}, "f": {"command": "x", "envFile": "gone"}}}`,
-			map[string]upstream.Server{},
+			map[string]client.Server{},
 			map[string]string{"n": "either a command or a url", "t": "no object", "c": "args", "e": "TOKEN of its env",
 				"h": "headers", "u": "no http or https URL", "s": "timeout", "k": `type "carrier"`, "f": "/work/gone is not there"},
 		},
@@ -80,7 +80,7 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := map[string]upstream.Server{}
+			got := map[string]client.Server{}
 			for _, s := range c.Servers {
 				why := s.Off
 				if s.Err != nil && why == "" {

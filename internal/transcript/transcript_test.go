@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/programtest"
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func wantError(t *testing.T, err error, code string) {

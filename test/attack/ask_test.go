@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/archive"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -65,8 +65,8 @@ func (a asked) actor() string {
 func (d *deployment) say(a asked) envelope.Code {
 	d.Helper()
 	p, tenant, actor := d.crowd[a.as], d.crowd[a.as].Tenant, a.actor()
-	word := strings.ToLower(identity.NewID()) + "." + "w"
-	if says, err := identity.Inspect(a.token); err == nil && says.Bound() && says.Actor == actor {
+	word := strings.ToLower(auth.NewID()) + "." + "w"
+	if says, err := auth.Inspect(a.token); err == nil && says.Bound() && says.Actor == actor {
 		word = says.Family + "." + word // it is answered nowhere else
 	}
 	reply := subjects.Answers(tenant, actor) + word
@@ -113,7 +113,7 @@ func (d *deployment) request(a asked, tenant, actor string) (subject string, bod
 	var r map[string]any
 	d.ok(json.Unmarshal([]byte(d.tap.on(subjects.Call("acme", alice, tool))), &r))
 	of, limits := r["context"].(map[string]any), r["constraints"].(map[string]any)
-	of["actor_id"], r["call_id"], limits["idempotency_key"] = actor, uuid.NewString(), identity.NewID()
+	of["actor_id"], r["call_id"], limits["idempotency_key"] = actor, uuid.NewString(), auth.NewID()
 	if a.input != "" {
 		r["input"] = jsontext.Value(a.input)
 	}
@@ -162,7 +162,7 @@ func (d *deployment) recorded(missing refusals) {
 	defer func() { d.ok(in.Close()) }()
 	deadline, stop := context.WithTimeout(d.Context(), 20*time.Second)
 	defer stop()
-	for r, err := range archive.Replay(deadline, archive.Open(deadline, d.js, in), archive.Filter{Follow: true}) {
+	for r, err := range reader.Replay(deadline, reader.Open(deadline, d.js, in), reader.Filter{Follow: true}) {
 		if deadline.Err() != nil {
 			d.Fatalf("not on record: %v", missing)
 		}

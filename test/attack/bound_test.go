@@ -10,13 +10,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // holder is a token, and what it says.
 type holder struct {
-	identity.Principal
+	auth.Principal
 	token string
 }
 
@@ -24,12 +24,12 @@ type holder struct {
 func (d *deployment) bindings() map[string]holder {
 	d.Helper()
 	all := map[string]holder{}
-	for name, p := range map[string]identity.Principal{
+	for name, p := range map[string]auth.Principal{
 		"of another run": {Run: "r1"}, "of another run with all scopes": {Run: "r1", Scopes: []string{"*"}},
 		"of another lane": {Run: "r0", Lane: "l1", Scopes: []string{"pay"}}, "of other scopes": {Scopes: []string{"read"}},
-		"narrowed": {Chain: []string{"parent"}, Origin: identity.Agent},
+		"narrowed": {Chain: []string{"parent"}, Origin: auth.Agent},
 	} {
-		p.Tenant, p.Actor, p.Role = "acme", carol, identity.Agent
+		p.Tenant, p.Actor, p.Role = "acme", carol, auth.Agent
 		token, p := d.token(p)
 		all[name] = holder{p, token}
 	}
@@ -40,7 +40,7 @@ func (d *deployment) bindings() map[string]holder {
 func TestBoundTokensReachNoOtherCalls(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	whole, _ := d.token(identity.Principal{Tenant: "acme", Actor: carol, Role: identity.Agent, Scopes: []string{"*"}})
+	whole, _ := d.token(auth.Principal{Tenant: "acme", Actor: carol, Role: auth.Agent, Scopes: []string{"*"}})
 	wide := answersOf("acme", carol)
 	owner := d.as(whole, wide, "tb.chunk.acme."+inSubject(carol)+".")
 	key, call, subject := uuid.NewString(), uuid.NewString(), "tb.call.acme."+inSubject(carol)+".hold"
@@ -108,7 +108,7 @@ func (h holder) request(tool, id, key string) string {
 // misdirect asks for an answer where another token of the actor hears it.
 func (d *deployment) misdirect(name string, h holder, hears *raw) {
 	d.Helper()
-	to := answersOf("acme", carol) + strings.ToLower(identity.NewID())
+	to := answersOf("acme", carol) + strings.ToLower(auth.NewID())
 	r := d.as(h.token)
 	d.ok(r.publish("tb.call.acme."+inSubject(carol)+".echo", to, rawHeader("Tb-Token: "+h.token),
 		h.request("echo", uuid.NewString(), "")))
@@ -130,14 +130,14 @@ func TestBoundClients(t *testing.T) {
 		c, chunks := d.client(&party{Principal: h.Principal, token: h.token, nc: nc}), []string(nil)
 		within := toolbus.Context{RunID: h.Run, LaneID: h.Lane}
 		r, err := c.Call(t.Context(), toolbus.Call{
-			Tool: "hold", Input: []byte(`"own"`), Key: identity.NewID(), Context: within,
+			Tool: "hold", Input: []byte(`"own"`), Key: auth.NewID(), Context: within,
 			Chunk: func(c toolbus.Chunk) error { chunks = append(chunks, string(c.Data)); return nil },
 		})
 		if err != nil || r.Status != toolbus.Success || !slices.Equal(chunks, []string{`"first"`, `"last"`}) {
 			t.Errorf("%s: %+v, %v, chunks %q", name, r, err, chunks)
 		}
 		var own Accepted
-		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(large), Key: identity.NewID(), Context: within,
+		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(large), Key: auth.NewID(), Context: within,
 			Accepted: func(a Accepted) { own = a }})
 		if err != nil || r.Status != toolbus.Success || string(r.Output) != large {
 			t.Errorf("%s: a large output: %+v, %v", name, r.Error, err)

@@ -21,37 +21,37 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/authority"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Who is there: the victim, and those who attack. All have valid credentials.
 const (
-	alice    = "agent://alice"   // the victim, an agent of the tenant acme
-	bob      = "agent://bob"     // another agent of that tenant
-	mallory  = "agent://mallory" // an agent of the tenant evil
-	door     = "door://front"    // of acme
-	auditor  = "auditor://a"     // of acme
-	reader   = "auditor://all"   // of evil, who may read the record of all tenants
-	operator = "operator://o"    // of evil
-	insider  = "executor://in"   // a second executor of the pool of the victim's call
-	outsider = "executor://out"  // an executor of another pool
+	alice        = "agent://alice"   // the victim, an agent of the tenant acme
+	bob          = "agent://bob"     // another agent of that tenant
+	mallory      = "agent://mallory" // an agent of the tenant evil
+	door         = "door://front"    // of acme
+	auditor      = "auditor://a"     // of acme
+	auditorOfAll = "auditor://all"   // of evil, who may read the record of all tenants
+	operator     = "operator://o"    // of evil
+	insider      = "executor://in"   // a second executor of the pool of the victim's call
+	outsider     = "executor://out"  // an executor of another pool
 )
 
 // parties says of each what its token says.
-func parties() map[string]identity.Principal {
-	return map[string]identity.Principal{
-		alice:    {Tenant: "acme", Role: identity.Agent},
-		bob:      {Tenant: "acme", Role: identity.Agent},
-		mallory:  {Tenant: "evil", Role: identity.Agent, Scopes: []string{identity.ScopeAll}},
-		door:     {Tenant: "acme", Role: identity.Door},
-		auditor:  {Tenant: "acme", Role: identity.Auditor},
-		reader:   {Tenant: "evil", Role: identity.Auditor, Scopes: []string{identity.ScopeAudit}},
-		operator: {Tenant: "evil", Role: identity.Operator, Scopes: []string{identity.ScopeAll}},
-		insider:  {Tenant: "acme", Role: identity.Executor, Pool: "default"},
-		outsider: {Tenant: "evil", Role: identity.Executor, Pool: "other"},
+func parties() map[string]auth.Principal {
+	return map[string]auth.Principal{
+		alice:        {Tenant: "acme", Role: auth.Agent},
+		bob:          {Tenant: "acme", Role: auth.Agent},
+		mallory:      {Tenant: "evil", Role: auth.Agent, Scopes: []string{auth.ScopeAll}},
+		door:         {Tenant: "acme", Role: auth.Door},
+		auditor:      {Tenant: "acme", Role: auth.Auditor},
+		auditorOfAll: {Tenant: "evil", Role: auth.Auditor, Scopes: []string{auth.ScopeAudit}},
+		operator:     {Tenant: "evil", Role: auth.Operator, Scopes: []string{auth.ScopeAll}},
+		insider:      {Tenant: "acme", Role: auth.Executor, Pool: "default"},
+		outsider:     {Tenant: "evil", Role: auth.Executor, Pool: "other"},
 	}
 }
 
@@ -64,8 +64,8 @@ type deployment struct {
 	tls    *tls.Config
 	older  bool // the dispatcher serves older builds, too
 	keys   *accounts.Keys
-	signer *identity.Signer
-	store  *authority.Store
+	signer *auth.Signer
+	store  *tokenstore.Store
 	admin  *nats.Conn // may see all that happens
 	js     jetstream.JetStream
 	real   string // the instance that runs the victim's call
@@ -130,8 +130,8 @@ func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
 	d.ok(err)
 	d.dispatcher(d.url, o)
 	d.administer(public)
-	d.real = d.executor(identity.Principal{Tenant: "acme", Actor: "executor://real", Pool: "default"})
-	d.executor(identity.Principal{Tenant: "evil", Actor: "executor://vault", Pool: "other"})
+	d.real = d.executor(auth.Principal{Tenant: "acme", Actor: "executor://real", Pool: "default"})
+	d.executor(auth.Principal{Tenant: "evil", Actor: "executor://vault", Pool: "other"})
 	for name := range parties() {
 		d.crowd[name] = d.join(name)
 	}
@@ -215,8 +215,8 @@ func (d *deployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 	})
 }
 
-func (d *deployment) executor(p identity.Principal) (instance string) {
-	p.Role = identity.Executor
+func (d *deployment) executor(p auth.Principal) (instance string) {
+	p.Role = auth.Executor
 	token, p := d.token(p)
 	o := toolbus.Options{Instance: accounts.NewInstance(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
 	o.Name = accounts.ConnectionName(o.Instance)
@@ -236,7 +236,7 @@ func (d *deployment) administer(public accounts.Public) {
 	d.Cleanup(d.admin.Close)
 	d.js, err = jetstream.New(d.admin)
 	d.ok(err)
-	d.store, err = authority.Open(d.Context(), d.js, d.keys, authority.Options{Now: time.Now})
+	d.store, err = tokenstore.Open(d.Context(), d.js, d.keys, tokenstore.Options{Now: time.Now})
 	d.ok(err)
 	var done sync.WaitGroup
 	ctx, stop := context.WithCancel(context.WithoutCancel(d.Context()))
@@ -246,11 +246,11 @@ func (d *deployment) administer(public accounts.Public) {
 }
 
 // token mints a token for a principal, which is completed.
-func (d *deployment) token(p identity.Principal) (string, identity.Principal) {
+func (d *deployment) token(p auth.Principal) (string, auth.Principal) {
 	d.Helper()
-	p.ID = identity.NewID()
+	p.ID = auth.NewID()
 	if p.Family == "" {
-		p.Family = identity.NewID()
+		p.Family = auth.NewID()
 	}
 	if p.Issued.IsZero() {
 		p.Issued = time.Now().Add(-time.Minute)
@@ -265,7 +265,7 @@ func (d *deployment) token(p identity.Principal) (string, identity.Principal) {
 
 // party is somebody with a connection.
 type party struct {
-	identity.Principal
+	auth.Principal
 	token, instance string
 	nc              *nats.Conn
 	heard           ears
@@ -286,7 +286,7 @@ func (d *deployment) join(actor string) *party {
 	p.Actor = actor
 	p.token, p.Principal = d.token(p.Principal)
 	inbox, name := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox(), actor
-	if p.Role == identity.Executor {
+	if p.Role == auth.Executor {
 		p.instance = accounts.NewInstance(p.Principal)
 		inbox, name = subjects.InboxOf(p.instance), accounts.ConnectionName(p.instance)
 	}
@@ -295,7 +295,7 @@ func (d *deployment) join(actor string) *party {
 	d.ok(err)
 	d.Cleanup(p.nc.Close)
 	hears := []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
-	if p.Role == identity.Agent {
+	if p.Role == auth.Agent {
 		hears = append(hears, "tb.chunk."+subjects.Token(p.Tenant)+"."+subjects.Token(p.Actor)+".>")
 	}
 	for _, s := range hears {

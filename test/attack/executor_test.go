@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -30,7 +30,7 @@ func TestForgedEvents(t *testing.T) {
 	for as, tool := range map[string]string{insider: "echo", outsider: "vault"} {
 		p := d.crowd[as]
 		for _, reply := range replies {
-			id := identity.NewID()
+			id := auth.NewID()
 			key := subjects.Key{Tool: tool, ID: id}
 			v := call.Admit(call.State{}, call.Ask{
 				Owner:       call.Owner{CallID: id, Actor: alice, Reply: word, ContentType: envelope.ContentJSON},
@@ -91,7 +91,7 @@ type deskRow struct {
 // asked asks dispatchers as an executor does, and returns the answer.
 func (d *deployment) asked(p *party, op string, body []byte) *nats.Msg {
 	d.Helper()
-	word := identity.NewID()
+	word := auth.NewID()
 	answers, err := p.nc.SubscribeSync(subjects.DeskAnswers(p.Pool, p.instance) + word)
 	d.ok(err)
 	defer func() { d.ok(answers.Unsubscribe()) }()
@@ -152,9 +152,9 @@ func TestDesk(t *testing.T) {
 		row{name: "seek", as: everybody(), publish: subjects.Seek(key.ID)},
 		row{name: "leave", as: everybody(), publish: subjects.Left},
 		row{name: "answer a call", as: callers(), publish: subjects.Answers("acme", alice) + "guess.guess"},
-		row{name: "call as the victim", as: []string{bob, mallory, auditor, reader, operator, insider, outsider},
+		row{name: "call as the victim", as: []string{bob, mallory, auditor, auditorOfAll, operator, insider, outsider},
 			publish: subjects.Call("acme", alice, "echo")},
-		row{name: "ask as the victim", as: []string{bob, mallory, auditor, reader, operator, insider, outsider},
+		row{name: "ask as the victim", as: []string{bob, mallory, auditor, auditorOfAll, operator, insider, outsider},
 			publish: subjects.Service(subjects.OpResult, "acme", alice)},
 		row{name: "call for another tenant", as: []string{door}, publish: subjects.Call("evil", mallory, "echo")},
 		row{name: "ask for another tenant", as: []string{door},

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/authority"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -46,7 +46,7 @@ func (s *siege) connect(context.Context) string {
 	opening.Wait()
 	if *builds == "" {
 		s.eventually("few connections of one token last", func() bool {
-			return entries(&open) <= authority.FamilyConnections
+			return entries(&open) <= tokenstore.FamilyConnections
 		})
 	}
 	last := entries(&open)
@@ -94,7 +94,7 @@ func (s *siege) neverRead(ctx context.Context) string {
 	text := strings.Repeat("A paragraph of a text that is long enough to be a chunk. "+rand.Text()+"\n\n", 8000)
 	var made toolbus.Accepted
 	r, err := client.Call(ctx, toolbus.Call{
-		Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, identity.NewID()+text)),
+		Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, auth.NewID()+text)),
 		Chunk: func(toolbus.Chunk) error { return nil }, Accepted: func(a toolbus.Accepted) { made = a },
 	})
 	if s.must(err); r.Provenance.OutputRef == nil {
@@ -223,7 +223,7 @@ func (s *siege) store(ctx context.Context) string {
 	text := strings.Repeat("A long text. ", 40_000)
 	for ; ctx.Err() == nil; others++ {
 		r, err := client.Call(context.WithoutCancel(ctx), toolbus.Call{
-			Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, identity.NewID()+text)),
+			Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, auth.NewID()+text)),
 			Timeout: 10 * time.Second,
 		})
 		if err == nil && r.Status != toolbus.Success {

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
 )
@@ -25,7 +25,7 @@ import (
 func (d *deployment) gateway(flags ...string) (address string) {
 	d.Helper()
 	var conn *toolbus.Conn
-	connect := func(ctx context.Context, _ identity.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	connect := func(ctx context.Context, _ auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		p := d.crowd[door]
 		var err error
 		conn, err = toolbus.Connect(ctx, d.url, toolbus.Options{

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/deploytest"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 // spy is a tool that looks what it can read of its supervisor and of its executor, and of itself, which it can.

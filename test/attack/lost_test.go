@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/authority"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 )
 
 const (
@@ -47,8 +47,8 @@ func TestServerLost(t *testing.T) {
 	s := besiege(t)
 	s.startDispatcher()
 	h := &hoarder{siege: s}
-	h.file, h.token = s.Credential(identity.Principal{Actor: mallory, Role: identity.Agent})
-	says, err := identity.Inspect(h.token)
+	h.file, h.token = s.Credential(auth.Principal{Actor: mallory, Role: auth.Agent})
+	says, err := auth.Inspect(h.token)
 	s.must(err)
 	h.family = says.Family
 	honest := s.spread()
@@ -87,7 +87,7 @@ func (s *siege) spread() (all []*toolbus.Client) {
 // callAgain calls as an honest client.
 func (s *siege) callAgain(i int, c *toolbus.Client) {
 	r, err := c.Call(context.WithoutCancel(s.Context()), toolbus.Call{
-		Tool: "transcript.clean", Input: []byte(`{"text":"after ` + identity.NewID() + `"}`), Timeout: 20 * time.Second,
+		Tool: "transcript.clean", Input: []byte(`{"text":"after ` + auth.NewID() + `"}`), Timeout: 20 * time.Second,
 	})
 	if err != nil || r.Status != toolbus.Success {
 		s.Errorf("honest client %d after the loss: %+v, %v", i, r, err)
@@ -103,7 +103,7 @@ func (s *siege) system(i int) *rawConn {
 // listed returns how many connections of the hoarder the servers list. It waits for the lists of so many servers.
 func (h *hoarder) listed(system *rawConn, servers int) (n int) {
 	h.Helper()
-	to := "listed." + identity.NewID()
+	to := "listed." + auth.NewID()
 	h.must(system.subscribe(to))
 	h.must(system.publish("$SYS.REQ.SERVER.PING.CONNZ", to, "", `{"auth":true,"limit":2048}`))
 	ours := func(m rawMsg) bool { return m.subject == to }
@@ -183,7 +183,7 @@ func (h *hoarder) settle(system *rawConn, servers int, killed time.Time) (most i
 	for n := 0; since.IsZero() || time.Since(since) < steady; <-tick.C {
 		n = h.listed(system, servers)
 		most = max(most, n)
-		switch full := n == authority.FamilyConnections; {
+		switch full := n == tokenstore.FamilyConnections; {
 		case full && since.IsZero():
 			since = time.Now()
 		case !full:
@@ -206,7 +206,7 @@ func (h *hoarder) settle(system *rawConn, servers int, killed time.Time) (most i
 // server that is left is asked, since nats.go forgets a refusal when the last server that it tries is the lost one.
 func (h *hoarder) refusals(most int, held time.Time, left string) {
 	h.Helper()
-	if dispatchers := 2; most > dispatchers*2*authority.FamilyConnections {
+	if dispatchers := 2; most > dispatchers*2*tokenstore.FamilyConnections {
 		h.Errorf("%d connections at once", most)
 	}
 	if h.full.Load() == 0 {

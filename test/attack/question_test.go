@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -26,7 +26,7 @@ func TestQuestions(t *testing.T) {
 	v, done := d.victim, make(chan Accepted, 1)
 	var ended Accepted
 	for ended.Ref == "" { // an outcome may come before its acceptance
-		_, err := v.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"ended"`), Key: identity.NewID(),
+		_, err := v.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"ended"`), Key: auth.NewID(),
 			Accepted: func(a Accepted) { done <- a }})
 		d.ok(err)
 		select {
@@ -91,7 +91,7 @@ func TestRefusedQuestions(t *testing.T) {
 // notForRoles are questions of those who may not ask them.
 func (d *deployment) notForRoles() (table []asked) {
 	const no = envelope.CodeForbidden
-	for _, as := range []string{alice, bob, mallory, auditor, reader, door} {
+	for _, as := range []string{alice, bob, mallory, auditor, auditorOfAll, door} {
 		for _, op := range []string{
 			subjects.OpHealth, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList, subjects.OpKeyRotate,
 			subjects.OpInventory, subjects.OpReplay,
@@ -99,7 +99,7 @@ func (d *deployment) notForRoles() (table []asked) {
 			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})
 		}
 	}
-	for _, as := range []string{auditor, reader, door} {
+	for _, as := range []string{auditor, auditorOfAll, door} {
 		for _, op := range []string{
 			subjects.OpResult, subjects.OpCancel, subjects.OpWhy, subjects.OpChunks, subjects.OpPayload,
 		} {
@@ -124,7 +124,7 @@ func (d *deployment) notForRoles() (table []asked) {
 			q: question.Narrow{Actor: alice}, want: no},
 	)
 	for _, s := range []string{"KV_calls", "KV_control", "PAYLOADS", "CHUNKS", "KV_pools"} {
-		for _, as := range []string{auditor, reader, operator} {
+		for _, as := range []string{auditor, auditorOfAll, operator} {
 			table = append(table, asked{name: "messages of " + s, as: as, op: subjects.OpStored,
 				q: question.Stored{Stream: s}, want: envelope.CodeUnavailable})
 		}

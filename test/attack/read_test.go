@@ -19,7 +19,7 @@ func TestWildcards(t *testing.T) {
 		"$KV.control.>", "$SRV.>", "$SYS.>", "$SYS.REQ.USER.AUTH", "$SYS.ACCOUNT.>",
 	})
 	acme, own := subjects.Token("acme")+"."+subjects.Token(alice), everybody()[:1]
-	own = append(own, mallory, auditor, reader, operator, insider, outsider) // a door hears its tenant
+	own = append(own, mallory, auditor, auditorOfAll, operator, insider, outsider) // a door hears its tenant
 	d.listen(own, []string{"tb.ans." + acme + ".>", "tb.chunk." + acme + ".>", "_INBOX." + acme + ".>"})
 	d.listen([]string{door}, []string{"tb.ans.evil.>", "tb.chunk.evil.>", "_INBOX." + acme + ".>"})
 	d.listen(executors(), []string{subjects.InboxOf(d.real) + ".>"})
@@ -37,7 +37,7 @@ func TestReads(t *testing.T) {
 	_, err = d.crowd[alice].nc.Request(secret, []byte("secret"), 5*time.Second)
 	d.ok(err)
 	const get = "$JS.API.DIRECT.GET."
-	others := []string{bob, mallory, auditor, reader, operator, outsider}
+	others := []string{bob, mallory, auditor, auditorOfAll, operator, outsider}
 	var table []row
 	for what, subject := range map[string]string{
 		"a payload": "PAYLOADS." + secret, "payloads": "PAYLOADS.tb.payload.acme.>", "all payloads": "PAYLOADS.tb.payload.>",

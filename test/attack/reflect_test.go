@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -147,7 +147,7 @@ func (d *deployment) reflector(as string) *reflector {
 
 // concretes returns subjects that a pattern allows: each operation that a dispatcher answers, and for a door the
 // actor of the victim.
-func (d *deployment) concretes(role identity.Role, pattern string) (all []string) {
+func (d *deployment) concretes(role auth.Role, pattern string) (all []string) {
 	for _, prefix := range []string{"tb.svc.", "tb.exe."} {
 		if rest, ok := strings.CutPrefix(pattern, prefix+"*."); ok {
 			for _, op := range d.operations(prefix) {
@@ -156,7 +156,7 @@ func (d *deployment) concretes(role identity.Role, pattern string) (all []string
 			return all
 		}
 	}
-	if role == identity.Door {
+	if role == auth.Door {
 		pattern = strings.Replace(pattern, ".acme.*", ".acme."+subjects.Token(alice), 1)
 		pattern = strings.Replace(pattern, ".acme.>", ".acme."+subjects.Token(alice)+".>", 1)
 	}
@@ -359,7 +359,7 @@ func payload(subject string, n int) string {
 func (r *reflector) settle() {
 	r.Helper()
 	answers, op := subjects.Answers(r.Tenant, r.Actor)+"x.settled", subjects.OpDescribe
-	if r.Role == identity.Executor {
+	if r.Role == auth.Executor {
 		op = subjects.OpTokenRenew
 	}
 	r.ok(r.raw.subscribe(answers))

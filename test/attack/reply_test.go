@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -82,7 +82,7 @@ func concrete(pattern string) string {
 func (d *deployment) answeredElsewhere(p *party, pattern string, replies []string) {
 	d.Helper()
 	what, subject := p.Actor+", "+pattern, concrete(pattern)
-	body := "attack-" + identity.NewID()
+	body := "attack-" + auth.NewID()
 	header := nats.Header{
 		subjects.HeaderToken: {p.token}, subjects.HeaderAnswer: {"x.x"}, subjects.HeaderEvent: {"{}"},
 		jetstream.ExpectedLastSubjSeqHeader: {"99999"}, // it is answered, and not stored

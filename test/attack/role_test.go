@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // carol is an agent of the tenant acme whose tokens are for parts of what she does.
@@ -74,7 +74,7 @@ func (d *deployment) refused(what, answer, code string, secrets ...string) {
 func TestOtherRolesBecomeNoAgents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	for _, as := range []string{door, auditor, reader, operator} {
+	for _, as := range []string{door, auditor, auditorOfAll, operator} {
 		p := d.crowd[as]
 		answers := answersOf(p.Tenant, as)
 		r := d.as(p.token, answers)
@@ -92,7 +92,7 @@ func TestOtherRolesBecomeNoAgents(t *testing.T) {
 func TestDoorsMakeNoTokens(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	of := identity.Principal{Tenant: "acme", Actor: carol, Role: identity.Agent, RenewUntil: time.Now().Add(time.Hour)}
+	of := auth.Principal{Tenant: "acme", Actor: carol, Role: auth.Agent, RenewUntil: time.Now().Add(time.Hour)}
 	fresh, _ := d.token(of)
 	of.Issued, of.Expires = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
 	expired, _ := d.token(of)
@@ -119,8 +119,8 @@ func TestDoorsMakeNoTokens(t *testing.T) {
 func TestOperatorsCallNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	gate, _ := d.token(identity.Principal{Tenant: "evil", Actor: "door://evil", Role: identity.Door})
-	for _, as := range []string{operator, reader, "door://evil"} {
+	gate, _ := d.token(auth.Principal{Tenant: "evil", Actor: "door://evil", Role: auth.Door})
+	for _, as := range []string{operator, auditorOfAll, "door://evil"} {
 		token := gate
 		if p := d.crowd[as]; p != nil {
 			token = p.token
@@ -131,7 +131,7 @@ func TestOperatorsCallNothing(t *testing.T) {
 			rawRequest("vault", as, uuid.NewString(), "", ""))
 		d.refused("a call, as "+as, got, "A-AUTH-FORBIDDEN", "gold")
 	}
-	d.recorded(refusals{{operator, "A-AUTH-FORBIDDEN"}: true, {reader, "A-AUTH-FORBIDDEN"}: true})
+	d.recorded(refusals{{operator, "A-AUTH-FORBIDDEN"}: true, {auditorOfAll, "A-AUTH-FORBIDDEN"}: true})
 	d.finish()
 }
 
@@ -152,8 +152,8 @@ func rawRequest(tool, actor, callID, run, key string) string {
 func TestSubActorsEndWithTheirActor(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	sub := identity.Principal{
-		Tenant: "acme", Actor: carol + "/part/of", Role: identity.Agent, RenewUntil: time.Now().Add(time.Hour),
+	sub := auth.Principal{
+		Tenant: "acme", Actor: carol + "/part/of", Role: auth.Agent, RenewUntil: time.Now().Add(time.Hour),
 	}
 	token, _ := d.token(sub)
 	sub.Actor = carol + "s" // another actor

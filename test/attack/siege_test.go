@@ -21,7 +21,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
 	"github.com/seed-018f16cc/toolbus/internal/deploytest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -61,8 +61,8 @@ type siege struct {
 	*testing.T
 	scale
 	dispatcher *deploytest.Process
-	attacker   string             // the token of an agent, a new one for each flood
-	rogue      identity.Principal // an executor of a pool of its own
+	attacker   string         // the token of an agent, a new one for each flood
+	rogue      auth.Principal // an executor of a pool of its own
 	rogueToken string
 	bystander  *toolbus.Client
 	idle       float64 // MB of the largest server
@@ -109,7 +109,7 @@ func besiege(t *testing.T) *siege {
 	s.Serve(all...)
 	s.dispatcher = s.startDispatcher()
 	s.startExecutor()
-	s.rogue = identity.Principal{Tenant: "default", Actor: "executor://rogue", Role: identity.Executor, Pool: "other"}
+	s.rogue = auth.Principal{Tenant: "default", Actor: "executor://rogue", Role: auth.Executor, Pool: "other"}
 	_, s.rogueToken = s.Credential(s.rogue)
 	s.bystander = s.agent(bob)
 	for range 20 {
@@ -178,7 +178,7 @@ func (s *siege) startDispatcher() *deploytest.Process {
 // startExecutor starts an executor, at full scale as another user if this process may.
 func (s *siege) startExecutor() *deploytest.Process {
 	s.Helper()
-	file, _ := s.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	file, _ := s.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	other := *full && os.Geteuid() == 0
 	access := append([]string{"--credentials", file}, s.Access()...)
 	if other {
@@ -213,7 +213,7 @@ func (s *siege) agent(actor string) *toolbus.Client {
 // agentAt is agent, connected to servers.
 func (s *siege) agentAt(servers, actor string, more ...nats.Option) *toolbus.Client {
 	s.Helper()
-	_, token := s.Credential(identity.Principal{Actor: actor, Role: identity.Agent})
+	_, token := s.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
 	conn, err := toolbus.Connect(s.Context(), servers, toolbus.Options{
 		Actor: actor, NATS: s.encrypted(append(more, nats.Token(token))...), Logger: slog.New(slog.DiscardHandler),
 	})
@@ -228,7 +228,7 @@ func (s *siege) agentAt(servers, actor string, more ...nats.Option) *toolbus.Cli
 // call makes a call of the bystander.
 func (s *siege) call(ctx context.Context) error {
 	r, err := s.bystander.Call(ctx, toolbus.Call{
-		Tool: "transcript.clean", Input: []byte(`{"text":"a line ` + identity.NewID() + `"}`),
+		Tool: "transcript.clean", Input: []byte(`{"text":"a line ` + auth.NewID() + `"}`),
 	})
 	if err == nil && r.Status != toolbus.Success {
 		err = errors.New(r.Error.String())
@@ -244,7 +244,7 @@ func (s *siege) raw(token, name string) (*rawConn, error) {
 // rawRogue connects the rogue executor, and returns which instance it is.
 func (s *siege) rawRogue() (c *rawConn, instance string) {
 	s.Helper()
-	says, err := identity.Inspect(s.rogueToken)
+	says, err := auth.Inspect(s.rogueToken)
 	s.must(err)
 	instance = accounts.NewInstance(says)
 	c, err = s.raw(s.rogueToken, accounts.ConnectionName(instance))
@@ -292,7 +292,7 @@ func (s *siege) under(t *testing.T, name string, flood func(*siege, context.Cont
 	logs, began := s.logged(), time.Now()
 	inner := *s
 	inner.T = t
-	_, inner.attacker = s.Credential(identity.Principal{Actor: mallory, Role: identity.Agent})
+	_, inner.attacker = s.Credential(auth.Principal{Actor: mallory, Role: auth.Agent})
 	what := flood(&inner, ctx)
 	took := time.Since(began)
 	cancel()

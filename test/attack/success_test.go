@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -95,8 +95,8 @@ func (d *deployment) paysBy(tool, in string, timeout time.Duration) *payment {
 // payer connects the caller of payments.
 func (d *deployment) payer() *toolbus.Client {
 	d.Helper()
-	p := &party{Principal: identity.Principal{
-		Tenant: "acme", Actor: "agent://payer", Role: identity.Agent, Scopes: []string{identity.ScopeAll},
+	p := &party{Principal: auth.Principal{
+		Tenant: "acme", Actor: "agent://payer", Role: auth.Agent, Scopes: []string{auth.ScopeAll},
 	}}
 	p.token, p.Principal = d.token(p.Principal)
 	var err error

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -218,7 +218,7 @@ func (d *deployment) try(table []row) {
 		for _, as := range r.as {
 			what, body := fmt.Sprintf("%s, as %s", r.name, as), r.body
 			if body == "" {
-				body = "attack-" + identity.NewID()
+				body = "attack-" + auth.NewID()
 				all.bodies[body] = what
 			}
 			p := d.crowd[as]

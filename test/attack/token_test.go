@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -30,14 +30,14 @@ func (d *deployment) worthless() (all []bad) {
 	d.ok(err)
 	key, err := d.keys.Signing()
 	d.ok(err)
-	elsewhere, err := identity.NewSigner("elsewhere", accounts.KeyID(d.keyOf()), key)
+	elsewhere, err := auth.NewSigner("elsewhere", accounts.KeyID(d.keyOf()), key)
 	d.ok(err)
 	strange, err := stranger.Signing()
 	d.ok(err)
-	posing, err := identity.NewSigner("target", accounts.KeyID(d.keyOf()), strange)
+	posing, err := auth.NewSigner("target", accounts.KeyID(d.keyOf()), strange)
 	d.ok(err)
-	p.ID, p.Family, p.Issued, p.Expires = identity.NewID(), identity.NewID(), now, now.Add(time.Hour)
-	mint := func(s *identity.Signer, p identity.Principal) string {
+	p.ID, p.Family, p.Issued, p.Expires = auth.NewID(), auth.NewID(), now, now.Add(time.Hour)
+	mint := func(s *auth.Signer, p auth.Principal) string {
 		token, err := s.Mint(p)
 		d.ok(err)
 		return token
@@ -62,7 +62,7 @@ func (d *deployment) worthless() (all []bad) {
 	}
 }
 
-func (d *deployment) revoked(p identity.Principal) string {
+func (d *deployment) revoked(p auth.Principal) string {
 	d.Helper()
 	p.Family = ""
 	token, p := d.token(p)
@@ -70,18 +70,18 @@ func (d *deployment) revoked(p identity.Principal) string {
 	return token
 }
 
-func (d *deployment) orphan(p identity.Principal) string {
+func (d *deployment) orphan(p auth.Principal) string {
 	d.Helper()
 	p.Family = ""
 	_, p = d.token(p)
-	child, err := p.Narrow(identity.Less{Scopes: p.Scopes}, time.Now())
+	child, err := p.Narrow(auth.Less{Scopes: p.Scopes}, time.Now())
 	d.ok(err)
 	token, _ := d.token(child)
 	d.ok(d.store.Revoke(d.Context(), p.Family, "test"))
 	return token
 }
 
-func (d *deployment) barred(p identity.Principal) string {
+func (d *deployment) barred(p auth.Principal) string {
 	d.Helper()
 	p.Actor, p.Family = bob+"/barred", ""
 	token, _ := d.token(p)
@@ -197,7 +197,7 @@ func TestTokensOfMessages(t *testing.T) {
 		add(asked{name: b.name + ", through a door", as: door, of: bob, token: b.token, want: want})
 	}
 	p := d.crowd[bob].Principal
-	child, err := p.Narrow(identity.Less{Scopes: p.Scopes}, time.Now())
+	child, err := p.Narrow(auth.Less{Scopes: p.Scopes}, time.Now())
 	d.ok(err)
 	narrowed, _ := d.token(child)
 	p.Family = ""
@@ -251,7 +251,7 @@ func TestTokensOfMessages(t *testing.T) {
 func (d *deployment) bound() (table []asked) {
 	d.Helper()
 	p := d.crowd[bob].Principal
-	for name, less := range map[string]identity.Less{
+	for name, less := range map[string]auth.Less{
 		"run_id": {Scopes: p.Scopes, Run: "mine"}, "lane_id": {Scopes: p.Scopes, Lane: "mine"},
 	} {
 		child, err := p.Narrow(less, time.Now())

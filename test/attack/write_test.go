@@ -7,7 +7,7 @@ import (
 )
 
 // callers are those who ask, and everybody is everybody.
-func callers() []string   { return []string{bob, mallory, door, auditor, reader, operator} }
+func callers() []string   { return []string{bob, mallory, door, auditor, auditorOfAll, operator} }
 func executors() []string { return []string{insider, outsider} }
 func everybody() []string { return append(callers(), executors()...) }
 
@@ -52,7 +52,8 @@ func TestWrites(t *testing.T) {
 		{name: "write to an object store", as: everybody(), publish: "$O.any.C.x"},
 
 		{name: "send chunks of another's call", as: append(callers(), outsider), publish: chunk},
-		{name: "store for another actor", as: []string{bob, mallory, auditor, reader, operator, outsider}, publish: payload},
+		{name: "store for another actor", as: []string{bob, mallory, auditor, auditorOfAll, operator, outsider},
+			publish: payload},
 		{name: "store for another tenant", as: []string{mallory, auditor, operator},
 			publish: subjects.Owner{Tenant: "acme", Actor: mallory}.On("default").Payload("00", 0)},
 		{name: "store for another tenant, as a door", as: []string{door},

@@ -21,15 +21,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // password makes the server let in those that have it, and nobody else.
@@ -269,7 +269,7 @@ func TestLeastPermissions(t *testing.T) {
 	js := g.srv.JetStream(t)
 	eventually(t, "all is on record", func() bool {
 		n := 0
-		for _, err := range archive.Replay(t.Context(), archive.Direct(js), archive.Filter{}) {
+		for _, err := range reader.Replay(t.Context(), reader.Direct(js), reader.Filter{}) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}

@@ -15,14 +15,14 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // walled makes a server one of a deployment with these keys, with the configuration that is written for it.
@@ -49,13 +49,13 @@ func walled(t *testing.T, keys *accounts.Keys) natstest.Option {
 }
 
 // token mints one for an hour.
-func token(t *testing.T, keys *accounts.Keys, p identity.Principal) (string, identity.Principal) {
+func token(t *testing.T, keys *accounts.Keys, p auth.Principal) (string, auth.Principal) {
 	t.Helper()
 	signer, err := keys.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Tenant, p.ID, p.Family = "default", identity.NewID(), identity.NewID()
+	p.Tenant, p.ID, p.Family = "default", auth.NewID(), auth.NewID()
 	p.Issued, p.Expires = time.Now(), time.Now().Add(time.Hour)
 	text, err := signer.Mint(p)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestAccounts(t *testing.T) {
 	g.watch(g.dispatcher().conn.NC)
 	g.keys = nil // dispatchers alone have them
 
-	text, p := token(t, keys, identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: tool.DefaultPool})
+	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
 	g.instance = accounts.NewInstance(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
 	g.watch(g.executor(6).conn.NC)
@@ -138,7 +138,7 @@ func TestAccounts(t *testing.T) {
 // caller is a client in the account of callers.
 func (g *guarded) caller(keys *accounts.Keys, actor string) *toolbus.Client {
 	g.t.Helper()
-	text, p := token(g.t, keys, identity.Principal{Actor: actor, Role: identity.Agent})
+	text, p := token(g.t, keys, auth.Principal{Actor: actor, Role: auth.Agent})
 	owner := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.On("default")
 	nc, err := bus.Dial(g.srv.URL, "agent", nats.Token(text), nats.CustomInboxPrefix(owner.Inbox()))
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // records follows the audit record until all calls have ended in it.
@@ -30,7 +30,7 @@ func (d *deployment) records(calls int) map[string][]audit.Event {
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
-	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(d.t)), archive.Filter{Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(d.t)), reader.Filter{Follow: true}) {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
@@ -100,8 +100,8 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(t)),
-		archive.Filter{Event: audit.ToolAllowed, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(t)),
+		reader.Filter{Event: audit.ToolAllowed, Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
 		}
@@ -301,7 +301,7 @@ func TestFullRecord(t *testing.T) {
 	room(jetstream.DiscardOld, 1<<30)
 	until("", "")
 	until("9.x", envelope.CodeVersion) // the record of a busy machine may be behind once more
-	if err := record.Await(t.Context(), js); err != nil {
+	if err := writer.Await(t.Context(), js); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // story returns what is on record of a call now.
 func (d *deployment) story(callID string) (events []audit.Event) {
 	d.t.Helper()
-	for r, err := range archive.Replay(d.t.Context(), archive.Direct(d.srv.JetStream(d.t)), archive.Filter{Call: callID}) {
+	for r, err := range reader.Replay(d.t.Context(), reader.Direct(d.srv.JetStream(d.t)), reader.Filter{Call: callID}) {
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -16,14 +16,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // garbage is what a flood is made of: random bytes, truncated and nested JSON, bad UTF-8.
@@ -277,8 +277,8 @@ func (d *deployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(d.t)),
-		archive.Filter{Event: audit.LateResult, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(d.t)),
+		reader.Filter{Event: audit.LateResult, Follow: true}) {
 		if err != nil || r.Code != code {
 			d.t.Fatalf("it ended late with %s, want %s: %v", r.Code, code, err)
 		}

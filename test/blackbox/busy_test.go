@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // Calls that wait for a tool which has all the runs that it may have are handed back and come again. That costs no

@@ -13,14 +13,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // cluster is three servers under calls.
@@ -130,7 +130,7 @@ func (c *cluster) noneRefusedByLag() {
 	js := c.srv.JetStream(c.t)
 	eventually(c.t, "the record can be read", func() bool {
 		refused = nil
-		for r, err := range archive.Replay(c.t.Context(), archive.Direct(js), archive.Filter{Event: audit.ToolDenied}) {
+		for r, err := range reader.Replay(c.t.Context(), reader.Direct(js), reader.Filter{Event: audit.ToolDenied}) {
 			if err != nil {
 				return false
 			}

@@ -11,13 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/bustest"
-	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -79,7 +79,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	d.executor(1)
 	c, js := d.client(), d.srv.JetStream(t)
 	mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second})
-	if err := record.Await(t.Context(), js); err != nil {
+	if err := writer.Await(t.Context(), js); err != nil {
 		t.Fatal(err)
 	}
 	before := stored(t, js, subjects.AuditStream)
@@ -95,8 +95,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 	on := map[string]audit.Record{}
 	closed := map[string]uint64{}
-	for r, err := range archive.Replay(context.WithoutCancel(t.Context()), archive.Direct(js),
-		archive.Filter{Event: audit.ToolDenied}) {
+	for r, err := range reader.Replay(context.WithoutCancel(t.Context()), reader.Direct(js),
+		reader.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/record"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -52,7 +52,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 					Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 			}
 			wantStatus(t, ask(), envelope.Success, "")
-			if err := record.Await(t.Context(), js); err != nil {
+			if err := writer.Await(t.Context(), js); err != nil {
 				t.Fatal(err)
 			}
 			fill(t, js)
@@ -61,7 +61,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			}
 			if !stops {
 				wantStatus(t, r, envelope.Success, "")
-				if err := record.Await(t.Context(), js); err != nil {
+				if err := writer.Await(t.Context(), js); err != nil {
 					t.Error(err)
 				}
 				return
@@ -74,7 +74,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			if err := bus.Ensure(t.Context(), js, d.topology); err != nil {
 				t.Fatal(err)
 			}
-			if err := record.Await(t.Context(), js); err != nil {
+			if err := writer.Await(t.Context(), js); err != nil {
 				t.Fatal(err)
 			}
 			// The dispatcher looks at the lag from time to time, and may refuse once more; the client asks again as it is told.

@@ -15,10 +15,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // synced says that all that is in a folder of the server now is on the disk. When the power goes, all
@@ -131,7 +131,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over); <-goOn })),
+		c.Logger = slog.New(slog.NewTextHandler(onWrite(sync.OnceFunc(func() { close(over); <-goOn })),
 			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
@@ -163,7 +163,7 @@ func TestLostTailAndStopped(t *testing.T) {
 	p := d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		defer close(stopped)
 		ctx, stop := context.WithCancel(ctx)
-		c.Logger = slog.New(slog.NewTextHandler(writer(stop), &slog.HandlerOptions{Level: slog.LevelError}))
+		c.Logger = slog.New(slog.NewTextHandler(onWrite(stop), &slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
 	d.executor(6)
@@ -192,7 +192,7 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		defer close(ended)
 		c.JS = hesitant{c.JS, follow}
-		c.Logger = slog.New(slog.NewTextHandler(writer(sync.OnceFunc(func() { close(over) })),
+		c.Logger = slog.New(slog.NewTextHandler(onWrite(sync.OnceFunc(func() { close(over) })),
 			&slog.HandlerOptions{Level: slog.LevelError}))
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready})
 	})
@@ -224,7 +224,7 @@ func (h hesitant) OrderedConsumer(ctx context.Context, stream string,
 	return h.JetStream.OrderedConsumer(ctx, stream, c)
 }
 
-// writer calls a function for everything that is written.
-type writer func()
+// onWrite calls a function for everything that is written.
+type onWrite func()
 
-func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
+func (w onWrite) Write(p []byte) (int, error) { w(); return len(p), nil }

@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // written is a request as a library of another language may write it; edit changes it.
@@ -120,7 +120,7 @@ func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range archive.Replay(ctx, archive.Direct(d.srv.JetStream(t)), archive.Filter{Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(t)), reader.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%d records of %s are missing: %v", n, event, err)
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // fortress is a bus with accounts, a dispatcher, and a tool "hi".
@@ -39,8 +39,8 @@ func fortress(t *testing.T) (g *guarded, keys *accounts.Keys) {
 // hands runs an executor.
 func (g *guarded) hands(keys *accounts.Keys) {
 	g.t.Helper()
-	text, p := token(g.t, keys, identity.Principal{
-		Actor: "executor://x", Role: identity.Executor, Pool: tool.DefaultPool,
+	text, p := token(g.t, keys, auth.Principal{
+		Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool,
 	})
 	g.instance = accounts.NewInstance(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
@@ -48,13 +48,13 @@ func (g *guarded) hands(keys *accounts.Keys) {
 }
 
 // lasting mints a token of an actor for a time from a moment on, which may be renewed for an hour.
-func lasting(t *testing.T, keys *accounts.Keys, p identity.Principal, from time.Time, life time.Duration) string {
+func lasting(t *testing.T, keys *accounts.Keys, p auth.Principal, from time.Time, life time.Duration) string {
 	t.Helper()
 	signer, err := keys.Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Tenant, p.ID, p.Family = "default", identity.NewID(), identity.NewID()
+	p.Tenant, p.ID, p.Family = "default", auth.NewID(), auth.NewID()
 	p.Issued = from.Truncate(time.Second)
 	p.Expires, p.RenewUntil = p.Issued.Add(life), p.Issued.Add(time.Hour)
 	text, err := signer.Mint(p)
@@ -69,7 +69,7 @@ func lasting(t *testing.T, keys *accounts.Keys, p identity.Principal, from time.
 func TestCallWaitsForTheRenewal(t *testing.T) {
 	g, keys := fortress(t)
 	g.hands(keys)
-	alice := identity.Principal{Actor: "agent://a", Role: identity.Agent}
+	alice := auth.Principal{Actor: "agent://a", Role: auth.Agent}
 	expired := lasting(t, keys, alice, time.Now().Add(-time.Minute), 10*time.Second)
 	fresh, _ := token(t, keys, alice)
 	var shown atomic.Pointer[string]
@@ -119,7 +119,7 @@ func TestConnectionOutlivesItsToken(t *testing.T) {
 	g.hands(keys)
 	file := filepath.Join(t.TempDir(), "token")
 	const life = 7 * time.Second // a third of which is enough for another connection
-	text := lasting(t, keys, identity.Principal{Actor: "agent://a", Role: identity.Agent}, time.Now(), life)
+	text := lasting(t, keys, auth.Principal{Actor: "agent://a", Role: auth.Agent}, time.Now(), life)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // An actor that an operator has revoked is let in no more, by its own connection, which is closed, and through a door,
@@ -34,15 +34,15 @@ func TestRevokedActor(t *testing.T) {
 	g.url, g.keys = g.srv.URL, keys
 	g.dispatcher()
 	g.keys = nil // dispatchers alone have them
-	text, p := token(t, keys, identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: tool.DefaultPool})
+	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
 	g.instance = accounts.NewInstance(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
 	g.executor(6)
 
-	own, bad := token(t, keys, identity.Principal{Actor: "agent://bad", Role: identity.Agent})
-	good, other := token(t, keys, identity.Principal{Actor: "agent://good", Role: identity.Agent})
-	boss, operator := token(t, keys, identity.Principal{Actor: "operator", Role: identity.Operator})
-	way, door := token(t, keys, identity.Principal{Actor: "door", Role: identity.Door})
+	own, bad := token(t, keys, auth.Principal{Actor: "agent://bad", Role: auth.Agent})
+	good, other := token(t, keys, auth.Principal{Actor: "agent://good", Role: auth.Agent})
+	boss, operator := token(t, keys, auth.Principal{Actor: "operator", Role: auth.Operator})
+	way, door := token(t, keys, auth.Principal{Actor: "door", Role: auth.Door})
 	nc := dialAs(t, g.srv.URL, own, bad)
 	through := dialAs(t, g.srv.URL, way, door)
 	client, spoken := speak(t, nc, own, bad), speak(t, through, own, bad)
@@ -89,7 +89,7 @@ func hi(t *testing.T, c *toolbus.Client) *toolbus.Response {
 }
 
 // dialAs connects with the token of p.
-func dialAs(t *testing.T, url, token string, p identity.Principal) *nats.Conn {
+func dialAs(t *testing.T, url, token string, p auth.Principal) *nats.Conn {
 	t.Helper()
 	inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
 	nc, err := bus.Dial(url, "test", nats.Token(token), nats.CustomInboxPrefix(inbox))
@@ -101,7 +101,7 @@ func dialAs(t *testing.T, url, token string, p identity.Principal) *nats.Conn {
 }
 
 // speak is a caller whose messages carry the token of p.
-func speak(t *testing.T, nc *nats.Conn, token string, p identity.Principal) *toolbus.Client {
+func speak(t *testing.T, nc *nats.Conn, token string, p auth.Principal) *toolbus.Client {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {

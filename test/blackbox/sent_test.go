@@ -11,10 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Whatever is wrong with a call of a Go program, a dispatcher refuses it, and the refusal is on record under the id
@@ -51,8 +51,8 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 		}
 		told[p.AuditEventID] = r.Error.Code
 	}
-	js := archive.Direct(d.srv.JetStream(t))
-	for r, err := range archive.Replay(t.Context(), js, archive.Filter{Event: audit.ToolDenied}) {
+	js := reader.Direct(d.srv.JetStream(t))
+	for r, err := range reader.Replay(t.Context(), js, reader.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // What a request asks for in vain is said in the outcome, also to those that are told it later.

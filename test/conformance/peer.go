@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
 // peer is an MCP server behind a URL. The zero value is none.
@@ -69,14 +69,14 @@ func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	report, err := mcpimport.Import(ctx, name, upstream.Server{URL: p.url}, mcpimport.Options{
+	report, err := importer.Import(ctx, name, client.Server{URL: p.url}, importer.Options{
 		Dir: dir, Owner: "@conformance", Version: "test",
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range report.Tools {
-		if t.State != mcpimport.Added {
+		if t.State != importer.Added {
 			err = errors.Join(err, fmt.Errorf("%s: %s: %s", t.Name, t.State, t.Why))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deploytest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -52,9 +52,9 @@ func survive(t *testing.T, d *deployment, profile string) {
 		dispatcher = append(dispatcher, "--fsync")
 	}
 	part("is serving", dispatcher...)
-	worker, _ := d.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	worker, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
-	operator, _ := d.Credential(identity.Principal{Actor: "operator://o", Role: identity.Operator})
+	operator, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})
 	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--keys", keys)
 	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
 
@@ -117,7 +117,7 @@ func (d *deployment) leader() int {
 func (d *deployment) caller() *toolbus.Client {
 	d.T.Helper()
 	const actor = "agent://a"
-	_, token := d.Credential(identity.Principal{Actor: actor, Role: identity.Agent})
+	_, token := d.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
 	conn, err := toolbus.Connect(d.T.Context(), d.URL, toolbus.Options{
 		Actor: actor, NATS: []nats.Option{nats.Token(token)}, Logger: slog.New(slog.DiscardHandler),
 	})

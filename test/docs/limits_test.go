@@ -17,16 +17,17 @@ import (
 
 // folders says where the packages lie whose constants docs/limits.md names.
 var folders = map[string]string{
-	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "call", "dispatcher": "dispatcher",
-	"executor": "executor",
-	"bus":      "bus", "record": "record",
-	"kv": "kv", "work": "work", "toolbus": ".", "subjects": "subjects",
-	"flight": "internal/flight", "desk": "desk", "streaming": "streaming",
-	"app": "internal/app", "room": "internal/room", "recent": "internal/recent",
-	"archive": "archive", "accounts": "accounts", "authority": "authority", "bearer": "bearer", "identity": "identity",
-	"process": "tool/process",
-	"mcp":     "tool/mcp", "upstream": "tool/mcp/upstream", "gateway": "gateway/mcp", "mcpcli": "internal/mcpcli",
-	"protocol": "tool/process/protocol", "supervisor": "supervisor", "tool": "tool", "audit": "audit",
+	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "internal/call",
+	"dispatcher": "internal/dispatcher", "executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer",
+	"kv": "kv", "workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
+	"flight": "internal/flight", "executorapi": "internal/executor/executorapi", "streaming": "streaming",
+	"app": "internal/app", "room": "internal/room", "recent": "internal/recent", "reader": "internal/audit/reader",
+	"accounts": "accounts", "tokenstore": "internal/auth/tokenstore", "tokensource": "internal/auth/tokensource",
+	"auth":    "internal/auth",
+	"outcome": "internal/call/outcome", "process": "internal/tool/process", "mcp": "internal/tool/mcp",
+	"client": "internal/tool/mcp/client", "gateway": "gateway/mcp", "mcpcli": "internal/mcpcli",
+	"protocol": "internal/tool/process/protocol", "supervisor": "internal/tool/supervisor", "tool": "internal/tool",
+	"audit": "internal/audit",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -35,10 +35,10 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 		subjects.KillWildcard, subjects.SeekWildcard, subjects.Left, subjects.PoolsAll, subjects.HeardWildcard,
 		subjects.DeskWildcard(subjects.OpLog), "$SYS.REQ.USER.AUTH", "$SRV.>",
 	}
-	for _, role := range []identity.Role{
-		identity.Agent, identity.Door, identity.Operator, identity.Auditor, identity.Executor,
+	for _, role := range []auth.Role{
+		auth.Agent, auth.Door, auth.Operator, auth.Auditor, auth.Executor,
 	} {
-		p := identity.Principal{Tenant: "t", Actor: "a", Role: role, Pool: "p", Family: "0123456789ab"}
+		p := auth.Principal{Tenant: "t", Actor: "a", Role: role, Pool: "p", Family: "0123456789ab"}
 		heard = append(heard, accounts.Permissions(p, accounts.Facts{Instance: "01234567-x"}).Sub.Allow...)
 	}
 	for _, lines := range accounts.Imports() {

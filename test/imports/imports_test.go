@@ -50,104 +50,114 @@ var layers = []layer{
 	{"internal/room", "internal/fair"},
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
-	{"call", "envelope internal/ijson subjects"},
-	{"identity", "subjects"},
-	{"question", "call envelope"},
-	{"internal/gate", "envelope identity question subjects"},
-	{"call/calltest", "call envelope subjects"},
-	{"observe", "call envelope"},
-	{"settle", "call envelope subjects"},
-	{"tool", "call envelope question internal/ijson internal/nearest schema subjects"},
-	{"audit", "call envelope internal/form internal/members subjects question"},
-	{"accounts", "envelope identity subjects"},
+	{"internal/call", "envelope internal/ijson subjects"},
+	{"internal/auth", "subjects"},
+	{"question", "envelope internal/call"},
+	{"internal/gate", "envelope internal/auth internal/call question subjects"},
+	{"internal/call/calltest", "envelope internal/call subjects"},
+	{"observe", "envelope internal/call"},
+	{"internal/call/outcome", "envelope internal/call subjects"},
+	{"internal/tool", "envelope internal/call internal/ijson internal/nearest question schema subjects"},
+	{"internal/audit", "envelope internal/call internal/form internal/members question subjects"},
+	{"accounts", "envelope internal/auth subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
-	{"dispatcher", "audit call envelope identity internal/crew internal/fair internal/form internal/gate " +
-		"internal/ijson internal/recent internal/room internal/wait observe question schema settle subjects tool"},
-	{"executor", "call envelope internal/dropped internal/fair internal/form internal/ijson internal/mcpmeta " +
-		"internal/room internal/wait internal/watchdog observe schema settle subjects tool"},
+	{"internal/dispatcher", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
+		"internal/crew internal/fair internal/form internal/gate internal/ijson internal/recent internal/room " +
+		"internal/tool internal/wait observe question schema subjects"},
+	{"internal/executor", "envelope internal/call internal/call/outcome internal/dropped internal/fair " +
+		"internal/form internal/ijson internal/mcpmeta internal/room internal/tool internal/wait " +
+		"internal/watchdog observe schema subjects"},
 	{"internal/flight", "envelope internal/wait"},
 	// NATS.
 	{"internal/ack", ""},
-	{"kv", "call envelope internal/ack internal/form internal/jscode internal/wait subjects"},
+	{"kv", "envelope internal/ack internal/call internal/form internal/jscode internal/wait subjects"},
 	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "call envelope internal/coalesce internal/dropped internal/fair internal/form internal/jscode internal/lane " +
-		"internal/sieve internal/wait kv question subjects"},
-	{"record", "audit bus call envelope internal/ack internal/form internal/jscode internal/recent internal/wait kv " +
-		"question subjects"},
-	{"archive", "audit bus call envelope identity internal/form internal/recent internal/wait question record subjects"},
-	{"work", "call envelope internal/crew internal/form internal/jscode internal/wait kv subjects"},
-	{"authority", "accounts audit bus envelope identity internal/bucket internal/crew internal/form internal/jscode " +
-		"internal/nearest internal/wait question subjects"},
-	{"bearer", "bus envelope identity internal/wait question subjects"},
-	{"internal/health", "accounts bus internal/wait kv question record"},
-	{"desk", "bus call envelope internal/dropped internal/fair internal/form internal/lane internal/wait kv question " +
-		"record settle streaming subjects work"},
+	{"bus", "envelope internal/call internal/coalesce internal/dropped internal/fair internal/form " +
+		"internal/jscode internal/lane internal/sieve internal/wait kv question subjects"},
+	{"internal/audit/writer", "bus envelope internal/ack internal/audit internal/call internal/form " +
+		"internal/jscode internal/recent internal/wait kv question subjects"},
+	{"internal/audit/reader", "bus envelope internal/audit internal/audit/writer internal/auth internal/call " +
+		"internal/form internal/recent internal/wait question subjects"},
+	{"internal/executor/workqueue", "envelope internal/call internal/crew internal/form internal/jscode " +
+		"internal/wait kv subjects"},
+	{"internal/auth/tokenstore", "accounts bus envelope internal/audit internal/auth internal/bucket " +
+		"internal/crew internal/form internal/jscode internal/nearest internal/wait question subjects"},
+	{"internal/auth/tokensource", "bus envelope internal/auth internal/wait question subjects"},
+	{"internal/health", "accounts bus internal/audit/writer internal/wait kv question"},
+	{"internal/executor/executorapi", "bus envelope internal/audit/writer internal/call internal/call/outcome " +
+		"internal/dropped internal/executor/workqueue internal/fair internal/form internal/lane internal/wait " +
+		"kv question streaming subjects"},
 	// What runs tools.
-	{"supervisor", ""},
-	{"tool/process/protocol", ""},
-	{"tool/process", "envelope internal/ijson supervisor tool tool/process/protocol"},
-	{"tool/native", "envelope internal/ijson internal/watchdog tool"},
-	{"tool/mcp/upstream", "internal/ijson supervisor"},
-	{"tool/mcp", "call envelope internal/ijson internal/mcpmeta schema supervisor tool tool/mcp/upstream"},
-	{"tool/tooltest", "call envelope internal/stalls question tool"},
+	{"internal/tool/supervisor", ""},
+	{"internal/tool/process/protocol", ""},
+	{"internal/tool/process", "envelope internal/ijson internal/tool internal/tool/process/protocol " +
+		"internal/tool/supervisor"},
+	{"internal/tool/native", "envelope internal/ijson internal/tool internal/watchdog"},
+	{"internal/tool/mcp/client", "internal/ijson internal/tool/supervisor"},
+	{"internal/tool/mcp", "envelope internal/call internal/ijson internal/mcpmeta internal/tool " +
+		"internal/tool/mcp/client internal/tool/supervisor schema"},
+	{"internal/tool/tooltest", "envelope internal/call internal/stalls internal/tool question"},
 	// What observes: the wiring hands it to the cores, which never see it.
-	{"telemetry", "envelope observe"},
-	{"internal/natsserver internal/natstest internal/rawpipeline", "internal/bucket"},
-	{"internal/bustest", "bus call envelope internal/form internal/natstest kv question subjects"},
-	{"internal/deploytest", "accounts identity"},
+	{"internal/telemetry", "envelope observe"},
+	{"internal/natsserver internal/natsserver/natstest internal/rawpipeline", "internal/bucket"},
+	{"internal/natsserver/bustest", "bus envelope internal/call internal/form internal/natsserver/natstest kv " +
+		"question subjects"},
+	{"internal/deploytest", "accounts internal/auth"},
 	{"internal/floor", "bus internal/wait subjects"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.
-	{"program", "tool/process/protocol"},
-	{"program/programtest", "program"},
+	{"program", "internal/tool/process/protocol"},
+	{"internal/tool/programtest", "program"},
 	{"internal/webpage internal/transcript", "program"},
 	{"tools/internal/...", "program"},
-	{"tools/...", "program internal/webpage internal/transcript tools/internal/..."},
+	{"tools/...", "internal/transcript internal/webpage program tools/internal/..."},
 	// The same as MCP servers: what they list is what their manifests say.
 	{"mcptools", ""},
 	{"mcptools/internal/ask", "program"},
-	{"mcptools/internal/serve", "call envelope internal/mcpmeta mcptools program schema tool tool/mcp " +
-		"tool/process/protocol"},
-	{"mcptools/internal/...", "internal/webpage internal/transcript mcptools/internal/ask mcptools/internal/serve " +
-		"program supervisor"},
+	{"mcptools/internal/serve", "envelope internal/call internal/mcpmeta internal/tool internal/tool/mcp " +
+		"internal/tool/process/protocol mcptools program schema"},
+	{"mcptools/internal/...", "internal/tool/supervisor internal/transcript internal/webpage " +
+		"mcptools/internal/ask mcptools/internal/serve program"},
 	// The wiring, and what is built on it.
 	{"internal/app", "*"},
 	// The front door: what a Go user imports, and what is built on it.
 	{".", "*"},
 	{"toolbustest", ". internal/natsserver"},
-	{"gateway/mcp", ". envelope identity internal/ijson internal/mcpmeta internal/nearest question schema subjects"},
+	{"gateway/mcp", ". envelope internal/auth internal/ijson internal/mcpmeta internal/nearest question schema " +
+		"subjects"},
 	{"internal/doctor", "*"},
-	{"internal/letter", "archive call envelope internal/plain record"},
+	{"internal/letter", "envelope internal/audit/reader internal/audit/writer internal/call internal/plain"},
 	{"internal/cli", "*"},
-	{"internal/deployment", "accounts bus identity"},
+	{"internal/deployment", "accounts bus internal/auth"},
 	{"internal/bench/...", "* internal/bench/..."},
 	{"internal/chaos/...", "* internal/chaos/..."},
 	{"internal/demo", "*"},
 	{"internal/devbus", "*"},
-	{"internal/mcpconfig", "tool/mcp/upstream"},
-	{"internal/mcpimport", "call internal/ijson internal/mcpconfig internal/mcpmeta question schema subjects supervisor " +
-		"tool tool/mcp tool/mcp/upstream"},
+	{"internal/mcpconfig", "internal/tool/mcp/client"},
+	{"internal/tool/mcp/importer", "internal/call internal/ijson internal/mcpconfig internal/mcpmeta " +
+		"internal/tool internal/tool/mcp internal/tool/mcp/client internal/tool/supervisor question schema " +
+		"subjects"},
 	{"internal/mcpcli", "*"},
-	{"internal/gen", "*"},
-	{"cmd/dispatcher cmd/executor", "internal/cli supervisor"},
-	{"cmd/toolbus-supervisor", "supervisor"},
+	{"internal/tool/gen", "*"},
+	{"cmd/dispatcher cmd/executor", "internal/cli internal/tool/supervisor"},
+	{"cmd/toolbus-supervisor", "internal/tool/supervisor"},
 	{"cmd/toolbus", "*"},
 	// Tests may know everything.
 	{"test/...", "* test/..."},
 }
 
 // speakNATS may import nats.go. All others get what they need of it as interfaces.
-const speakNATS = "bus kv streaming record archive work desk authority internal/ack internal/jscode . internal/app " +
-	"internal/health " +
-	"internal/doctor internal/bustest internal/natsserver internal/natstest internal/rawpipeline internal/floor " +
-	"internal/deployment internal/bench/... internal/chaos/... test/..."
+const speakNATS = "bus kv streaming internal/audit/writer internal/audit/reader internal/executor/workqueue " +
+	"internal/executor/executorapi internal/auth/tokenstore internal/ack internal/jscode . internal/app " +
+	"internal/health internal/doctor internal/natsserver/bustest internal/natsserver internal/natsserver/natstest " +
+	"internal/rawpipeline internal/floor internal/deployment internal/bench/... internal/chaos/... test/..."
 
 // embedNATS may import the server.
-const embedNATS = "internal/natsserver internal/natstest internal/bustest"
+const embedNATS = "internal/natsserver internal/natsserver/natstest internal/natsserver/bustest"
 
 // pure packages do not know NATS even in their tests.
-const pure = "internal/ijson schema envelope subjects question call/... observe settle tool/... audit dispatcher " +
-	"executor program/... tools/..."
+const pure = "internal/ijson schema envelope subjects question internal/call/... observe internal/call/outcome " +
+	"internal/tool/... internal/audit internal/dispatcher internal/executor program/... tools/..."
 
 // vague names say where code was put and not what it does.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "models", "base", "misc", "shared"}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/doctor"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // fickle is a server whose tool spoil changes the definition of its tool work, and mend takes that back.
@@ -64,7 +64,7 @@ func TestChangedAtAdmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.adds("fickle", upstream.Server{Command: self, Args: []string{"fickle"}})
+	i.adds("fickle", client.Server{Command: self, Args: []string{"fickle"}})
 	b := i.bus()
 	worked := func(r *envelope.Response) bool { return r.Status == envelope.Success }
 	refused := func(r *envelope.Response) bool {

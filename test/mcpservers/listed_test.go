@@ -16,9 +16,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
-	"github.com/seed-018f16cc/toolbus/tool"
-	mcpadapter "github.com/seed-018f16cc/toolbus/tool/mcp"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	mcpadapter "github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // raw is a server that writes the tools of a file as they stand there, and instructions.
@@ -79,7 +79,7 @@ func TestListedAsServersDo(t *testing.T) {
 		if err := os.WriteFile(file, []byte(shelf), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		i.adds(name, upstream.Server{Command: self, Args: []string{"raw", file}})
+		i.adds(name, client.Server{Command: self, Args: []string{"raw", file}})
 	}
 	door := mcp.New(t.Context(), i.bus().Client, mcp.Options{})
 	defer door.Close()

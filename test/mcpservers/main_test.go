@@ -16,9 +16,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpimport"
-	"github.com/seed-018f16cc/toolbus/supervisor"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
@@ -72,33 +72,33 @@ func shop(file string) int {
 	return 0
 }
 
-// importer makes tools of servers.
-type importer struct {
+// importRun makes tools of servers.
+type importRun struct {
 	*testing.T
-	options mcpimport.Options
+	options importer.Options
 }
 
-func newImporter(t *testing.T) *importer {
+func newImporter(t *testing.T) *importRun {
 	t.Helper()
-	return &importer{t, mcpimport.Options{Dir: t.TempDir(), Owner: "@test", Version: "test"}}
+	return &importRun{t, importer.Options{Dir: t.TempDir(), Owner: "@test", Version: "test"}}
 }
 
 // adds imports a server, of which no tool may be left out.
-func (i *importer) adds(name string, s upstream.Server) {
+func (i *importRun) adds(name string, s client.Server) {
 	i.Helper()
-	r, err := mcpimport.Import(i.Context(), name, s, i.options)
+	r, err := importer.Import(i.Context(), name, s, i.options)
 	if err != nil {
 		i.Fatalf("%s: %v", name, err)
 	}
 	for _, one := range r.Tools {
-		if one.State != mcpimport.Added {
+		if one.State != importer.Added {
 			i.Errorf("%s %q: %s: %s", name, one.Name, one.State, one.Why)
 		}
 	}
 }
 
 // edit changes the manifest of a tool.
-func (i *importer) edit(folder, from, to string) {
+func (i *importRun) edit(folder, from, to string) {
 	i.Helper()
 	file := filepath.Join(i.options.Dir, folder, "tool.yaml")
 	text, err := os.ReadFile(file)
@@ -111,7 +111,7 @@ func (i *importer) edit(folder, from, to string) {
 }
 
 // bus runs a bus with the tools.
-func (i *importer) bus() *bus {
+func (i *importRun) bus() *bus {
 	i.Helper()
 	tools := toolbus.NewTools()
 	if err := tools.AddFolder(i.options.Dir); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
 var servers = flag.String("servers", "", "folder in which npm has installed the reference servers: `make mcp-servers`")
@@ -33,7 +33,7 @@ func newReference(t *testing.T) *reference {
 	i.options.Environ = os.Environ()
 	files := t.TempDir()
 	env := map[string]string{"PATH": os.Getenv("PATH")}
-	for name, s := range map[string]upstream.Server{
+	for name, s := range map[string]client.Server{
 		"everything": {}, "filesystem": {Args: []string{files}}, "sequential-thinking": {}, "memory": {
 			Env: map[string]string{"PATH": os.Getenv("PATH"), "MEMORY_FILE_PATH": filepath.Join(files, "mcp::memory::json")},
 		},

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // TestResults calls each tool through server, adapter, bus and door, over both transports of either side and in both
@@ -32,7 +32,7 @@ func TestResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, server := range map[string]upstream.Server{
+	for name, server := range map[string]client.Server{
 		"stdio":  {Command: program, Args: []string{"said"}},
 		"json":   {URL: saidOverHTTP(t, false, nil)},
 		"events": {URL: saidOverHTTP(t, true, nil)},
@@ -216,7 +216,7 @@ func TestFailedResultIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := newImporter(t)
-	i.adds("said", upstream.Server{Command: program, Args: []string{"said"}})
+	i.adds("said", client.Server{Command: program, Args: []string{"said"}})
 	b := i.bus()
 	other, err := b.Conn.Client(toolbus.ClientOptions{Actor: "agent://other"})
 	if err != nil {
@@ -259,7 +259,7 @@ func TestFailedResultIsKept(t *testing.T) {
 func TestTaskOfFailedCall(t *testing.T) {
 	hold := make(chan struct{})
 	i := newImporter(t)
-	i.adds("said", upstream.Server{URL: saidOverHTTP(t, false, hold)})
+	i.adds("said", client.Server{URL: saidOverHTTP(t, false, hold)})
 	b := i.bus()
 	door := mcp.New(t.Context(), b.Client, mcp.Options{TaskAfter: time.Nanosecond})
 	defer door.Close()

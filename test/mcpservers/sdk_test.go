@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // everything is the package of the server with which the SDK is tested, of both eras of the protocol.
@@ -84,15 +84,15 @@ type result struct {
 func TestSameAsDirect(t *testing.T) {
 	program := buildEverything(t)
 	t.Run("stdio", func(t *testing.T) {
-		sameAsDirect(t, upstream.Server{Command: program}, &sdk.CommandTransport{Command: exec.Command(program)})
+		sameAsDirect(t, client.Server{Command: program}, &sdk.CommandTransport{Command: exec.Command(program)})
 	})
 	t.Run("HTTP", func(t *testing.T) {
 		url := serveEverything(t, program)
-		sameAsDirect(t, upstream.Server{URL: url}, &sdk.StreamableClientTransport{Endpoint: url})
+		sameAsDirect(t, client.Server{URL: url}, &sdk.StreamableClientTransport{Endpoint: url})
 	})
 }
 
-func sameAsDirect(t *testing.T, server upstream.Server, over sdk.Transport) {
+func sameAsDirect(t *testing.T, server client.Server, over sdk.Transport) {
 	i := newImporter(t)
 	i.adds("sdk", server)
 	b := i.bus()

@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 )
 
 // secretive is a configuration with a canary in each place that may hold a credential, and with servers that print

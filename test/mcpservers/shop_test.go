@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // TestOneEffect sells under keys that are asked for again, by a server that dies with some calls in its hands: each key
@@ -22,7 +22,7 @@ func TestOneEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	sold := filepath.Join(t.TempDir(), "sold")
-	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
+	i.adds("shop", client.Server{Command: self, Args: []string{"shop", sold}})
 	b := i.bus()
 	sell := func(goods, key string) *envelope.Response {
 		return b.asks(toolbus.Call{Tool: "mcp::shop::sell", Key: key, Input: jsontext.Value(`{"goods":"` + goods + `"}`)})
@@ -55,7 +55,7 @@ func TestQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	sold := filepath.Join(t.TempDir(), "sold")
-	i.adds("shop", upstream.Server{Command: self, Args: []string{"shop", sold}})
+	i.adds("shop", client.Server{Command: self, Args: []string{"shop", sold}})
 	i.edit("mcp_3a_3ashop_3a_3asell", "definition: sha256:", "definition: sha256:"+strings.Repeat("0", 64)+" # ")
 	refused := i.bus().fails("mcp::shop::sell", `{"goods":"bread"}`, envelope.CodeToolChanged, envelope.EffectNone)
 	if !strings.Contains(refused.Fix, "operator") || strings.Contains(refused.Fix, "toolbus") {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/identity"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deploytest"
 )
 
@@ -43,14 +43,14 @@ func callLarge(t *testing.T, of deploytest.Programs, older string, serves bool, 
 	d.Serve(0)
 	args := append([]string{"dispatcher", "--keys", filepath.Join(d.Dir, "keys"), "--tools", d.Tools}, d.Access()...)
 	deploytest.Start(t, "is serving", d.Toolbus(), append(args, flags...)...)
-	file, _ := d.Credential(identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"})
+	file, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	ready := "waiting for a dispatcher"
 	if serves {
 		ready = "works for pool"
 	}
 	deploytest.Start(t, ready, older, append([]string{"executor", "--tools", d.Tools, "--credentials", file},
 		d.Access()...)...)
-	_, token := d.Credential(identity.Principal{Actor: "agent://a", Role: identity.Agent})
+	_, token := d.Credential(auth.Principal{Actor: "agent://a", Role: auth.Agent})
 	conn, err := toolbus.Connect(t.Context(), d.URL, toolbus.Options{
 		Actor: "agent://a", NATS: []nats.Option{nats.Token(token)},
 	})

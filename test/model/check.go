@@ -3,8 +3,8 @@ package model
 import (
 	"fmt"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // broken notes that the step which is being made breaks a promise; the first one counts.

@@ -1,6 +1,6 @@
 package model
 
-import "github.com/seed-018f16cc/toolbus/call"
+import "github.com/seed-018f16cc/toolbus/internal/call"
 
 // Config bounds one exploration. All counts are upper bounds: the explorer tries every number of
 // crashes, redeliveries and so on up to them, at every step.

@@ -1,6 +1,6 @@
 package model
 
-import "github.com/seed-018f16cc/toolbus/call"
+import "github.com/seed-018f16cc/toolbus/internal/call"
 
 // dispatcher is the next step of desk i.
 func (m *machine) dispatcher(w *world, i int) {

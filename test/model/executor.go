@@ -1,6 +1,6 @@
 package model
 
-import "github.com/seed-018f16cc/toolbus/call"
+import "github.com/seed-018f16cc/toolbus/internal/call"
 
 // executor is the next step of job i.
 func (m *machine) executor(w *world, i int) {
@@ -152,7 +152,7 @@ var endingNames = map[Ending]string{
 	killed: "killed at the deadline after its effect",
 }
 
-// deciding asks call.Decide and writes, as settle.Decide.
+// deciding asks call.Decide and writes, as outcome.Decide.
 func (m *machine) deciding(w *world, i int) {
 	j := w.jobs[i]
 	msg := w.msgs[j.msg].entry

@@ -3,8 +3,8 @@ package model
 import (
 	"slices"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // forgery is an event that an executor writes which does not keep to the protocol: the server lets each executor of

@@ -3,8 +3,8 @@ package model
 import (
 	"fmt"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // pair is one state of two calls of one side-effectful tool: two actors use the same key, each for its own call.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Lies bounds an exploration of one side-effectful call. Another executor writes forgeries into its log, before the

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Retention bounds an exploration of what expires when: no races, but real times. Everything is
@@ -242,7 +242,7 @@ func (k *keeper) check(w *shelf) string {
 	return ""
 }
 
-// found looks for the outcome of a as settle.Load does.
+// found looks for the outcome of a as outcome.Load does.
 func (k *keeper) found(w *shelf, s call.State, a call.Attempt) bool {
 	for _, id := range []entryID{w.events[a.Decision.Seq-1].entry, w.last(), w.events[s.Last().Admitted-1].entry} {
 		if id != 0 && k.outcomeIn(id, a.N) != 0 {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // rules asks the product's functions. Leaving out a rule means to change what they are asked or

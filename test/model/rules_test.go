@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // removed is a rule of the protocol that is left out, where, and what then goes wrong.

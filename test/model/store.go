@@ -1,6 +1,6 @@
 package model
 
-import "github.com/seed-018f16cc/toolbus/call"
+import "github.com/seed-018f16cc/toolbus/internal/call"
 
 // last returns the last event of the log; 0 when it is empty.
 func (m *machine) last(w *world) entryID {
@@ -138,7 +138,7 @@ func (m *machine) prune(w *world) {
 	}
 }
 
-// load returns the stored outcome of the decided attempt n of the view, as settle.Load does; 0
+// load returns the stored outcome of the decided attempt n of the view, as outcome.Load does; 0
 // when it is not to be found.
 func (m *machine) load(w *world, v viewID, n int) outcomeID {
 	s := m.views[v]

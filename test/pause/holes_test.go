@@ -10,13 +10,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
 )
 
 // The holes that each rule of the protocol closes. Each test plays the counterexample twice: as the protocol is, and
@@ -37,7 +37,7 @@ func both(t *testing.T, toolID string, play func(t *testing.T, w *world, rule bo
 
 // decideBlindly is a log on which a decision that lost the compare-and-set is written all the same:
 // what a claim and an outcome on different keys amount to.
-type decideBlindly struct{ settle.Log }
+type decideBlindly struct{ outcome.Log }
 
 func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
@@ -56,7 +56,7 @@ func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (ca
 // the same log, so the guardian's decision is of yesterday, and it has to look again.
 func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
-		var log settle.Log
+		var log outcome.Log
 		d := w.dispatcher("d", nil, nil)
 		if !rule {
 			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
@@ -87,7 +87,7 @@ func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
 // C1 again, as it was found: the guardian decides between the claim and the end of the run.
 func TestC1NoSecondEffectAfterAFalseNone(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
-		var log settle.Log
+		var log outcome.Log
 		d := w.dispatcher("d", nil, nil)
 		if !rule {
 			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
@@ -119,7 +119,7 @@ func TestC1NoSecondEffectAfterAFalseNone(t *testing.T) {
 
 // anyInput is a log whose states do not tell with which input they began.
 type anyInput struct {
-	settle.Log
+	outcome.Log
 	fingerprint func() string
 }
 
@@ -140,7 +140,7 @@ func TestC2AnotherInputDoesNotJoin(t *testing.T) {
 		d1 := w.dispatcher("d1", first, nil)
 		a := w.ask(d1, callA, 1, time.Minute)
 		w.wait(first)
-		var log settle.Log
+		var log outcome.Log
 		var b *asked
 		if !rule {
 			log = anyInput{w.log, func() string { return b.Fingerprint }}
@@ -164,7 +164,7 @@ func TestC2AnotherInputDoesNotJoin(t *testing.T) {
 }
 
 // lastAttempt is a log that keeps only the newest attempt of a call.
-type lastAttempt struct{ settle.Log }
+type lastAttempt struct{ outcome.Log }
 
 func (l lastAttempt) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
@@ -197,7 +197,7 @@ func TestC3ACallKeepsItsAttempt(t *testing.T) {
 		w.end(w.guard(nil, nil), "the guardian")
 		w.end(w.ask(w.dispatcher("d2", nil, nil), callB, 1, time.Minute).done, "the dispatcher")
 		w.work(e, 1)
-		var log settle.Log
+		var log outcome.Log
 		if !rule {
 			log = lastAttempt{w.log}
 		}
@@ -214,7 +214,7 @@ func TestC3ACallKeepsItsAttempt(t *testing.T) {
 }
 
 // asAdmitted is a log on which everybody keeps to the sequence that a work message carried.
-type asAdmitted struct{ settle.Log }
+type asAdmitted struct{ outcome.Log }
 
 func (l asAdmitted) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
@@ -241,7 +241,7 @@ func TestC4ADeciderLooksAgain(t *testing.T) {
 		w.end(w.ask(d, callA, 1, time.Minute).done, "the dispatcher")
 		m, _ := w.message(1)
 		w.end(w.ask(d, callB, 1, time.Minute).done, "the dispatcher")
-		var log settle.Log
+		var log outcome.Log
 		if !rule {
 			log = asAdmitted{w.log}
 		}
@@ -296,7 +296,7 @@ func TestC7AbsentIsNoLeaveToRun(t *testing.T) {
 
 // nobodys is a log that does not know its own writes again: after a lost acknowledgement, what is
 // there is taken for somebody else's.
-type nobodys struct{ settle.Log }
+type nobodys struct{ outcome.Log }
 
 func (l nobodys) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
@@ -315,7 +315,7 @@ func (l nobodys) Write(ctx context.Context, e call.Event, body []byte) (call.Sta
 // moved; the nonce says that it was oneself who moved it.
 func TestOneKnowsOnesOwnWrite(t *testing.T) {
 	both(t, "chaos.mail", func(t *testing.T, w *world, rule bool) {
-		var log settle.Log = lossy(t, w)
+		var log outcome.Log = lossy(t, w)
 		if !rule {
 			log = nobodys{w.log}
 		}

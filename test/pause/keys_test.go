@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // shortLease is that of the processes here: one is waited for to be over.

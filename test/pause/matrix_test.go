@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
-	"github.com/seed-018f16cc/toolbus/executor"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/executor"
 )
 
 // points are where each part stops: before and after every write, reply and acknowledgement of its own.

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/supervisor"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // TestMain turns this binary into one of the processes that tests need: those that are stopped

@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/record"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -51,7 +51,7 @@ func (s *segments) PublishMsg(
 func (w *world) projector(ctx context.Context, s *stop) (ended <-chan struct{}) {
 	w.t.Helper()
 	js := jetstream.JetStream(&segments{JetStream: w.js, stop: s})
-	p, from, err := record.NewProjector(ctx, js, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+	p, from, err := writer.NewProjector(ctx, js, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func (w *world) admitBeside() {
 }
 
 // covering runs what an executor knows of the record until ctx ends.
-func (w *world) covering(ctx context.Context) (c *record.Coverage, ended <-chan struct{}) {
-	c, done := record.NewCoverage(w.js, 1, slog.New(slog.DiscardHandler)), make(chan struct{})
+func (w *world) covering(ctx context.Context) (c *writer.Coverage, ended <-chan struct{}) {
+	c, done := writer.NewCoverage(w.js, 1, slog.New(slog.DiscardHandler)), make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
 		c.Run(ctx)
@@ -190,7 +190,7 @@ func TestStrictIsJudged(t *testing.T) {
 	w.end(w.ask(w.dispatcher("d1", nil, nil), callA, 1, time.Minute).done, "the dispatcher")
 	w.work(w.executor("e1", nil, nil, nil), 1)
 	written := w.projector(ctx, nil)
-	if err := record.Await(ctx, w.js); err != nil {
+	if err := writer.Await(ctx, w.js); err != nil {
 		t.Fatal(err)
 	}
 	cancel()

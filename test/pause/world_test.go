@@ -18,23 +18,23 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/call"
-	"github.com/seed-018f16cc/toolbus/dispatcher"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/executor"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
-	"github.com/seed-018f16cc/toolbus/internal/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/executor"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/settle"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/process"
 )
 
 const (
@@ -151,7 +151,7 @@ func (w *world) end(done <-chan struct{}, what string) {
 
 // stopping is a log whose writes can be stopped at: "before-q", "after-q", and so on by kind.
 type stopping struct {
-	settle.Log
+	outcome.Log
 	stop *stop
 }
 
@@ -172,7 +172,7 @@ func (w *world) nonce(who string) func() string {
 }
 
 // dispatcher returns a dispatcher that stops at s and writes to log, the real one if nil.
-func (w *world) dispatcher(name string, s *stop, log settle.Log) *dispatcher.Dispatcher {
+func (w *world) dispatcher(name string, s *stop, log outcome.Log) *dispatcher.Dispatcher {
 	return w.dispatcherAt(name, s, log, time.Now)
 }
 
@@ -185,7 +185,7 @@ func (alone) Find(context.Context, string, string, int) (by string, since time.T
 	return "", since, false
 }
 
-func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() time.Time) *dispatcher.Dispatcher {
+func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() time.Time) *dispatcher.Dispatcher {
 	if log == nil {
 		log = w.log
 	}
@@ -198,7 +198,7 @@ func (w *world) dispatcherAt(name string, s *stop, log settle.Log, now func() ti
 }
 
 // executor returns an executor that stops at s.
-func (w *world) executor(name string, s *stop, log settle.Log, adapter tool.Adapter) *executor.Executor {
+func (w *world) executor(name string, s *stop, log outcome.Log, adapter tool.Adapter) *executor.Executor {
 	if log == nil {
 		log = w.log
 	}
@@ -262,8 +262,8 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 	w.mu.Unlock()
 	go func() { // ends by itself, or dies at a stop
 		defer close(a.done)
-		d.Handle(context.WithoutCancel(w.t.Context()), &question.Incoming{
-			Subject: subjects.Call(tenant, actor, w.tool), From: question.Sender{Tenant: tenant, Actor: actor}, Tool: w.tool,
+		d.Handle(context.WithoutCancel(w.t.Context()), &call.Incoming{
+			Subject: subjects.Call(tenant, actor, w.tool), From: call.Sender{Tenant: tenant, Actor: actor}, Tool: w.tool,
 			ContentType: envelope.ContentJSON, Body: body, Reply: a.reply, Received: time.Now(),
 		})
 	}()
@@ -346,7 +346,7 @@ func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
 func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
 	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()),
-		question.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(),
+		call.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(),
 			CallID: callID})
 	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
 	if refusal != nil {
@@ -362,7 +362,7 @@ func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
 
 // guard ends the newest attempt as a guardian does whose clock says that its deadline is over,
 // and returns what is closed when the guardian has done so, or has died at its stop.
-func (w *world) guard(s *stop, log settle.Log) (done <-chan struct{}) {
+func (w *world) guard(s *stop, log outcome.Log) (done <-chan struct{}) {
 	w.t.Helper()
 	d := w.dispatcherAt("guardian", s, log, func() time.Time { return time.Now().Add(time.Hour) })
 	state := w.state()
@@ -527,7 +527,7 @@ func (o owners) Outcome(to call.Inbox, r *envelope.Response) {
 func (well) AuditLag() time.Duration { return 0 }
 func (well) StoreFull() bool         { return false }
 
-func (g gate) Denied(_ context.Context, _ *question.Incoming, _ *envelope.Request, e *envelope.Error) (string, uint64,
+func (g gate) Denied(_ context.Context, _ *call.Incoming, _ *envelope.Request, e *envelope.Error) (string, uint64,
 	error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()

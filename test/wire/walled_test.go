@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/identity"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
@@ -34,14 +34,14 @@ func serveWalled(t *testing.T) (url, folder string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)
-	agent := identity.Principal{Actor: "agent://py", Role: identity.Agent}
+	agent := auth.Principal{Actor: "agent://py", Role: auth.Agent}
 	expire(t, d, agent)
 	for name, life := range map[string]time.Duration{"agent": time.Hour, "brief": shortLife} {
 		if err := d.Issue(name, "default", agent, life); err != nil {
 			t.Fatal(err)
 		}
 	}
-	executor := identity.Principal{Actor: "executor://x", Role: identity.Executor, Pool: "default"}
+	executor := auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"}
 	if err := d.Issue("executor", "default", executor, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -65,14 +65,14 @@ func serveWalled(t *testing.T) (url, folder string) {
 }
 
 // expire writes late.token.
-func expire(t *testing.T, d *deployment.Deployment, p identity.Principal) {
+func expire(t *testing.T, d *deployment.Deployment, p auth.Principal) {
 	t.Helper()
 	signer, err := d.Keys().Signer()
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().Truncate(time.Second)
-	p.Tenant, p.ID, p.Family = "default", identity.NewID(), identity.NewID()
+	p.Tenant, p.ID, p.Family = "default", auth.NewID(), auth.NewID()
 	p.Issued, p.Expires, p.RenewUntil = now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Hour)
 	token, err := signer.Mint(p)
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/programtest"
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/program/programtest"
 )
 
 func TestContract(t *testing.T) {

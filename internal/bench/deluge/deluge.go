@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bearer"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -113,7 +113,7 @@ func (f Flood) message() (*nats.Msg, error) {
 		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}, subjects.HeaderAnswer: {"word"}},
 	}
 	if f.Credentials != "" {
-		held, err := bearer.Read(f.Credentials, slog.New(slog.DiscardHandler))
+		held, err := tokensource.Read(f.Credentials, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/seed-018f16cc/toolbus/audit"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
 // tallied is a refusal that is on record by its number in a count.

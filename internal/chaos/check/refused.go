@@ -3,8 +3,8 @@ package check
 import (
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // copies: P1. What a dispatcher says for good holds for every copy of the request, whoever got it and

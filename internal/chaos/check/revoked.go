@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Revocation is the end of all credentials of an actor: at that time it was durable.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/call"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // What a revoked actor sends later than a second after that is never admitted, and what it sent before is not either,

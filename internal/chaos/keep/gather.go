@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/archive"
-	"github.com/seed-018f16cc/toolbus/audit"
-	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/wait"
@@ -55,7 +55,7 @@ func Gather(ctx context.Context, at deployment.Access, h *check.History, kept Ke
 	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := archive.DeadLetters(ctx, archive.Direct(js))
+	letters, err := reader.DeadLetters(ctx, reader.Direct(js))
 	for _, l := range letters {
 		h.Dead = append(h.Dead, check.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}

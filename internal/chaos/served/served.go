@@ -15,12 +15,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-018f16cc/toolbus/call"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
-	"github.com/seed-018f16cc/toolbus/tool/mcp/upstream"
 )
 
 // Word is the argument that makes a server of a program that is a tool of chaos otherwise.
@@ -60,7 +60,7 @@ errors:
 // command is what runs it.
 func WriteTools(dir string, command ...string) error {
 	servers, err := json.Marshal(map[string]mcp.Servers{"servers": {
-		"ledger": upstream.Server{Command: command[0], Args: append(command[1:], Word)},
+		"ledger": client.Server{Command: command[0], Args: append(command[1:], Word)},
 	}})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, mcp.ServersFile), servers, 0o600)

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/tool"
-	"github.com/seed-018f16cc/toolbus/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 )
 
 func TestToolsLoad(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 // The ports of models.

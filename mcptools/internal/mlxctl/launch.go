@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/mcptools/internal/serve"
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/supervisor"
 )
 
 func main() {

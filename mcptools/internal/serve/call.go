@@ -16,9 +16,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/schema"
-	"github.com/seed-018f16cc/toolbus/tool/process/protocol"
 )
 
 // raw is a schema as its file has it.

@@ -1,0 +1,45 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// What a record counts is said in few words: it ends a row of `toolbus audit replay`.
+func TestCountIsReadable(t *testing.T) {
+	for says, c := range map[string]Count{
+		"and more": {State: CountOpened, Over: OverActor}, "× 4970": {State: CountClosed, Opening: "a", Denials: 4970},
+	} {
+		if c.String() != says {
+			t.Errorf("%+v: %s", c, &c)
+		}
+	}
+}
+
+// The record of a denial names what was to be called with, also where it lies beside the request, which
+// has null in its place.
+func TestArgumentsHashOfDenied(t *testing.T) {
+	ref := envelope.PayloadRef{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Bytes: 300_000}
+	body := []byte(`{"input":`)
+	for name, c := range map[string]struct {
+		ref  string
+		req  *envelope.Request
+		want string
+	}{
+		"inline": {req: &envelope.Request{Input: jsontext.Value(`{"b":1, "a":2}`)},
+			want: envelope.ArgumentsHash([]byte(`{"a":2,"b":1}`))},
+		"in the payload store": {ref: ref.String(), req: &envelope.Request{Input: jsontext.Value(`null`)}, want: ref.SHA256},
+		"a bad reference": {ref: "sha256:zz;1", req: &envelope.Request{Input: jsontext.Value(`null`)},
+			want: envelope.ArgumentsHash([]byte(`null`))},
+		"no request": {want: envelope.ArgumentsHash(body)},
+		"no input":   {req: &envelope.Request{}, want: envelope.ArgumentsHash(body)},
+	} {
+		if got := argumentsHash(&call.Incoming{Body: body, InputRef: c.ref}, c.req); got != c.want {
+			t.Errorf("%s: %s instead of %s", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Copies reads the record of all tenants from the servers that hold it, whichever answers: all that an auditor has to
+// be allowed is the direct read of the two streams. What only dispatchers know it asks them, as [Through] does.
+func Copies(js jetstream.JetStream, asker Asker) Archive { return copies{through{asker}, js} }
+
+type copies struct {
+	through
+	js jetstream.JetStream
+}
+
+// What is asked for at once.
+const (
+	copiedMessages = 256
+	copiedBytes    = 8 << 20
+)
+
+// State takes all positions from the first to the last for messages: servers tell their number to nobody else.
+func (c copies) State(ctx context.Context, stream string) (s State, err error) {
+	if s.First, err = c.position(ctx, stream, `{"seq":1}`); err != nil || s.First == 0 {
+		return State{}, err
+	}
+	if s.Last, err = c.position(ctx, stream, `{"last_by_subj":">"}`); err != nil {
+		return State{}, err
+	}
+	s.Messages = s.Last - s.First + 1
+	return s, nil
+}
+
+// position returns where a message lies; 0 is none.
+func (c copies) position(ctx context.Context, stream, which string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	msg, err := c.js.Conn().RequestWithContext(ctx, subjects.DirectGet(stream), []byte(which))
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", stream, err)
+	}
+	at := msg.Header.Get(jetstream.SequenceHeader)
+	if at == "" {
+		return 0, nil // there is none
+	}
+	return strconv.ParseUint(at, 10, 64)
+}
+
+func (c copies) Messages(ctx context.Context, stream string, from Place,
+	quiet time.Duration) iter.Seq2[Message, error] {
+	return func(take func(Message, error) bool) {
+		more := true
+		yield := func(m Message, err error) bool {
+			more = take(m, err)
+			return more
+		}
+		at := jetstreamext.GetBatchSeq(from.After + 1)
+		if from.After == 0 && !from.Since.IsZero() {
+			at = jetstreamext.GetBatchStartTime(from.Since)
+		}
+		for more {
+			n, last, err := c.batch(ctx, stream, at, quiet, yield)
+			switch {
+			case quiet == 0 && ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(Message{}, fmt.Errorf("read %s: %w", stream, err))
+				return
+			case n > 0:
+				at = jetstreamext.GetBatchSeq(last + 1)
+			}
+			if more && n == 0 {
+				more = quiet == 0 && wait.For(ctx, pollPause)
+			}
+		}
+	}
+}
+
+// batch yields some messages, and returns how many, and where the last lies. None, and no error, is the end.
+func (c copies) batch(ctx context.Context, stream string, at jetstreamext.GetBatchOpt, quiet time.Duration,
+	yield func(Message, error) bool) (n int, last uint64, err error) {
+	if quiet > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, quiet)
+		defer cancel()
+	}
+	msgs, err := jetstreamext.GetBatch(ctx, c.js, stream, copiedMessages, at, jetstreamext.GetBatchMaxBytes(copiedBytes))
+	if err != nil {
+		return 0, 0, err
+	}
+	for m, err := range msgs {
+		switch {
+		case errors.Is(err, jetstreamext.ErrNoMessages):
+			return n, last, nil
+		case err != nil:
+			return n, last, err
+		}
+		n, last = n+1, m.Sequence
+		if !yield(Message{m.Sequence, m.Time, m.Data}, nil) {
+			break
+		}
+	}
+	return n, last, nil
+}

@@ -1,0 +1,103 @@
+package reader
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+)
+
+// Filter selects audit records; zero values select all. Times are those of the records' own
+// events, in bus time.
+type Filter struct {
+	Since, Until    time.Time
+	Tenant          string
+	Tool, Actor     string
+	Run, Role, Lane string
+	Call            string // reference, call id, or its first 8 characters or more
+	Event           audit.Event
+	Status          envelope.Status
+	Code            envelope.Code
+	Last            int  // only the newest so many of those that fit; at most 65,536
+	FromNow         bool // only what is put on record after the start; of no use with Last
+	Follow          bool // go on with new records until ctx ends, or Until has passed
+}
+
+// Check returns an error, which says what there is, where no record can ever fit.
+func (f Filter) Check() error {
+	switch {
+	case f.Event != "" && !slices.Contains(audit.Events(), f.Event):
+		return fmt.Errorf("there is no event %q; the events are %v", f.Event, audit.Events())
+	case f.Status != "" && !slices.Contains(envelope.Statuses(), f.Status):
+		return fmt.Errorf("there is no status %q; the statuses are %v", f.Status, envelope.Statuses())
+	case f.Code != "" && f.Code.Class() == "":
+		return fmt.Errorf("there is no code %q; tools have their own below %v, and Toolbus has %v", f.Code,
+			envelope.Classes(), ownCodes())
+	case f.Last < 0 || f.Last > maxHeld:
+		return fmt.Errorf("the last %d records cannot be shown: from 1 to %d", f.Last, maxHeld)
+	case !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since):
+		return fmt.Errorf("%s, until when, is before %s, since when", f.Until, f.Since)
+	}
+	return nil
+}
+
+func ownCodes() (all []envelope.Code) {
+	for _, row := range envelope.Codes() {
+		all = append(all, row.Code)
+	}
+	return all
+}
+
+func (f *Filter) has(r *audit.Record) bool {
+	return (f.Tenant == "" || r.Tenant == f.Tenant) &&
+		(f.Tool == "" || r.ToolName == f.Tool) &&
+		(f.Actor == "" || r.Actor == f.Actor) &&
+		(f.Run == "" || r.RunID == f.Run) &&
+		(f.Role == "" || r.RoleID == f.Role) &&
+		(f.Lane == "" || r.LaneID == f.Lane) &&
+		(f.Event == "" || r.Event == f.Event) &&
+		(f.Status == "" || r.Status == f.Status) &&
+		(f.Code == "" || r.Code == f.Code) &&
+		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID &&
+			strings.HasPrefix(r.CallID, f.Call)) &&
+		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
+		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// shortID is how much of a call id says which one is meant.
+const shortID = 8
+
+// needles are texts that a line of a record which fits holds, unless it holds an escape: a line without them needs no
+// decoding.
+func (f *Filter) needles() (all [][]byte) {
+	add := func(value, end string) {
+		if value != "" && utf8.ValidString(value) && !strings.ContainsFunc(value, escapes) {
+			all = append(all, []byte(`"`+value+end))
+		}
+	}
+	add(f.Call, "")
+	for _, value := range []string{
+		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(f.Event), string(f.Status),
+	} {
+		add(value, `"`)
+	}
+	return all
+}
+
+// escapes reports whether JSON may have a character only in an escape.
+func escapes(r rune) bool { return r == '"' || r == '\\' || r < ' ' }
+
+// perhaps reports whether a line has to be decoded to know whether its record fits.
+func perhaps(line []byte, needles [][]byte) bool {
+	for _, n := range needles {
+		if !bytes.Contains(line, n) {
+			return bytes.IndexByte(line, '\\') >= 0
+		}
+	}
+	return true
+}

@@ -1,0 +1,70 @@
+package reader_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// fixture is a bus with what the tests of this package do to it.
+type fixture struct{ *bustest.Bus }
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	return &fixture{bustest.Start(t)}
+}
+
+// archives are the ways in which the record is read: directly, and through somebody who answers as dispatchers do.
+func (f *fixture) archives() map[string]reader.Archive {
+	f.T.Helper()
+	f.Serve(bus.Answering(subjects.OpStored, func(ctx context.Context, _ call.Sender,
+		q question.Stored) (question.StoredPage, *envelope.Error) {
+		page, err := reader.Page(ctx, f.JS, q)
+		if err != nil {
+			return page, envelope.NewError(envelope.CodeUnavailable, err.Error())
+		}
+		page.Now = time.Now()
+		return page, nil
+	}))
+	inbox, err := bus.NewInbox(f.NC, "default", "agent://auditor")
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	f.T.Cleanup(func() { _ = inbox.Close() })
+	if err := bus.Ensure(f.T.Context(), f.JS, bus.TopologyOptions{DirectRecord: true}); err != nil {
+		f.T.Fatal(err)
+	}
+	return map[string]reader.Archive{
+		"direct": reader.Direct(f.JS), "through": reader.Through(inbox), "copies": reader.Copies(f.JS, inbox),
+	}
+}
+
+// project projects the log until ctx ends.
+func (f *fixture) project(ctx context.Context) {
+	p, from, err := writer.NewProjector(ctx, f.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+	if err != nil {
+		f.T.Error(err)
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			f.T.Error(err)
+		}
+	})
+	if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+		f.T.Error(err)
+	}
+	wg.Wait()
+}

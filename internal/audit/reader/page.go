@@ -1,0 +1,80 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// pageMessages and [bus.MaxChunkBytes] bound what is read for one question.
+const pageMessages = 1024
+
+// Page answers a question about the record for somebody who may not read it directly, as [Through] asks it.
+func Page(ctx context.Context, js jetstream.JetStream, q question.Stored) (page question.StoredPage, err error) {
+	if q.Only == question.OnlyRecorded {
+		page.Recorded, err = recorded(ctx, js)
+		return page, err
+	}
+	switch q.Stream {
+	case subjects.AuditStream, subjects.DeniedStream, subjects.DeadStream:
+	default:
+		return page, fmt.Errorf("%.100q is no stream of the record", q.Stream)
+	}
+	state, err := direct{js}.State(ctx, q.Stream)
+	page.First, page.Last, page.Held = state.First, state.Last, state.Messages
+	if err != nil || q.Only == question.OnlyState || q.After >= state.Last {
+		return page, err
+	}
+	err = fill(ctx, js, q, &page)
+	return page, err
+}
+
+// fill adds the messages that have room.
+func fill(ctx context.Context, js jetstream.JetStream, q question.Stored, page *question.StoredPage) error {
+	from, room := Place{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
+	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
+	for m, err := range bus.Messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
+		if err != nil {
+			return err
+		}
+		data := m.Data()
+		one := question.StoredMessage{Seq: m.Seq, Time: m.Time, Size: len(data)}
+		if len(page.Messages) == 0 {
+			one.Data = data[min(max(q.Offset, 0), len(data)):]
+			one.Data = one.Data[:min(room, len(one.Data))]
+		} else if one.Data = data; len(data) > room {
+			page.More = true
+			return nil
+		}
+		page.Messages, room = append(page.Messages, one), room-len(one.Data)
+		if room <= 0 || len(page.Messages) == pageMessages {
+			page.More = true
+			return nil
+		}
+	}
+	return nil
+}
+
+const (
+	pageTime     = 2 * time.Second // that a message of a page may take
+	recordedTime = 2 * time.Second // that an answer waits for the record
+)
+
+// recorded waits a while for the record to hold all that the call log does.
+func recorded(ctx context.Context, js jetstream.JetStream) (bool, error) {
+	waiting, cancel := context.WithTimeout(ctx, recordedTime)
+	defer cancel()
+	err := writer.Await(waiting, js)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}

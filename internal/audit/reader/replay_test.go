@@ -1,0 +1,166 @@
+package reader_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+func TestReplayFilters(t *testing.T) {
+	f := setup(t)
+	for i, r := range []audit.Record{
+		{Event: audit.ToolDenied, Actor: "a", ToolName: "x", CallID: "1", Tenant: "t"},
+		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref",
+			RunID: "run", RoleID: "role", LaneID: "lane", Status: envelope.RetryableError, Code: envelope.CodeTimeout},
+	} {
+		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
+		f.put(i, r)
+	}
+	archives := f.archives()
+	for name, c := range map[string]struct {
+		filter reader.Filter
+		want   int
+	}{
+		"all":        {reader.Filter{}, 2},
+		"tenant":     {reader.Filter{Tenant: "u"}, 1},
+		"late":       {reader.Filter{Since: time.Now().Add(-time.Minute)}, 1},
+		"early":      {reader.Filter{Until: time.Now().Add(-time.Minute)}, 1},
+		"now on":     {reader.Filter{FromNow: true}, 0},
+		"ended":      {reader.Filter{Follow: true, Until: time.Now().Add(-time.Minute)}, 1},
+		"ends":       {reader.Filter{Follow: true, Until: time.Now().Add(300 * time.Millisecond)}, 2},
+		"ends empty": {reader.Filter{Follow: true, FromNow: true, Until: time.Now().Add(300 * time.Millisecond)}, 0},
+		"tool":       {reader.Filter{Tool: "x"}, 1},
+		"actor":      {reader.Filter{Actor: "b"}, 1},
+		"call":       {reader.Filter{Call: "1"}, 1},
+		"ref":        {reader.Filter{Call: "y.ref"}, 1},
+		"event":      {reader.Filter{Event: audit.ToolDenied}, 1},
+		"since":      {reader.Filter{Since: time.Now().Add(time.Hour)}, 0},
+		"until":      {reader.Filter{Until: time.Now().Add(-2 * time.Hour)}, 0},
+		"none":       {reader.Filter{Tool: "x", Actor: "b"}, 0},
+		"run":        {reader.Filter{Run: "run"}, 1},
+		"role":       {reader.Filter{Role: "role"}, 1},
+		"lane":       {reader.Filter{Lane: "lane"}, 1},
+		"status":     {reader.Filter{Status: envelope.RetryableError}, 1},
+		"code":       {reader.Filter{Code: envelope.CodeTimeout}, 1},
+		"other code": {reader.Filter{Code: envelope.CodeSchema}, 0},
+		"last":       {reader.Filter{Last: 1}, 1},
+		"last of it": {reader.Filter{Last: 5, Tool: "x", Since: time.Now().Add(-2 * time.Hour)}, 1},
+	} {
+		for way, from := range archives {
+			n := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, err := range reader.Replay(ctx, from, c.filter) {
+				if err != nil {
+					t.Fatal(way, err)
+				}
+				n++
+			}
+			if n != c.want {
+				t.Errorf("%s, %s: %d records, want %d", name, way, n, c.want)
+			}
+		}
+	}
+}
+
+// Whoever follows the record until a time is told of all that had happened by then, also of what came to
+// the record afterwards.
+func TestFollowUntil(t *testing.T) {
+	f := setup(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f.Decide(f.Admit(1, envelope.PriorityNormal))
+	until := time.Now()
+	bustest.Run(t, f.project)
+	var n int
+	for _, err := range reader.Replay(ctx, reader.Direct(f.JS),
+		reader.Filter{Follow: true, Until: until, Since: until.Add(-time.Hour)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n > 2 {
+			break
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d records, want 2", n)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	f := setup(t)
+	if list, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 0 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	letter := writer.DeadLetter{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
+		State: f.Admit(1, envelope.PriorityNormal), Body: []byte(`{"request":{}}`)}
+	for range 2 { // burying twice is burying once
+		if err := writer.Bury(t.Context(), f.JS, letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS))
+	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost || list[0].Ref != letter.State.Ref() {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	d, err := reader.DeadLetterAt(t.Context(), reader.Direct(f.JS), list[0].Seq)
+	if err != nil || d.State.ID != letter.State.ID {
+		t.Errorf("%+v, %v", d, err)
+	}
+	odd := letter
+	odd.Attempt, odd.Body = 2, []byte("{\xff")
+	odd.State.Attempts = slices.Clone(odd.State.Attempts)
+	odd.State.Attempts[0].Owner.Reply = "inbox.\xff"
+	if err := writer.Bury(t.Context(), f.JS, odd); err != nil {
+		t.Errorf("what is no text cannot be buried: %v", err)
+	}
+	large := letter
+	earlier := call.Outcome{Attempt: 1, Response: []byte(`"` + strings.Repeat("x", 1<<20-200) + `"`)}
+	body, err := call.RequestBody{Request: []byte(`{"n":1}`), InputRef: "ref", Earlier: []call.Outcome{earlier}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Attempt, large.Body = 3, body
+	if err := writer.Bury(t.Context(), f.JS, large); err != nil {
+		t.Errorf("what is large cannot be buried: %v", err)
+	}
+	if list, err = reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 3 {
+		t.Fatalf("%d letters, %v", len(list), err)
+	}
+	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` ||
+		body.InputRef != "ref" || len(body.Earlier) != 0 {
+		t.Errorf("kept %.100s, %v", list[2].Body, err)
+	}
+	if _, err := reader.DeadLetterAt(t.Context(), reader.Direct(f.JS), 99); err == nil {
+		t.Error("found a dead letter that is not there")
+	}
+}
+
+// put puts a segment with records into AUDIT, as the n-th writer does.
+func (f *fixture) put(n int, records ...audit.Record) {
+	f.T.Helper()
+	lines, err := audit.Cut(records, audit.MaxSegment)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	for _, l := range lines {
+		data, _, err := l.Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+		if err != nil {
+			f.T.Fatal(err)
+		}
+		if _, err := f.JS.Publish(f.T.Context(), subjects.Gate(fmt.Sprint("writer", n), l.Tenant), data); err != nil {
+			f.T.Fatal(err)
+		}
+	}
+}

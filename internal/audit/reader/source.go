@@ -1,0 +1,162 @@
+package reader
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+)
+
+// source is one of the streams of the record, and where to read on in it.
+type source struct {
+	stream string
+	from   Place
+	state  State     // when reading began; only where it begins at the end
+	first  time.Time // of the first message that was read
+}
+
+// batch is what a message of a stream holds of what is looked for.
+type batch struct {
+	*source
+	seq   uint64 // of the message
+	at    time.Time
+	lines []*Line
+	err   error // then there is nothing else, and nothing more comes
+}
+
+// goneOn notes that a batch was taken: reading goes on behind it.
+func (b batch) goneOn() {
+	b.from = Place{After: b.seq, Tenant: b.from.Tenant}
+	if b.first.IsZero() {
+		b.first = b.at
+	}
+}
+
+// How far a reader of a stream is ahead of whoever takes its records: while those are printed, it decodes.
+const (
+	maxBatches = 4
+	pullBytes  = 16 << 20 // that are asked of the server at once
+)
+
+// readers are goroutines that read sources.
+type readers struct {
+	archive Archive
+	filter  *Filter
+	needles [][]byte
+	quiet   time.Duration // see messages
+	running sync.WaitGroup
+}
+
+// start begins to read a source, until ctx ends, and closes to when nothing more comes.
+func (r *readers) start(ctx context.Context, s *source, to chan<- batch, end func()) {
+	from := s.from
+	r.running.Go(func() {
+		defer end()
+		for m, err := range r.archive.Messages(ctx, s.stream, from, r.quiet) {
+			b := batch{source: s, seq: m.Seq, at: m.Time, err: err}
+			if err == nil {
+				b.lines, b.err = r.decode(m, s.stream)
+			}
+			select {
+			case to <- b:
+			case <-ctx.Done():
+				return
+			}
+			if b.err != nil {
+				return
+			}
+		}
+	})
+}
+
+// decode returns the records of a message that fit.
+func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
+	s, segment, err := audit.Open(m.Data)
+	if err != nil {
+		return nil, fmt.Errorf("audit segment %d of %s: %w", m.Seq, stream, err)
+	}
+	lines := s.Lines()
+	if !segment { // a record of a build before segments
+		lines = func(yield func([]byte) bool) { yield(m.Data) }
+	}
+	for line := range lines {
+		if !perhaps(line, r.needles) {
+			continue
+		}
+		l := &Line{Text: string(line)}
+		var ok bool
+		if l.Record, ok, err = audit.Parse(l.Text); err != nil {
+			return nil, fmt.Errorf("audit record in %d of %s: %w", m.Seq, stream, err)
+		}
+		if ok && r.filter.has(&l.Record) {
+			fit = append(fit, l)
+		}
+	}
+	return fit, nil
+}
+
+// read calls take with what is in the sources, the oldest message first, or with quiet 0 with all that ever comes, as
+// it comes, until that returns false, or an error ends it.
+func (r *readers) read(ctx context.Context, sources []*source, take func(batch) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.running.Wait()
+	defer cancel()
+	if r.quiet == 0 {
+		return r.mixed(ctx, sources, take)
+	}
+	return r.merged(ctx, sources, take)
+}
+
+func (r *readers) mixed(ctx context.Context, sources []*source, take func(batch) bool) error {
+	all := make(chan batch)
+	var left sync.WaitGroup
+	left.Add(len(sources))
+	for _, s := range sources {
+		r.start(ctx, s, all, left.Done)
+	}
+	r.running.Go(func() { left.Wait(); close(all) })
+	for b := range all {
+		if b.err != nil || !take(b) {
+			return b.err
+		}
+	}
+	return nil
+}
+
+func (r *readers) merged(ctx context.Context, sources []*source, take func(batch) bool) error {
+	heads := map[chan batch]batch{}
+	advance := func(from chan batch) error {
+		b, more := <-from
+		if heads[from] = b; !more {
+			delete(heads, from)
+		}
+		return b.err
+	}
+	for _, s := range sources {
+		to := make(chan batch, maxBatches)
+		r.start(ctx, s, to, func() { close(to) })
+		heads[to] = batch{}
+	}
+	for to := range heads {
+		if err := advance(to); err != nil {
+			return err
+		}
+	}
+	for len(heads) > 0 {
+		var oldest chan batch
+		for from, b := range heads {
+			if oldest == nil || b.at.Before(heads[oldest].at) {
+				oldest = from
+			}
+		}
+		if !take(heads[oldest]) {
+			return nil
+		}
+		if err := advance(oldest); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

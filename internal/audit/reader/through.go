@@ -1,0 +1,150 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Asker asks dispatchers; bus.Inbox is one.
+type Asker interface {
+	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
+}
+
+// ownRights is what the token of an [Asker] says that it may read by itself; true where none says anything.
+func ownRights(a Asker) bool {
+	in, ok := a.(*bus.Inbox)
+	if !ok || in.Token == nil {
+		return true
+	}
+	p, err := auth.Inspect(in.Token())
+	return err != nil || p.Role == auth.Auditor && p.Has(auth.ScopeAudit)
+}
+
+// Open returns the streams where the connection of js may read them, or copies of them, and else reads through
+// dispatchers.
+func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Archive {
+	switch {
+	case !ownRights(asker): // the server would log each try
+	case !bus.Barred(bus.CheckLevel(ctx, js)):
+		return Direct(js)
+	case bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(subjects.AuditStream)):
+		from := Copies(js, asker)
+		if _, err := from.State(ctx, subjects.AuditStream); err == nil {
+			return from
+		}
+	}
+	return Through(asker)
+}
+
+// Through reads the streams through dispatchers, which answer operators, and auditors of what is of their tenants.
+func Through(asker Asker) Archive { return through{asker} }
+
+type through struct{ asker Asker }
+
+func (t through) ask(ctx context.Context, q question.Stored) (page question.StoredPage, err error) {
+	refusal, err := t.asker.Ask(ctx, subjects.OpStored, q, &page)
+	if refusal != nil {
+		return page, errors.New(refusal.String())
+	}
+	return page, err
+}
+
+func (t through) State(ctx context.Context, stream string) (State, error) {
+	page, err := t.ask(ctx, question.Stored{Stream: stream, Only: question.OnlyState})
+	if err != nil {
+		return State{}, fmt.Errorf("read %s: %w", stream, err)
+	}
+	return State{page.First, page.Last, page.Held}, nil
+}
+
+// pollPause is how long nothing is asked for once nothing more is there: the record itself is late by as much.
+const pollPause = 250 * time.Millisecond
+
+func (t through) Messages(ctx context.Context, stream string, from Place,
+	quiet time.Duration) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		if err := t.read(ctx, stream, from, quiet, yield); err != nil {
+			yield(Message{}, fmt.Errorf("read %s: %w", stream, err))
+		}
+	}
+}
+
+// read is Messages, and returns the error that ends them.
+func (t through) read(ctx context.Context, stream string, from Place, quiet time.Duration,
+	yield func(Message, error) bool) error {
+	follow := quiet == 0
+	q := question.Stored{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}
+	var part []byte // of a message that does not fit into an answer
+	for {
+		page, err := t.patient(ctx, q, quiet)
+		if follow && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, m := range page.Messages {
+			if part = append(part, m.Data...); len(part) < m.Size {
+				q.Offset = len(part)
+				continue
+			}
+			if !yield(Message{m.Seq, m.Time, part}, nil) {
+				return nil
+			}
+			part, q.After, q.Offset = nil, m.Seq, 0
+		}
+		switch {
+		case page.More || part != nil:
+		case !follow:
+			return nil
+		case !wait.For(ctx, pollPause):
+			return nil
+		}
+	}
+}
+
+// patient asks until somebody answers, for so long.
+func (t through) patient(ctx context.Context, q question.Stored, quiet time.Duration) (page question.StoredPage,
+	err error) {
+	if quiet > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, quiet)
+		defer cancel()
+	}
+	err = wait.Retry{Pause: pollPause, Try: answerTime}.Until(ctx, func(ctx context.Context) (bool, error) {
+		page, err = t.ask(ctx, q)
+		away := errors.Is(err, context.DeadlineExceeded) || quiet == 0 && errors.Is(err, bus.ErrNobody)
+		return !away, err
+	})
+	return page, err
+}
+
+// answerTime is how long one dispatcher is waited for before another is asked.
+const answerTime = 5 * time.Second
+
+func (t through) Await(ctx context.Context) error {
+	for {
+		page, err := t.patient(ctx, question.Stored{Only: question.OnlyRecorded}, bus.QuietTime)
+		if err != nil || page.Recorded {
+			return err
+		}
+	}
+}
+
+func (t through) Now(ctx context.Context) (time.Time, error) {
+	sent := time.Now()
+	page, err := t.ask(ctx, question.Stored{Only: question.OnlyState, Stream: subjects.AuditStream})
+	return page.Now.Add(time.Since(sent) / 2), err
+}

@@ -1,0 +1,102 @@
+package reader_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What is larger than an answer comes in parts, and what has no room in one comes with the next.
+func TestThroughPages(t *testing.T) {
+	f := setup(t)
+	archives := f.archives()
+	var want []string
+	for i, size := range []int{900_000, 10, 400_000, 400_000, 700_000, 1} {
+		body := fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", size))
+		want = append(want, body)
+		err := writer.Bury(t.Context(), f.JS, writer.DeadLetter{
+			Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: jsontext.Value(body),
+			State: call.State{Facts: call.Facts{Tenant: "t", Tool: "x", ID: fmt.Sprint("id", i)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(archives, "copies") // nobody may read the dead letters so
+	for way, from := range archives {
+		letters, err := reader.DeadLetters(t.Context(), from)
+		if err != nil || len(letters) != len(want) {
+			t.Fatalf("%s: %d letters, %v", way, len(letters), err)
+		}
+		for i, d := range letters {
+			if string(d.Body) != want[i] {
+				t.Errorf("%s: letter %d has %d bytes, want %d", way, i, len(d.Body), len(want[i]))
+			}
+		}
+		if d, err := reader.DeadLetterAt(t.Context(), from, 5); err != nil || string(d.Body) != want[4] {
+			t.Errorf("%s: %v", way, err)
+		}
+		if _, err := reader.DeadLetterAt(t.Context(), from, 7); err == nil {
+			t.Errorf("%s: there is a seventh", way)
+		}
+	}
+}
+
+// Nothing but the record is handed out.
+func TestThroughOnlyTheRecord(t *testing.T) {
+	f := setup(t)
+	f.Admit(1, envelope.PriorityNormal)
+	from := f.archives()["through"]
+	for _, stream := range []string{subjects.Part(0).Stream(), subjects.PoolsStream, subjects.PayloadsStream, ""} {
+		for _, err := range from.Messages(t.Context(), stream, reader.Place{}, time.Minute) {
+			if err == nil || !strings.Contains(err.Error(), "no stream of the record") {
+				t.Errorf("%s: %v", stream, err)
+			}
+		}
+	}
+}
+
+// Whoever follows the record through dispatchers is told of what comes, and waits for the record of what there is.
+func TestThroughFollows(t *testing.T) {
+	for _, way := range []string{"through", "copies"} {
+		t.Run(way, func(t *testing.T) { follows(t, way) })
+	}
+}
+
+func follows(t *testing.T, way string) {
+	f := setup(t)
+	bustest.Run(t, f.project)
+	from := f.archives()[way]
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f.Decide(f.Admit(1, envelope.PriorityNormal))
+	if err := from.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range reader.Replay(ctx, from, reader.Filter{Follow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 2 { // all that was on record
+			f.Decide(f.Admit(2, envelope.PriorityNormal))
+		}
+		if n == 4 {
+			break
+		}
+	}
+	if n != 4 {
+		t.Errorf("%d records", n)
+	}
+}

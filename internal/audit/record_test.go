@@ -1,0 +1,130 @@
+package audit_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+var at = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func state(d *call.Decision) call.State {
+	return call.State{
+		Facts: call.Facts{
+			Tenant: "t", Tool: "web.fetch", ID: "id1", Fn: "fetch", Version: "1.0.0", Digest: "sha256:d",
+			Class: call.Idempotent, ArgsHash: "aa",
+		},
+		Attempts: []call.Attempt{{
+			N: 1, Admitted: 7, Decision: d,
+			Owner: call.Owner{CallID: "c", Actor: "agent", Trace: "trace", Run: "run", Role: "role", Lane: "lane"},
+		}},
+	}
+}
+
+// Every ending has its event and its name.
+func TestProject(t *testing.T) {
+	for name, c := range map[string]struct {
+		decision call.Decision
+		event    audit.Event
+		name     string
+	}{
+		"success": {call.Decision{Status: envelope.Success}, audit.ToolExecuted, "ToolSucceeded"},
+		"failure": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeOutput}, audit.ToolFailed,
+			"ToolFailed"},
+		"invalid": {call.Decision{Status: envelope.InvalidRequest, Code: envelope.CodeSchema}, audit.ToolFailed,
+			"ToolFailed"},
+		"timeout": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}, audit.ToolTimeout,
+			"ToolFailed"},
+		"timeout 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeTimeoutUnknown}, audit.ToolTimeout,
+			"ToolFailed"},
+		"cancel": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeCancelled}, audit.ToolCancelled,
+			"ToolFailed"},
+		"cancel 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeCancelledUnknown}, audit.ToolCancelled,
+			"ToolFailed"},
+	} {
+		r, ok := audit.Project(call.Decided, 1, state(&c.decision), 9, at)
+		if !ok || r.Event != c.event || r.Name != c.name || r.Code != c.decision.Code || r.Status != c.decision.Status {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	r, ok := audit.Project(call.Requested, 1, state(nil), 7, at)
+	if !ok || r.Event != audit.ToolRequested || r.Name != "ToolInvoked" || r.LogSeq != 7 {
+		t.Errorf("%+v", r)
+	}
+	for _, kind := range []call.Kind{call.Joined, call.Claimed} {
+		if _, ok := audit.Project(kind, 1, state(nil), 8, at); ok {
+			t.Errorf("auditors are told of %s", kind)
+		}
+	}
+	if _, ok := audit.Project(call.Requested, 2, state(nil), 8, at); ok {
+		t.Error("projected an attempt that is not there")
+	}
+	if _, ok := audit.Project(call.Decided, 1, state(nil), 8, at); ok {
+		t.Error("projected an outcome without a decision, which somebody else has written")
+	}
+}
+
+func TestLate(t *testing.T) {
+	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1,
+		call.Ending{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
+	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied ||
+		r.OutputHash != "hash" || r.Fence != 7 {
+		t.Errorf("%+v", r)
+	}
+	if r := audit.Late(state(nil), 1, call.Ending{Error: envelope.CodeUpstream, Effect: envelope.EffectNone},
+		at); r.Status != envelope.RetryableError {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The record on the wire has all the fields that auditors are promised, also when they are empty.
+func TestGolden(t *testing.T) {
+	r, _ := audit.Project(call.Decided, 1, state(&call.Decision{
+		Seq: 9, Status: envelope.Success, Effect: envelope.EffectApplied, By: call.ByExecutor, Fence: 8, OutputHash: "bb",
+	}), 9, at)
+	got, err := json.Marshal(r, jsontext.Multiline(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "record.json")
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; the record is now:\n%s", err, got)
+	}
+	if string(got)+"\n" != string(want) {
+		t.Errorf("%s differs; the record is now:\n%s", file, got)
+	}
+	for _, field := range []string{
+		"run_id", "role_id", "lane_id", "tool_name", "arguments_hash_sha256", "output_hash_sha256", "contract_version",
+		"policy_versions", "timestamp_utc",
+	} {
+		var fields map[string]jsontext.Value
+		if err := json.Unmarshal(got, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := fields[field]; !ok {
+			t.Errorf("%s is missing", field)
+		}
+	}
+}
+
+// A late result of a call that changes nothing changed nothing.
+func TestLateHarmless(t *testing.T) {
+	said := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied}
+	for effect, facts := range map[envelope.Effect]call.Facts{
+		envelope.EffectNone: {Class: call.SideEffectful, DryRun: true}, envelope.EffectApplied: {Class: call.Idempotent},
+	} {
+		s := call.State{Facts: facts, Attempts: []call.Attempt{{N: 1}}}
+		if r := audit.Late(s, 1, said, time.Now()); r.Effect != effect {
+			t.Errorf("%+v: effect %s, not %s", facts, r.Effect, effect)
+		}
+	}
+}

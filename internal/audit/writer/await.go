@@ -1,0 +1,59 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Await waits until the record holds every admission and decision that the call log holds now.
+func Await(ctx context.Context, js jetstream.JetStream) error {
+	n, err := kv.Partitions(ctx, js)
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	for p := range n {
+		if err := awaitPart(ctx, js, subjects.Part(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
+	calls, err := js.Stream(ctx, part.Stream())
+	if err != nil {
+		return fmt.Errorf("await the record: %w", err)
+	}
+	end := uint64(0)
+	for _, filter := range part.Recorded() {
+		msg, err := calls.GetLastMsgForSubject(ctx, filter)
+		switch {
+		case err == nil:
+			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
+			if err == nil || form.Unreadable(err) { // what is no event does not come on record
+				end = max(end, msg.Sequence)
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):
+			return fmt.Errorf("await the record: %w", err)
+		}
+	}
+	p := newProjector(js, part)
+	err = wait.Retry{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
+		_, err := p.resume(ctx)
+		return err != nil || p.done.Seq >= end, err
+	})
+	if err == nil && p.done.Seq < end {
+		err = fmt.Errorf("await the record: %w", ctx.Err())
+	}
+	return err
+}

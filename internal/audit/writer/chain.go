@@ -1,0 +1,203 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/ack"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+)
+
+// chain appends segments to one chain, each by compare-and-set on the last one. It knows where the chain ends, and has
+// to be told by [chain.resume] after an error: the segment may be stored or not. It is not for concurrent use.
+type chain struct {
+	js      jetstream.JetStream
+	stream  string
+	all     string                     // filter of its subjects
+	subject func(tenant string) string // of a segment
+	answer  time.Duration              // that is waited for; none comes from a server or a leader that is gone
+
+	end  uint64 // position in the stream of the last message on its subjects, which the next one is to follow on
+	hash string // of its last segment; empty where there is none
+}
+
+// sealed is a segment that is ready to be sent.
+type sealed struct {
+	*nats.Msg
+	hash string
+}
+
+// How segments are sent. A batch is stored by one compare-and-set, but each of its messages is staged and checked, so
+// that a few are cheaper one after the other.
+const (
+	fewSegments = 8
+	batchSize   = 1000 // the most that a server takes at once
+)
+
+// seal makes the segments of a flush from the k-th on.
+func (c *chain) seal(all []*audit.Lines, s audit.Segment) ([]sealed, error) {
+	msgs := make([]sealed, 0, len(all))
+	s.Prev, s.N = c.hash, s.K+len(all)-1
+	for _, lines := range all {
+		data, hash, err := lines.Seal(s)
+		if err != nil {
+			return nil, err
+		}
+		msgs = append(msgs, sealed{&nats.Msg{Subject: c.subject(lines.Tenant), Data: data}, hash})
+		s.Prev, s.K = hash, s.K+1
+	}
+	return msgs, nil
+}
+
+// append stores segments in order, and returns how many of them are known to be stored.
+func (c *chain) append(ctx context.Context, msgs []sealed) (stored int, err error) {
+	size := 1
+	if len(msgs) > fewSegments {
+		size = batchSize
+	}
+	for some := range slices.Chunk(msgs, size) {
+		some[0].Header = nats.Header{
+			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(c.end, 10)},
+			jetstream.ExpectedLastSubjSeqSubjHeader: {c.all},
+		}
+		end, err := c.store(ctx, some)
+		if err != nil {
+			return stored, err
+		}
+		c.end, c.hash = end, some[len(some)-1].hash
+		stored += len(some)
+	}
+	return stored, nil
+}
+
+// store stores messages together, and returns the position of the last one.
+func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
+	if len(msgs) == 1 {
+		stored, err := ack.Publish(ctx, c.js, msgs[0].Msg, c.answer)
+		if err != nil {
+			return 0, fmt.Errorf("audit segment: %w", err)
+		}
+		return stored.Sequence, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.answer)
+	defer cancel()
+	first := jetstreamext.BatchFlowControl{AckFirst: true, AckTimeout: c.answer}
+	batch, err := jetstreamext.NewBatchPublisher(c.js, first)
+	if err != nil {
+		return 0, fmt.Errorf("audit segments: %w", err)
+	}
+	last := len(msgs) - 1
+	for _, m := range msgs[:last] {
+		if err := batch.AddMsg(m.Msg); err != nil {
+			return 0, fmt.Errorf("audit segments: %w", err)
+		}
+	}
+	stored, err := batch.CommitMsg(ctx, msgs[last].Msg)
+	if err != nil {
+		return 0, fmt.Errorf("audit segments: %w", err)
+	}
+	return stored.Sequence, nil
+}
+
+// tail is the end of a chain: the segments of its last flush, as far as they are stored and with those of one that was
+// given up before, without what others have put on its subjects.
+type tail struct {
+	end   uint64 // see chain
+	flush []audit.Sealed
+}
+
+// last returns the last segment; nil where there is none.
+func (t tail) last() *audit.Sealed {
+	if len(t.flush) == 0 {
+		return nil
+	}
+	return &t.flush[len(t.flush)-1]
+}
+
+// add takes the next message of the chain's subjects.
+func (t *tail) add(seq uint64, data []byte) error {
+	t.end = seq
+	s, ok, err := audit.Open(data)
+	if err != nil || !ok {
+		return err
+	}
+	if last := t.last(); last == nil || s.After != last.After || last.K == last.N {
+		t.flush = t.flush[:0]
+	}
+	t.flush = append(t.flush, s)
+	return nil
+}
+
+// whole reports whether nothing before is needed to know the last flush: it is finished, or its first segment is here.
+func (t tail) whole() bool {
+	last := t.last()
+	return last != nil && (last.K == last.N || t.flush[0].K == 1)
+}
+
+// resume reads where the chain ends, and goes on from there. An error is that there was no answer, or that a newer
+// build has gone on with the chain (a [form.Error]).
+func (c *chain) resume(ctx context.Context) (tail, error) {
+	t, err := c.tail(ctx)
+	if err != nil {
+		return t, err
+	}
+	c.end, c.hash = t.end, ""
+	if last := t.last(); last != nil {
+		c.hash = last.Hash
+	}
+	return t, nil
+}
+
+func (c *chain) tail(ctx context.Context) (t tail, err error) {
+	soon, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	stream, err := c.js.Stream(soon, c.stream)
+	if err != nil {
+		return t, fmt.Errorf("audit: %w", err)
+	}
+	msg, err := stream.GetLastMsgForSubject(soon, c.all)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // new, or all have aged out
+		return t, nil
+	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg):
+		return t, fmt.Errorf("audit: %w", err)
+	case err == nil:
+		if err := t.add(msg.Sequence, msg.Data); err != nil || t.whole() {
+			return t, err
+		}
+	}
+	return c.search(ctx, stream.CachedInfo().State.LastSeq)
+}
+
+// firstSpan is how far back the last flush is searched for at first.
+const firstSpan = 1000
+
+// search is tail where the last message does not say it all: it reads on from further and further back. Nothing can be
+// removed from the stream, so that what others have put there has to be read past.
+func (c *chain) search(ctx context.Context, newest uint64) (t tail, err error) {
+	for span := uint64(firstSpan); ; span *= 10 {
+		t = tail{}
+		from := bus.After(newest - min(span, newest))
+		from.FilterSubjects = []string{c.all}
+		for msg, err := range bus.Messages(ctx, c.js, c.stream, from, bus.QuietTime) {
+			if err == nil {
+				err = t.add(msg.Seq, msg.Data())
+			}
+			if err != nil {
+				return t, fmt.Errorf("audit: %w", err)
+			}
+		}
+		if t.whole() || span >= newest {
+			return t, nil
+		}
+	}
+}

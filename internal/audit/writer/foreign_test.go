@@ -1,0 +1,90 @@
+package writer_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What others put into the streams stops neither projection nor whoever reads the record. Nothing can be
+// removed from AUDIT, so that it would do so for good.
+func TestForeignMessagesInTheStreams(t *testing.T) {
+	f := setup(t)
+	subject := subjects.Part(0).Audit("t")
+	intrude := func(n int) {
+		t.Helper()
+		for range n {
+			for _, subject := range []string{
+				subject, subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
+				subjects.Key{Tool: "echo", ID: "none"}.Request(1, "1.0.0", "normal", "default"),
+			} {
+				if _, err := f.JS.PublishAsync(subject, []byte("{")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		<-f.JS.PublishAsyncComplete()
+		f.broken(subject)
+	}
+	intrude(1) // before there is any record
+	stop := bustest.Run(t, f.project)
+	f.Decide(f.Admit(1, envelope.PriorityNormal))
+	f.recorded("id00001")
+	intrude(400) // under a projector that runs
+	f.Decide(f.Admit(2, envelope.PriorityNormal))
+	f.recorded("id00002")
+	stop()
+	intrude(400) // and before one starts
+	f.broken("$KV.calls.x")
+	bustest.Run(t, f.project)
+	f.Decide(f.Admit(3, envelope.PriorityNormal))
+	f.recorded("id00003")
+	intrude(1)
+	if err := writer.Await(t.Context(), f.JS); err != nil {
+		t.Error(err)
+	}
+	records := 0
+	for _, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records++
+	}
+	if records != 6 {
+		t.Errorf("%d records of three calls", records)
+	}
+	// JSON, and no letter either
+	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if letters, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(letters) != 0 {
+		t.Errorf("%d dead letters, %v", len(letters), err)
+	}
+}
+
+// broken publishes a message whose headers no library can read, which no library of NATS would send.
+func (f *fixture) broken(subject string) {
+	f.T.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.Srv.URL, "nats://"))
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	defer conn.Close()
+	const header = "NATS/1.0\r\nbroken\r\n\r\n"
+	fmt.Fprintf(conn, "CONNECT {\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header),
+		header)
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if lines.Text() == "PONG" {
+			return
+		}
+	}
+	f.T.Fatal("the server has not taken it")
+}

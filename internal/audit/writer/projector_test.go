@@ -1,0 +1,85 @@
+package writer_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// A log that has lost its end uses positions again that are on record already. What is new there
+// gets on record too, also when the projector has to look again how far it has come.
+func TestProjectsPositionsUsedAgain(t *testing.T) {
+	f := setup(t)
+	stream, err := f.JS.Stream(t.Context(), subjects.AuditStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Duplicates = 3 * time.Second // until then the server takes the new records for the old ones
+	if _, err := f.JS.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	stop := bustest.Run(t, f.project)
+	for n := range 3 {
+		f.Decide(f.Admit(n, envelope.PriorityNormal))
+	}
+	f.recorded("id00002")
+	stop()
+	if err := f.JS.DeleteStream(t.Context(), subjects.Part(0).Stream()); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, f.project)
+	f.Decide(f.Admit(7, envelope.PriorityNormal))
+	f.recorded("id00007")
+}
+
+// project projects the log until ctx ends.
+func (f *fixture) project(ctx context.Context) {
+	p, from, err := writer.NewProjector(ctx, f.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
+	if err != nil {
+		f.T.Error(err)
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			f.T.Error(err)
+		}
+	})
+	if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+		f.T.Error(err)
+	}
+	wg.Wait()
+}
+
+// recorded waits until the admission and the decision of a call are on record.
+func (f *fixture) recorded(callID string) {
+	f.T.Helper()
+	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
+	defer cancel()
+	n := 0
+	for r, err := range reader.Replay(ctx, reader.Direct(f.JS), reader.Filter{Call: callID, Follow: true}) {
+		if err != nil {
+			f.T.Fatalf("%d records of %s: %v", n, callID, err)
+		}
+		if n++; r.Event == audit.ToolExecuted {
+			break
+		}
+	}
+	if n != 2 {
+		f.T.Errorf("%d records of %s", n, callID)
+	}
+}

@@ -1,0 +1,190 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// NewProjector reads from AUDIT how far projection of a partition has come. It logs what keeps it from
+// going on. open says where in the partition the oldest open attempt is.
+func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Part, log *slog.Logger,
+	open func() uint64) (p *Projector, from uint64, err error) {
+	p = newProjector(js, part)
+	p.log, p.open = log, open
+	oldest, err := p.resume(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	from = p.done.Seq + 1
+	if oldest > 0 {
+		from = min(from, oldest)
+	}
+	return p, from, nil
+}
+
+func newProjector(js jetstream.JetStream, part subjects.Part) *Projector {
+	return &Projector{part: part, more: make(chan struct{}, 1), enough: make(chan struct{}, 1), chain: &chain{
+		js: js, stream: subjects.AuditStream, all: part.AuditLog(), subject: part.Audit, answer: ackTime,
+	}}
+}
+
+// askTime is how long an answer is waited for that needs no reading: a server or a leader that goes takes what it was
+// asked with it, so that asking again is what helps.
+const askTime = time.Second
+
+// resume reads how far the record has come, and drops what is on record.
+func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
+	t, err := p.chain.resume(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last := t.last()
+	if last == nil {
+		through, oldest, err := p.unchained(ctx)
+		if err != nil || through.Seq == 0 {
+			return 0, err
+		}
+		last = &audit.Sealed{Segment: audit.Segment{Through: through, Oldest: oldest}}
+	}
+	done, b := last.Through, begun{}
+	if last.K < last.N {
+		done, b = last.After, unfinished(t.flush)
+	}
+	if done, err = p.match(ctx, done); err != nil {
+		return 0, err
+	}
+	if b.k > 0 {
+		found, err := p.at(ctx, b.through)
+		if err != nil {
+			return 0, err
+		}
+		if !found.there { // it is no end that will be seen
+			b.k, b.through = 0, audit.Position{}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if done.Seq < p.done.Seq { // what is missing has to be read again
+		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", bus.ErrLostTail, done.Seq, p.done.Seq)
+	}
+	p.settled(done, p.upTo(done.Seq))
+	p.begun = b
+	p.pending = slices.DeleteFunc(p.pending, func(r audit.Record) bool { return b.has[placeOf(&r)] })
+	return last.Oldest, nil
+}
+
+// unchained is up to where the partition is on record where its chain is empty: by builds before segments, or in
+// segments that the record has forgotten since.
+func (p *Projector) unchained(ctx context.Context) (through audit.Position, oldest uint64, err error) {
+	f, _, _, err := former(ctx, p.chain.js, p.part)
+	if err != nil {
+		return through, 0, err
+	}
+	p.fence = f
+	n, err := noted(ctx, p.chain.js, p.part)
+	if err != nil || n.Through.Seq <= f.Through.Seq {
+		return f.Through, f.Oldest, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n.Through.Seq <= p.done.Seq { // nothing in between was lost: it is known here
+		return audit.Position{}, 0, nil
+	}
+	return n.Through, n.Oldest, nil
+}
+
+// unfinished is the flush of which these segments are stored, and others are not.
+func unfinished(flush []audit.Sealed) begun {
+	last := flush[len(flush)-1]
+	b := begun{k: last.K, through: last.Through, has: map[place]bool{}}
+	for _, s := range flush {
+		for line := range s.Lines() {
+			if r, ok, _ := audit.Decode(line); ok {
+				b.has[placeOf(&r)] = true
+			}
+		}
+	}
+	return b
+}
+
+// match holds a position that is on record against the call log, and returns the position up to which the log is on
+// record. A log that has lost its end (see [bus.ErrLostTail]) uses positions again: then everything younger than what
+// is on record is still to come.
+func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Position, error) {
+	if done.Seq == 0 {
+		return done, nil
+	}
+	found, err := p.at(ctx, done)
+	if err != nil || found.there || found.expired {
+		return done, err
+	}
+	done.Seq, err = p.younger(ctx, done.Time, found.end)
+	return done, err
+}
+
+// found is what the call log has at a position.
+type found struct {
+	there   bool // that very event
+	expired bool // nothing any more
+	end     uint64
+}
+
+func (p *Projector) at(ctx context.Context, pos audit.Position) (f found, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	stream, err := p.chain.js.Stream(ctx, p.part.Stream())
+	if err != nil {
+		return f, fmt.Errorf("audit: %w", err)
+	}
+	f.end = stream.CachedInfo().State.LastSeq
+	msg, err := bus.MessageAt(ctx, stream, pos.Seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		f.expired = pos.Seq <= f.end
+	case err != nil:
+		return f, fmt.Errorf("audit: %w", err)
+	default:
+		f.there = msg.Time.Equal(pos.Time)
+	}
+	return f, nil
+}
+
+// younger returns the position before the first event that is younger than at; end when there is
+// none.
+func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
+	after := at.Add(1)
+	from := jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
+	}
+	for msg, err := range bus.Messages(ctx, p.chain.js, p.part.Stream(), from, bus.QuietTime) {
+		if err != nil {
+			return 0, fmt.Errorf("audit: %w", err)
+		}
+		return msg.Seq - 1, nil
+	}
+	return end, nil
+}
+
+// forget drops the first n records. Their memory is used again where that is cheap. Callers
+// hold p.mu.
+func (p *Projector) forget(n int) {
+	left := len(p.pending) - n
+	p.waiting.Done(p.done.Seq)
+	if left > n {
+		p.pending = p.pending[n:]
+		return
+	}
+	copy(p.pending, p.pending[n:])
+	clear(p.pending[left:])
+	p.pending = p.pending[:left]
+}

@@ -1,0 +1,106 @@
+package writer
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// forgetful answers by the API of the server behind another prefix, all but the first questions.
+func forgetful(t *testing.T, nc *nats.Conn, prefix string, first int64) *atomic.Int64 {
+	t.Helper()
+	asked := new(atomic.Int64)
+	_, err := nc.Subscribe(prefix+".>", func(msg *nats.Msg) { // ends with the connection
+		if asked.Add(1) <= first {
+			return
+		}
+		again := *msg
+		again.Subject = jetstream.DefaultAPIPrefix + strings.TrimPrefix(msg.Subject, prefix+".")
+		if err := nc.PublishMsg(&again); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+// A question that a server or a leader takes with it when it goes is asked again soon, however many were lost before:
+// the record would be behind for longer than admission lets it otherwise.
+func TestEndOfRecordAskedAgain(t *testing.T) {
+	srv := natstest.Start(t)
+	if err := bus.Ensure(t.Context(), srv.JetStream(t), bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	nc := srv.Connect(t)
+	asked := forgetful(t, nc, "forgetful", 5)
+	js, err := jetstream.NewWithAPIPrefix(nc, "forgetful", jetstream.WithDefaultTimeout(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := newProjector(js, 0)
+	p.log = slog.New(slog.DiscardHandler)
+	if err := p.findEnd(ctx); err != nil || ctx.Err() != nil {
+		t.Errorf("%v, %v after %d questions", err, ctx.Err(), asked.Load())
+	}
+}
+
+// A flush whose acknowledgement is lost begins anew soon.
+func TestFlushBeginsAnew(t *testing.T) {
+	srv := natstest.Start(t)
+	if err := bus.Ensure(t.Context(), srv.JetStream(t), bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	line, err := proxy.Listen(strings.TrimPrefix(srv.URL, "nats://"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = line.Close() }() // closed below
+	nc, err := bus.Dial(line.URL(), "projector")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p := newProjector(js, 0)
+	p.log, p.open = slog.New(slog.DiscardHandler), func() uint64 { return 0 }
+	for n := range uint64(3) {
+		p.add(audit.Record{Event: audit.ToolRequested, Tenant: "t", LogSeq: n + 1}, 0)
+	}
+	line.Set(proxy.Trouble{proxy.Delivery: {Drop: 1}})
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) }) // the record says how it went
+	for line.Counts()[proxy.Delivery].Dropped == 0 && wait.For(ctx, time.Millisecond) {
+	}
+	line.Set(nil)
+	for !p.recorded(3) && wait.For(ctx, time.Millisecond) {
+	}
+	if ctx.Err() != nil {
+		t.Error("the flush is not on record")
+	}
+	cancel()
+	_ = line.Close() // what waits for an acknowledgement ends
+	nc.Close()
+	running.Wait()
+}

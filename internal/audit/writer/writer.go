@@ -1,0 +1,133 @@
+package writer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+)
+
+// writer puts records of its own process on record, those that come while a flush is under way in the next one. They
+// are one chain, to which nobody else appends.
+type writer struct {
+	chain *chain
+	as    audit.Segment // source and process
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	waiting []*entry
+	more    chan struct{}
+}
+
+// entry is records that somebody waits for.
+type entry struct {
+	ctx     context.Context // of whoever waits
+	records []audit.Record
+	err     error
+	done    chan struct{} // closed once err says how it went
+}
+
+// append returns when records are stored; [audit.ErrRefused] when they are not and will not be. When ctx ends before,
+// they may be stored yet.
+func (w *writer) append(ctx context.Context, records ...audit.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	e := &entry{ctx: ctx, records: records, done: make(chan struct{})}
+	w.mu.Lock()
+	w.waiting = append(w.waiting, e)
+	w.mu.Unlock()
+	wait.Signal(w.more)
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		return fmt.Errorf("audit record: %w", context.Cause(ctx))
+	}
+}
+
+// run writes until ctx ends.
+func (w *writer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-w.more:
+			for all := w.take(); len(all) > 0; all = w.take() {
+				w.flush(ctx, all)
+			}
+		}
+	}
+}
+
+// take returns what waits for the next flush.
+func (w *writer) take() (all []*entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, records := 0, 0
+	for ; n < len(w.waiting) && records < maxFlush; n++ {
+		records += len(w.waiting[n].records)
+	}
+	all, w.waiting = w.waiting[:n:n], w.waiting[n:]
+	return all
+}
+
+// flush stores records for as long as anybody waits for them.
+func (w *writer) flush(ctx context.Context, all []*entry) {
+	var records []audit.Record
+	for _, e := range all {
+		records = append(records, e.records...)
+	}
+	lines, err := audit.Cut(records, audit.MaxSegment)
+	if err == nil {
+		err = w.store(ctx, lines, all)
+	}
+	for _, e := range all {
+		e.err = err
+		close(e.done)
+	}
+}
+
+// store appends a flush to the chain. After an error it looks for what is stored of it: only the end of the chain
+// tells.
+func (w *writer) store(ctx context.Context, lines []*audit.Lines, all []*entry) error {
+	stored := 0
+	pace := wait.Retry{Pause: standBy / 10, MaxPause: standBy}
+	return pace.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		s := w.as
+		s.K = stored + 1
+		msgs, err := w.chain.seal(lines[stored:], s)
+		if err != nil {
+			return true, err
+		}
+		n, err := w.chain.append(ctx, msgs)
+		if err == nil {
+			return true, nil
+		}
+		if jscode.Answered(err) && !jscode.Is(err, jscode.WrongLast, jscode.UnderWay, jscode.InProcess) {
+			return true, fmt.Errorf("%w: %w", audit.ErrRefused, err)
+		}
+		if _, lost := w.chain.resume(ctx); lost == nil {
+			n = max(n, 1+slices.IndexFunc(msgs, func(m sealed) bool { return m.hash == w.chain.hash }))
+		}
+		if stored += n; stored == len(lines) {
+			return true, nil
+		}
+		w.log.Warn("audit record not written yet", "err", err)
+		return abandoned(all), fmt.Errorf("audit record: %w", err)
+	})
+}
+
+// abandoned reports whether nobody waits any more.
+func abandoned(all []*entry) bool {
+	for _, e := range all {
+		if e.ctx.Err() == nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,177 @@
+package tokensource
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// office is whoever renews tokens.
+type office struct {
+	t       *testing.T
+	signer  *auth.Signer
+	asked   []time.Time
+	refuses *envelope.Error
+	away    bool
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	s, err := auth.NewSigner("test", "k", ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &office{t: t, signer: s}
+}
+
+// token is one of agent://a that lives from now on.
+func (o *office) token(life time.Duration) string {
+	o.t.Helper()
+	now := time.Now().Truncate(time.Second)
+	token, err := o.signer.Mint(auth.Principal{
+		Tenant: "t", Actor: "agent://a", Role: auth.Agent, ID: auth.NewID(), Family: "f", Issued: now,
+		Expires: now.Add(life), RenewUntil: now.Add(time.Hour),
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return token
+}
+
+func (o *office) Ask(_ context.Context, _ string, _, answer any) (*envelope.Error, error) {
+	o.asked = append(o.asked, time.Now())
+	switch {
+	case o.away:
+		return nil, errors.New("nobody is there")
+	case o.refuses != nil:
+		return o.refuses, nil
+	}
+	answer.(*question.TokenAnswer).Token = o.token(time.Minute)
+	return nil, nil
+}
+
+func (o *office) file(token string) string {
+	o.t.Helper()
+	file := filepath.Join(o.t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	return file
+}
+
+func (o *office) bearer(file string) *Bearer {
+	o.t.Helper()
+	b, err := Read(file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return b
+}
+
+// run keeps a token good for so long.
+func run(t *testing.T, b *Bearer, o *office, long time.Duration) (again int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	b.Run(ctx, o, func() { again++ })
+	return again
+}
+
+// A token is renewed at two thirds of its life, again and again, and its file has the newest.
+func TestRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		began := time.Now()
+		b := o.bearer(o.file(o.token(time.Minute)))
+		first := b.Token()
+		if again := run(t, b, o, 5*time.Minute); again != 0 || b.Expired() || b.Token() == first {
+			t.Errorf("connected %d times anew, expired %t", again, b.Expired())
+		}
+		if n := len(o.asked); n < 7 || n > 9 {
+			t.Errorf("renewed %d times in five minutes", n)
+		}
+		if after := o.asked[0].Sub(began); after < 35*time.Second || after > 41*time.Second {
+			t.Errorf("renewed after %s", after)
+		}
+		kept, err := os.ReadFile(b.file)
+		if err != nil || strings.TrimSpace(string(kept)) != b.Token() {
+			t.Errorf("the file does not have the token: %v", err)
+		}
+		if info, err := os.Stat(b.file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info, err)
+		}
+	})
+}
+
+// While nobody answers it is asked for again and again; one that has expired meanwhile is renewed all the same, and
+// then the connection is made anew.
+func TestRenewedAfterAnAbsence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		b := o.bearer(o.file(o.token(time.Minute)))
+		o.away = true
+		if run(t, b, o, 3*time.Minute); !b.Expired() || len(o.asked) < 5 {
+			t.Fatalf("asked %d times, expired %t", len(o.asked), b.Expired())
+		}
+		o.away = false
+		if again := run(t, b, o, time.Minute); again == 0 || b.Expired() {
+			t.Errorf("connected %d times anew, expired %t", again, b.Expired())
+		}
+	})
+}
+
+// What another process has renewed is taken from the file that they share.
+func TestSharedFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		file := o.file(o.token(time.Minute))
+		one, other := o.bearer(file), o.bearer(file)
+		time.Sleep(45 * time.Second)
+		if err := one.Renew(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Renew(t.Context(), o); err != nil || len(o.asked) != 1 || other.Token() != one.Token() {
+			t.Errorf("%v, asked %d times", err, len(o.asked))
+		}
+	})
+}
+
+// A refusal for good is said, and asked about seldom.
+func TestRefusedRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		b := o.bearer(o.file(o.token(time.Minute)))
+		o.refuses = envelope.NewError(envelope.CodeRevoked, "")
+		var refused *Refused
+		if err := b.Renew(t.Context(), o); !errors.As(err, &refused) || !strings.Contains(err.Error(), "revoked") {
+			t.Error(err)
+		}
+		o.asked = nil
+		if run(t, b, o, 10*time.Minute); len(o.asked) > 12 {
+			t.Errorf("asked %d times in ten minutes", len(o.asked))
+		}
+	})
+}
+
+func TestUnreadableCredentials(t *testing.T) {
+	o := newOffice(t)
+	for name, content := range map[string]string{"empty": "", "words": "a b", "no token": "abc"} {
+		if _, err := Read(o.file(content), slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%s is a credential", name)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none"), slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("no file is a credential")
+	}
+}

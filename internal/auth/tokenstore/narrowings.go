@@ -1,0 +1,42 @@
+package tokenstore
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/bucket"
+)
+
+// Bounds of how often the tokens of one root family are narrowed, at each dispatcher.
+const (
+	narrowAtOnce    = 100
+	narrowPerSecond = 20
+	// maxNarrowers is how many root families are remembered before those that were not narrowed lately are forgotten.
+	maxNarrowers = 1000
+)
+
+// narrowings counts how often the tokens of each root family are narrowed. The zero value has counted nothing. It is
+// safe for concurrent use.
+type narrowings struct {
+	mu   sync.Mutex
+	root map[string]*bucket.Bucket
+}
+
+// take reports whether a token of the root family may be narrowed now, and counts it if so.
+func (n *narrowings) take(root string, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.root == nil {
+		n.root = map[string]*bucket.Bucket{}
+	}
+	if len(n.root) >= maxNarrowers {
+		maps.DeleteFunc(n.root, func(_ string, b *bucket.Bucket) bool { return b.Idle(now) })
+	}
+	b := n.root[root]
+	if b == nil {
+		b = &bucket.Bucket{Rate: narrowPerSecond, Burst: narrowAtOnce}
+		n.root[root] = b
+	}
+	return b.Take(now)
+}

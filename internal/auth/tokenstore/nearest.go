@@ -1,0 +1,61 @@
+package tokenstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/nearest"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// maxNearest is the largest number of names that an answer suggests.
+const maxNearest = 3
+
+// end revokes a family and returns how many listed families that are, 0 or 1.
+func (s *Store) end(ctx context.Context, family, by string) (families int, err error) {
+	if err := s.Revoke(ctx, family, by); err != nil {
+		return 0, err
+	}
+	_, ok, err := s.listed(ctx, family)
+	if ok {
+		families = 1
+	}
+	return families, err
+}
+
+// nearest returns the names of listed credentials that are most like the one that q names, see [question.RevokeAnswer].
+func (s *Store) nearest(ctx context.Context, q question.Revoke) (names []string, err error) {
+	issued, err := s.Issued(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var known, elsewhere []string
+	for _, c := range issued {
+		switch {
+		case q.Family != "":
+			known = append(known, c.Family)
+		case c.Tenant == q.Tenant:
+			known = append(known, c.Actor)
+			if strings.HasSuffix(c.Actor, "://"+q.Actor) && !slices.Contains(names, c.Actor) && len(names) < maxNearest {
+				names = append(names, c.Actor)
+			}
+		case c.Actor == q.Actor || auth.IsSub(c.Actor, q.Actor):
+			elsewhere = append(elsewhere, fmt.Sprintf("%s in tenant %s", c.Actor, c.Tenant))
+		}
+	}
+	known = slices.DeleteFunc(known, func(n string) bool { return slices.Contains(names, n) })
+	for word := q.Family + q.Actor; len(names) < maxNearest; {
+		name, ok := nearest.Of(word, known)
+		if !ok {
+			break
+		}
+		names = append(names, name)
+		known = slices.DeleteFunc(known, func(n string) bool { return n == name })
+	}
+	slices.Sort(elsewhere)
+	elsewhere = slices.Compact(elsewhere)
+	return append(names, elsewhere[:min(len(elsewhere), maxNearest-len(names))]...), nil
+}

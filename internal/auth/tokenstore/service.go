@@ -1,0 +1,320 @@
+package tokenstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// Service answers questions about tokens. Whoever calls it has checked whose the question is: the methods get that
+// principal. All but Renew and Narrow are for operators. What is done is on record before it is answered.
+type Service struct {
+	Store  *Store
+	Record func(context.Context, audit.Record) error
+
+	narrowed narrowings
+}
+
+// forOperators refuses everybody else.
+func forOperators(by *auth.Principal) *envelope.Error {
+	if by != nil && by.Role == auth.Operator {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeForbidden, "credentials and keys are for operators").
+		WithFix("ask with the token of an operator")
+}
+
+// note puts on record what was done with a credential.
+func (s *Service) note(
+	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
+) *envelope.Error {
+	c := audit.Credential{
+		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Pool: p.Pool,
+		KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
+	}
+	if p.Expires.IsZero() && p.RenewUntil.IsZero() {
+		c.Until = time.Time{}
+	}
+	err := s.Record(ctx, c.About(e, cmp.Or(p.Tenant, by.Tenant), cmp.Or(p.Actor, by.Actor), p.Run, p.Lane, s.Store.Now()))
+	if err != nil {
+		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+	}
+	return nil
+}
+
+func name(p *auth.Principal) string { return p.Tenant + "/" + p.Actor }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func answered(token string, p auth.Principal) question.TokenAnswer {
+	a := question.TokenAnswer{Token: token, Family: p.Family, Expires: p.Expires.UTC()}
+	if !p.RenewUntil.IsZero() {
+		a.RenewUntil = p.RenewUntil.UTC()
+	}
+	return a
+}
+
+// unmade says why there is no token.
+func unmade(err error) *envelope.Error {
+	if errors.Is(err, auth.ErrNotReady) {
+		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	}
+	return envelope.NewError(envelope.CodeMalformed, err.Error())
+}
+
+func unreached(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the control bucket could not be reached").
+		WithRetryAfter(time.Second).WithCause(err.Error())
+}
+
+// Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights and life.
+func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a question.TokenAnswer, _ *envelope.Error) {
+	p, err := by.Renewed(s.Store.Now().Truncate(time.Second))
+	if err != nil {
+		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
+	}
+	if refusal := s.originate(ctx, &p); refusal != nil {
+		return a, refusal
+	}
+	return s.mint(ctx, audit.CredentialRenewed, by, p)
+}
+
+// originate refuses to renew an agent's token that may have been narrowed from a token of another role, as builds
+// before 0.2 did. Such a token does not say its origin. Only the list of issued credentials can say that its root is an
+// agent.
+func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Error {
+	if p.Role != auth.Agent || len(p.Chain) == 0 || p.Origin == auth.Agent {
+		return nil
+	}
+	root, ok, err := s.Store.listed(ctx, p.Root())
+	switch {
+	case err != nil:
+		return unreached(err)
+	case !ok || auth.Role(root.Role) != auth.Agent:
+		return envelope.NewError(envelope.CodeForbidden, "the token does not prove that it was narrowed from an agent's").
+			WithFix("narrow the token of an agent again")
+	}
+	p.Origin = auth.Agent
+	return nil
+}
+
+// Narrow makes less of a token: a family of its own, which is revoked with that of by.
+func (s *Service) Narrow(
+	ctx context.Context, by *auth.Principal, q question.Narrow,
+) (a question.TokenAnswer, _ *envelope.Error) {
+	less := auth.Less{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
+	var refusal *envelope.Error
+	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
+		return a, refusal
+	}
+	if !s.narrowed.take(by.Root(), s.Store.Now()) {
+		return a, envelope.NewError(envelope.CodeQueue, "the tokens of this credential are narrowed too often").
+			WithEffect(envelope.EffectNone).WithRetryAfter(time.Second)
+	}
+	p, err := by.Narrow(less, s.Store.Now().Truncate(time.Second))
+	switch {
+	case errors.Is(err, auth.ErrWider):
+		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("ask for no more than the token has")
+	case err != nil:
+		return a, envelope.NewError(envelope.CodeMalformed, err.Error())
+	}
+	return s.mint(ctx, audit.CredentialNarrowed, by, p)
+}
+
+func (s *Service) mint(
+	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
+) (a question.TokenAnswer, _ *envelope.Error) {
+	token, err := s.Store.Mint(p)
+	if err != nil {
+		return a, unmade(err)
+	}
+	// A token that is made after its actor was barred would outlive that, so nobody makes one without knowing.
+	if err := s.Store.Prove(ctx); err != nil {
+		return a, unreached(err)
+	}
+	if s.Store.checker.Revoked.Revoked(by) {
+		return a, envelope.NewError(envelope.CodeRevoked, "")
+	}
+	if refusal := s.note(ctx, e, by, p); refusal != nil {
+		return a, refusal
+	}
+	return answered(token, p), nil
+}
+
+// Issue makes the first token of a credential.
+func (s *Service) Issue(
+	ctx context.Context, by *auth.Principal, q question.Issue,
+) (a question.TokenAnswer, refusal *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	p, refusal := s.asked(q)
+	if refusal != nil {
+		return a, refusal
+	}
+	if err := s.Store.Prove(ctx); err != nil {
+		return a, unreached(err)
+	}
+	p.Issued = s.Store.afterBar(p)
+	if refusal := s.note(ctx, audit.CredentialIssued, by, p); refusal != nil {
+		return a, refusal
+	}
+	token, err := s.Store.Issue(ctx, p, name(by))
+	if err != nil {
+		return a, unreached(err)
+	}
+	return answered(token, p), nil
+}
+
+// asked is the principal that a question is for, if it can be one.
+func (s *Service) asked(q question.Issue) (p auth.Principal, refusal *envelope.Error) {
+	life, refusal := seconds("life_s", q.LifeS, auth.MaxLife)
+	if refusal != nil {
+		return p, refusal
+	}
+	renew, refusal := seconds("renew_s", q.RenewS, MaxRenewal)
+	if refusal != nil {
+		return p, refusal
+	}
+	now := s.Store.Now().Truncate(time.Second)
+	p = auth.Principal{
+		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
+		Pool: q.Pool, ID: auth.NewID(), Family: auth.NewID(), Issued: now,
+		Expires: now.Add(cmp.Or(life, auth.Life)),
+	}
+	if renew > 0 {
+		p.RenewUntil = now.Add(renew)
+	}
+	if err := p.Check(); err != nil {
+		return p, envelope.NewError(envelope.CodeMalformed, err.Error())
+	}
+	return p, nil
+}
+
+// seconds reads a time that may not be longer than most.
+func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope.Error) {
+	if n < 0 || n > int64(most/time.Second) {
+		return 0, envelope.NewError(envelope.CodeMalformed,
+			fmt.Sprintf("%s is %d: it is 0 to %d", what, n, most/time.Second))
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation also if no
+// such credential is listed: narrowed tokens, and tokens that were minted offline, are not listed.
+func (s *Service) Revoke(
+	ctx context.Context, by *auth.Principal, q question.Revoke,
+) (a question.RevokeAnswer, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	ofActor := q.Tenant != "" && q.Actor != ""
+	if (q.Family != "") == ofActor || !ofActor && !auth.ValidID(q.Family) {
+		return a, envelope.NewError(envelope.CodeMalformed, "a family, or a tenant and an actor, are revoked")
+	}
+	subject := auth.Principal{Tenant: q.Tenant, Actor: q.Actor, Family: q.Family}
+	if refusal := s.note(ctx, audit.CredentialRevoked, by, subject); refusal != nil {
+		return a, refusal
+	}
+	err := error(nil)
+	if ofActor {
+		a.Families, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
+	} else {
+		a.Families, err = s.Store.end(ctx, q.Family, name(by))
+	}
+	if err == nil && a.Families == 0 {
+		a.Nearest, err = s.Store.nearest(ctx, q)
+	}
+	if err != nil {
+		return a, unreached(err)
+	}
+	return a, nil
+}
+
+// maxListed is how many credentials an answer has room for: each is less than 12 KiB, most far less.
+const maxListed = 64
+
+// List says which credentials were issued and have not ended.
+func (s *Service) List(
+	ctx context.Context, by *auth.Principal, q question.TokenList,
+) (a question.Credentials, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	if refusal := s.note(ctx, audit.CredentialsListed, by, auth.Principal{}); refusal != nil {
+		return a, refusal
+	}
+	all, err := s.Store.Issued(ctx)
+	if err != nil {
+		return a, unreached(err)
+	}
+	for i, c := range all {
+		if c.Family == q.After {
+			all = all[i+1:]
+			break
+		}
+	}
+	for _, c := range all {
+		switch {
+		case q.Tenant != "" && c.Tenant != q.Tenant, q.Actor != "" && c.Actor != q.Actor:
+		case len(a.Credentials) == maxListed:
+			a.More = true
+			return a, nil
+		default:
+			a.Credentials = append(a.Credentials, c)
+		}
+	}
+	return a, nil
+}
+
+// Rotate makes a new key that tokens are signed with.
+func (s *Service) Rotate(
+	ctx context.Context, by *auth.Principal, q question.Rotate,
+) (a question.Rotation, _ *envelope.Error) {
+	if refusal := forOperators(by); refusal != nil {
+		return a, refusal
+	}
+	r, err := s.Store.Rotate(ctx, q.Distrust)
+	if err != nil {
+		return a, unreached(err)
+	}
+	if refusal := s.note(ctx, audit.KeyRotated, by, auth.Principal{KeyID: r.KeyID}); refusal != nil {
+		return a, refusal
+	}
+	if q.Distrust {
+		r.Token, err = s.afresh(ctx, r.KeyID, by)
+	}
+	if err != nil {
+		return a, unreached(err)
+	}
+	return r, nil
+}
+
+// afresh signs what an operator has with the new key: somebody has to be able to issue credentials when all others are
+// worth nothing.
+func (s *Service) afresh(ctx context.Context, kid string, by *auth.Principal) (token string, err error) {
+	err = wait.Retry{Pause: 10 * time.Millisecond}.Until(ctx, func(context.Context) (bool, error) {
+		known, _, ok := s.Store.current()
+		return ok && known == kid, nil // it hears of it as all others do
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.Store.Mint(*by)
+}

@@ -1,0 +1,240 @@
+package tokenstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// counter is a service, and what it has put on record.
+type counter struct {
+	*offices
+	tokenstore.Service
+	records  []audit.Record
+	operator auth.Principal
+	full     error
+}
+
+func newCounter(t *testing.T) *counter {
+	t.Helper()
+	c := &counter{offices: newOffices(t)}
+	c.Store, c.Record = c.store(), func(_ context.Context, r audit.Record) error {
+		c.records = append(c.records, r)
+		return c.full
+	}
+	c.operator = c.person("agent://op")
+	c.operator.Role = auth.Operator
+	return c
+}
+
+// is complains unless a question was refused with a code, or with "" answered.
+func (c *counter) is(what string, refusal *envelope.Error, want envelope.Code) {
+	c.T.Helper()
+	if got := code(refusal); got != want {
+		c.T.Errorf("%s: %s, want %q: %v", what, got, want, refusal)
+	}
+}
+
+func code(e *envelope.Error) envelope.Code {
+	if e == nil {
+		return ""
+	}
+	return e.Code
+}
+
+// A credential's life: issued, listed, renewed, narrowed, revoked; all of it is on record, without any token.
+func TestServiceOfTokens(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	issued, refusal := c.Issue(ctx, &c.operator, question.Issue{
+		Tenant: "acme", Actor: "agent://a", Role: "agent", Scopes: []string{"pay", "read"}, RenewS: 3600,
+	})
+	c.is("issue", refusal, "")
+	p, err := c.Store.Checker().Check(issued.Token, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(auth.Life)
+	late := tokenstore.Service{Store: c.store(), Record: c.Record}
+	expired, err := late.Store.Checker().Check(issued.Token, c.now)
+	if !errors.Is(err, auth.ErrExpired) {
+		t.Fatal(err)
+	}
+	renewed, refusal := late.Renew(ctx, expired)
+	c.is("renew", refusal, "")
+	if renewed.Family != p.Family || !renewed.Expires.After(c.now) {
+		t.Errorf("%+v", renewed)
+	}
+	narrowed, refusal := late.Narrow(ctx, expired, question.Narrow{Scopes: []string{"read"}, Actor: "agent://a/sub"})
+	c.is("narrow", refusal, "")
+	_, refusal = late.Narrow(ctx, expired, question.Narrow{Scopes: []string{"admin"}})
+	c.is("widen", refusal, envelope.CodeForbidden)
+	list, refusal := late.List(ctx, &c.operator, question.TokenList{Tenant: "acme"})
+	c.is("list", refusal, "")
+	if len(list.Credentials) != 1 || list.Credentials[0].Family != p.Family || list.More {
+		t.Errorf("%+v", list)
+	}
+	_, refusal = late.Revoke(ctx, &c.operator, question.Revoke{Family: p.Family})
+	c.is("revoke", refusal, "")
+	c.hears(late.Store, renewed.Token, auth.ErrRevoked)
+	c.hears(late.Store, narrowed.Token, auth.ErrRevoked)
+	_, refusal = late.Rotate(ctx, &c.operator, question.Rotate{})
+	c.is("rotate", refusal, "")
+	var events []audit.Event
+	for _, r := range c.records {
+		events = append(events, r.Event)
+	}
+	want := []audit.Event{audit.CredentialIssued, audit.CredentialRenewed, audit.CredentialNarrowed,
+		audit.CredentialsListed, audit.CredentialRevoked, audit.KeyRotated}
+	if !slices.Equal(events, want) {
+		t.Errorf("on record: %v", events)
+	}
+}
+
+// Nobody but operators issues, lists, revokes and rotates.
+func TestServiceIsForOperators(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	agent := c.person("agent://a")
+	for _, by := range []*auth.Principal{nil, &agent} {
+		_, refusal := c.Issue(ctx, by, question.Issue{})
+		c.is("issue", refusal, envelope.CodeForbidden)
+		_, refusal = c.Revoke(ctx, by, question.Revoke{})
+		c.is("revoke", refusal, envelope.CodeForbidden)
+		_, refusal = c.List(ctx, by, question.TokenList{})
+		c.is("list", refusal, envelope.CodeForbidden)
+		_, refusal = c.Rotate(ctx, by, question.Rotate{})
+		c.is("rotate", refusal, envelope.CodeForbidden)
+	}
+	if len(c.records) > 0 {
+		t.Errorf("%+v", c.records)
+	}
+}
+
+// What cannot be asked is refused, and what cannot be put on record is not done.
+func TestServiceRefuses(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	good := question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent"}
+	for name, spoil := range map[string]func(*question.Issue){
+		"role": func(q *question.Issue) { q.Role = "king" }, "life": func(q *question.Issue) { q.LifeS = 24*3600 + 1 },
+		"past":  func(q *question.Issue) { q.LifeS = -1 },
+		"renew": func(q *question.Issue) { q.RenewS = int64(tokenstore.MaxRenewal/time.Second) + 1 },
+	} {
+		q := good
+		spoil(&q)
+		_, refusal := c.Issue(ctx, &c.operator, q)
+		c.is(name, refusal, envelope.CodeMalformed)
+	}
+	for name, q := range map[string]question.Revoke{
+		"nothing": {}, "both": {Family: "f", Tenant: "t", Actor: "a"}, "a wildcard": {Family: "*"}, "half": {Tenant: "t"},
+	} {
+		_, refusal := c.Revoke(ctx, &c.operator, q)
+		c.is(name, refusal, envelope.CodeMalformed)
+	}
+	unrenewable := c.person("agent://a")
+	unrenewable.RenewUntil = time.Time{}
+	_, refusal := c.Renew(ctx, &unrenewable)
+	c.is("renew", refusal, envelope.CodeForbidden)
+	c.full = errors.New("full")
+	_, refusal = c.Issue(ctx, &c.operator, good)
+	c.is("without a record", refusal, envelope.CodeAuditLag)
+	if all, err := c.Store.Issued(ctx); err != nil || len(all) > 0 {
+		t.Errorf("issued without a record: %+v %v", all, err)
+	}
+}
+
+// A token of up to 24 hours is for clients that cannot renew it; one that is renewed keeps its life.
+func TestLifeOfTokens(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	for life, want := range map[int64]time.Duration{0: 15 * time.Minute, 86400: 24 * time.Hour, 60: time.Minute} {
+		a, refusal := c.Issue(ctx, &c.operator, question.Issue{
+			Tenant: "acme", Actor: "agent://a", Role: "agent", LifeS: life, RenewS: 48 * 3600,
+		})
+		c.is("issue", refusal, "")
+		p, err := c.Store.Checker().Check(a.Token, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		renewed, refusal := c.Renew(ctx, p)
+		c.is("renew", refusal, "")
+		for _, of := range []question.TokenAnswer{a, renewed} {
+			if got := of.Expires.Sub(c.now.Truncate(time.Second)); got != want {
+				t.Errorf("the token lives for %s, want %s", got, want)
+			}
+		}
+	}
+}
+
+// An agent's token that an earlier build narrowed does not say from which role. It is renewed only if the list of
+// credentials says that its root is an agent.
+func TestTokensOfUnknownOrigin(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	for _, test := range []struct {
+		role   auth.Role
+		listed bool
+		want   envelope.Code
+	}{
+		{auth.Agent, true, ""}, {auth.Agent, false, envelope.CodeForbidden},
+		{auth.Operator, true, envelope.CodeForbidden}, {auth.Door, true, envelope.CodeForbidden},
+	} {
+		root := c.person("agent://a")
+		root.Role = test.role
+		if test.listed {
+			c.issue(c.Store, root)
+		}
+		child := root
+		child.Actor, child.Role, child.ID, child.Family = "agent://a/x", auth.Agent, auth.NewID(), auth.NewID()
+		child.Chain = []string{root.Family}
+		a, refusal := c.Renew(ctx, &child)
+		c.is(fmt.Sprintf("narrowed from %s, listed: %t", test.role, test.listed), refusal, test.want)
+		if test.want != "" {
+			continue
+		}
+		renewed, err := auth.Inspect(a.Token)
+		if err != nil || renewed.Origin != auth.Agent {
+			t.Errorf("%+v, %v", renewed, err)
+		}
+	}
+}
+
+// The answer counts the listed families that a revocation ends, or suggests names. It is stored either way.
+func TestRevocationOfNothingListed(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	listed, unlisted := c.person("agent://billing"), c.person("agent://ghost/x")
+	c.issue(c.Store, listed)
+	offline, err := c.Store.Mint(unlisted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name     string
+		q        question.Revoke
+		families int
+		nearest  []string
+	}{
+		{"a misspelt family", question.Revoke{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0,
+			[]string{listed.Family}},
+		{"another family", question.Revoke{Family: "none"}, 0, nil},
+		{"a misspelt actor", question.Revoke{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
+		{"another tenant", question.Revoke{Tenant: "amce", Actor: "agent://billing"}, 0,
+			[]string{"agent://billing in tenant acme"}},
+		{"an actor of unlisted tokens", question.Revoke{Tenant: "acme", Actor: "agent://ghost"}, 0, nil},
+		{"a family", question.Revoke{Family: listed.Family}, 1, nil},
+		{"the family again", question.Revoke{Family: listed.Family}, 1, nil},
+		{"the actor", question.Revoke{Tenant: "acme", Actor: "agent://billing"}, 1, nil},
+	} {
+		a, refusal := c.Revoke(ctx, &c.operator, test.q)
+		c.is(test.name, refusal, "")
+		if a.Families != test.families || !slices.Equal(a.Nearest, test.nearest) {
+			t.Errorf("%s: %+v", test.name, a)
+		}
+	}
+	c.hears(c.Store, offline, auth.ErrRevoked)
+}

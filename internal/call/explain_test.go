@@ -1,0 +1,89 @@
+package call_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	const side, idem = call.SideEffectful, call.Idempotent
+	for name, c := range map[string]struct {
+		log   func(*journal)
+		after time.Duration
+		n     int
+		want  string
+	}{
+		"unknown": {func(j *journal) { j.admit(side, "A") }, 0, 2, "No such attempt is known."},
+		"queued": {
+			func(j *journal) { j.admit(side, "A") }, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority and has 14s " +
+				"until its deadline.",
+		},
+		"queued behind others": {
+			func(j *journal) {
+				a := ask(side, "A")
+				a.Behind = true
+				j.add(call.Admit(j.state, a).Event)
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority, behind the " +
+				"calls of actors with few open, and has 14s until its deadline.",
+		},
+		"queued or running": {
+			func(j *journal) { j.admit(idem, "A") }, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for, or runs in, a slot of pool default with normal priority " +
+				"(idempotent calls run without a claim) and has 14s until its deadline.",
+		},
+		"claimed": {
+			func(j *journal) { j.admit(side, "A"); j.claim("c") }, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) was claimed by executor default/e-c (claim 1) and has 14s until its deadline.",
+		},
+		"overdue": {
+			func(j *journal) { j.admit(side, "A") }, 16 * time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) is past its deadline by 1s and waits for a guardian to time it out.",
+		},
+		"succeeded": {
+			func(j *journal) { j.admit(idem, "A"); j.succeed() }, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) succeeded after 20ms; its outcome is kept and replayed.",
+		},
+		"retryable": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
+				"the canceller, effect none: the owner of the call cancelled it; the same key may be asked again and runs as the " +
+				"next attempt.",
+		},
+		"retried": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
+				j.admit(side, "B")
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
+				"the canceller, effect none: the owner of the call cancelled it; attempt 2 followed.",
+		},
+		"terminal": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.claim("c")
+				j.decide(call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
+			}, time.Minute, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
+				"deadline, effect unknown: a side-effectful tool was cut off while it ran; the same key returns this outcome and " +
+				"does not run again.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJournal(t)
+			c.log(j)
+			if got := call.Explain(j.state, c.n, start.Time().Add(c.after)); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,202 @@
+package outcome_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Two callers.
+const (
+	callA = "0b9c1ad4-0000-4000-8000-00000000000a"
+	callB = "0b9c1ad4-0000-4000-8000-00000000000b"
+)
+
+// timeout is how a guardian ends an attempt: it has nothing at hand but the state.
+func timeout(t *testing.T, log outcome.Log, s call.State, n int, admitted uint64) (outcome.Outcome, error) {
+	t.Helper()
+	end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())}
+	return outcome.Decide(t.Context(), log, s, n, admitted, end, outcome.Draft{}, nil)
+}
+
+// Of two who decide, the second gets what the first has written, also if it knows the log as it was before.
+func TestOneDecides(t *testing.T) {
+	log := &calltest.Log{}
+	open := admit(t, log, "id1", callA).State
+	won, err := decide(t.Context(), log, open, "", `{"n":1}`, nil)
+	if err != nil || !won.Won {
+		t.Fatalf("%+v, %v", won, err)
+	}
+	for name, known := range map[string]call.State{"known to be decided": won.State, "known as open": open} {
+		o, err := timeout(t, log, known, 1, open.Seq)
+		if err != nil || o.Won || string(o.Response.Output) != `{"n":1}` ||
+			o.Response.Provenance.AuditEventID != won.Response.Provenance.AuditEventID {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+	if n := len(log.Entries()); n != 2 {
+		t.Errorf("%d events", n)
+	}
+}
+
+// newer is a log to which a newer build writes: it says more of an outcome than is known here.
+type newer struct{ *calltest.Log }
+
+func (l newer) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	for _, place := range []string{"error", "metrics", "provenance"} {
+		opening := `"` + place + `":{`
+		body = []byte(strings.Replace(string(body), opening, opening+`"new":"`+place+`",`, 1))
+	}
+	return l.Log.Write(ctx, e, body)
+}
+
+// What a newer build says of an outcome, this one tells as it was stored.
+func TestOutcomeIsToldWhole(t *testing.T) {
+	log := newer{&calltest.Log{}}
+	won, err := decide(t.Context(), log, admit(t, log.Log, "id1", callA).State, envelope.CodeUpstream, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := outcome.Load(t.Context(), log, won.State, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := envelope.EncodeResponse(envelope.ContentJSON, o.For(callB, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"error", "metrics", "provenance"} {
+		if !strings.Contains(string(told), `"new":"`+place+`"`) {
+			t.Errorf("%s has lost what it said: %s", place, told)
+		}
+	}
+}
+
+// What is not in the log is neither decided nor told.
+func TestGone(t *testing.T) {
+	log := &calltest.Log{}
+	s := admit(t, log, "id1", callA).State
+	for name, try := range map[string]func() (outcome.Outcome, error){
+		"another admission":  func() (outcome.Outcome, error) { return timeout(t, log, s, 1, s.Seq+1) },
+		"no such attempt":    func() (outcome.Outcome, error) { return timeout(t, log, s, 2, s.Seq) },
+		"outcome of none":    func() (outcome.Outcome, error) { return outcome.Load(t.Context(), log, s, 2) },
+		"outcome of an open": func() (outcome.Outcome, error) { return outcome.Load(t.Context(), log, s, 1) },
+	} {
+		if _, err := try(); !errors.Is(err, outcome.ErrGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(log.Entries()); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	other, err := decide(t.Context(), log, s, "", `{}`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := timeout(t, log, other.State, 1, s.Seq+1); !errors.Is(err, outcome.ErrGone) {
+		t.Errorf("the outcome of another admission: %+v, %v", o, err)
+	}
+}
+
+// A claim comes while somebody decides: the effect is judged by the log as it is then (C1, C4).
+func TestDecidesByTheLogAsItIs(t *testing.T) {
+	log := &calltest.Log{}
+	s := admit(t, log, "id1", callA).State
+	s.Class = call.SideEffectful
+	log.Before(func(call.Event) error {
+		log.Before(nil)
+		_, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()),
+			By: "e1", Nonce: "c"})
+		_, err := log.Write(t.Context(), claim, nil)
+		return err
+	})
+	o, err := timeout(t, log, s, 1, s.Seq)
+	if err != nil || !o.Won || o.Response.Error.Code != envelope.CodeTimeoutUnknown ||
+		o.Response.Error.Details.Effect != envelope.EffectUnknown {
+		t.Errorf("%+v, %v", o.Response, err)
+	}
+}
+
+// second opens a second attempt behind a failed first one.
+func second(t *testing.T, log *calltest.Log) call.State {
+	t.Helper()
+	first := admit(t, log, "id1", callA).State
+	if _, err := decide(t.Context(), log, first, envelope.CodeUpstream, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	return admit(t, log, "id1", callB).State
+}
+
+// Whoever decides a later attempt carries the earlier outcomes on, though it has only the state at
+// hand; they are found where they are when their own events have expired.
+func TestEarlierOutcomesAreCarried(t *testing.T) {
+	log := &calltest.Log{}
+	s := second(t, log)
+	o, err := timeout(t, log, s, 2, s.Seq)
+	if err != nil || !o.Won {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	for _, expired := range []uint64{0, s.Seq} {
+		log.DropUntil(expired)
+		for n, code := range map[int]envelope.Code{1: envelope.CodeUpstream, 2: envelope.CodeTimeout} {
+			got, err := outcome.Load(t.Context(), log, o.State, n)
+			if err != nil || got.Response.Error.Code != code {
+				t.Errorf("events up to %d expired, attempt %d: %+v, %v", expired, n, got.Response, err)
+			}
+		}
+	}
+}
+
+// Behind the last outcome nothing may have a body: then the request of the last attempt holds them.
+func TestEarlierOutcomesOfAClaim(t *testing.T) {
+	log := &calltest.Log{}
+	s := second(t, log)
+	_, claim := call.Take(s, call.Pickup{Attempt: 2, Admitted: s.Seq, Deliveries: 2, Now: call.At(time.Now()), By: "e1",
+		Nonce: "c"})
+	s, err := log.Write(t.Context(), claim, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.DropUntil(s.Last().Admitted - 1)
+	got, err := outcome.Load(t.Context(), log, s, 1)
+	if err != nil || got.Response.Error.Code != envelope.CodeUpstream {
+		t.Errorf("%+v, %v", got.Response, err)
+	}
+	log.DropUntil(s.Last().Admitted)
+	if _, err := outcome.Load(t.Context(), log, s, 1); !errors.Is(err, outcome.ErrGone) {
+		t.Errorf("held nowhere: %v", err)
+	}
+}
+
+// unreadable is a log that takes writes and cannot be read.
+type unreadable struct{ *calltest.Log }
+
+var errRead = errors.New("the log cannot be read")
+
+func (unreadable) Read(context.Context, string, string) (call.Entry, error) {
+	return call.Entry{}, errRead
+}
+func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error) {
+	return call.Entry{}, errRead
+}
+
+// What cannot be read is not taken for nothing: an outcome is not gone, and a decision that would have to
+// carry others is not written without them.
+func TestUnreadableIsNotGone(t *testing.T) {
+	log := &calltest.Log{}
+	s := second(t, log)
+	if _, err := outcome.Load(t.Context(), unreadable{log}, s, 1); !errors.Is(err, errRead) {
+		t.Errorf("load: %v", err)
+	}
+	if o, err := timeout(t, unreadable{log}, s, 2, s.Seq); !errors.Is(err, errRead) || len(log.Entries()) != 3 {
+		t.Errorf("decide: %+v, %v, %d events", o, err, len(log.Entries()))
+	}
+}

@@ -1,0 +1,309 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Log is the call log as deciders need it; kv.Log is one.
+type Log interface {
+	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
+	Read(ctx context.Context, tool, id string) (call.Entry, error)
+	Get(ctx context.Context, part subjects.Part, seq uint64) (call.Entry, error)
+}
+
+// ErrGone means that the log holds the attempt no more, or another in its place: there is
+// nothing to decide and nothing to deliver.
+var ErrGone = errors.New("the attempt is not in the log")
+
+// ErrUnreadable means that an outcome is in the log in a form that this build cannot read. To try again is of
+// no use; another build may be able to.
+var ErrUnreadable = errors.New("the stored outcome cannot be read")
+
+// ErrTaken means that an attempt is not deserted, because an executor may have taken it: nothing is decided.
+var ErrTaken = errors.New("an executor may have taken the attempt")
+
+// Draft is what a decider knows of the response besides the code: a tool's result or error. The output
+// has been checked.
+type Draft struct {
+	Output        jsontext.Value
+	OutputRef     *envelope.PayloadRef
+	Error         *envelope.Error
+	SideEffects   []jsontext.Value
+	Warnings      []string
+	PolicyApplied []string
+	Metrics       envelope.Metrics
+	// Timed says that Metrics tells when the tool began and ended. Where nobody tells, the times are those of the log,
+	// see [Decide].
+	Timed  bool
+	Chunks *envelope.Chunks
+}
+
+// Outcome is the outcome of one attempt as it stands in the log. Won reports whether this
+// decider wrote it.
+type Outcome struct {
+	State    call.State
+	Attempt  call.Attempt
+	Response *envelope.Response
+	Won      bool
+}
+
+// Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
+// that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
+// them at hand; where there are none of a later attempt, Decide reads them. A response that is too
+// large together with these is replaced by an error that says so. Errors: ErrGone; ErrTaken, of call.Deserted only;
+// call.ErrFull and call.ErrUnsure as the log gave them; nothing is known then, and the caller tries again later. And
+// ErrUnreadable as [Load] gives it: the attempt has ended.
+//
+// The metrics of an ending that no run tells of, by a deadline or a cancel for one, say what the log
+// knows. Of a claimed attempt queue_ms is the time from its admission to its (last) claim, and
+// duration_ms that from there to the decision; of one that is known not to have been started queue_ms
+// is all of its time, and duration_ms 0. A pure or idempotent call starts without a claim, so of one
+// without nobody knows when or whether it was started: duration_ms is all of its time, and queue_ms 0.
+func Decide(
+	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome,
+) (Outcome, error) {
+	for small := false; ; {
+		ruling := call.Decide(s, n, admitted, end)
+		if ruling.Gone {
+			return Outcome{}, ErrGone
+		}
+		if ruling.Taken {
+			return Outcome{}, ErrTaken
+		}
+		if !ruling.Do {
+			return Load(ctx, log, s, n)
+		}
+		if n > 1 && len(earlier) == 0 {
+			var err error
+			if earlier, err = carried(ctx, log, s, n); err != nil {
+				return Outcome{}, err
+			}
+		}
+		response := respond(ruling, d.timed(ruling, end.Cause))
+		body, err := call.EncodeOutcome(response, earlier)
+		if err != nil {
+			return Outcome{}, fmt.Errorf("outcome body: %w", err)
+		}
+		after, err := log.Write(ctx, ruling.Event, body)
+		var moved *call.Moved
+		switch {
+		case err == nil:
+			return own(after, n, response), nil
+		case errors.As(err, &moved) && moved.State.Empty():
+			s.Seq = moved.State.Seq // the log is lost with what was not synced yet; what s says did happen
+		case errors.As(err, &moved):
+			s = moved.State
+		case errors.Is(err, call.ErrTooLarge) && !small:
+			end, d = shrink(end, d)
+			small = true
+		default:
+			return Outcome{}, err
+		}
+	}
+}
+
+// timed returns the draft with what is known of when the attempt waited and ran.
+func (d Draft) timed(r call.Ruling, cause call.Cause) Draft {
+	if d.Timed {
+		return d
+	}
+	s := r.Event.State
+	a, _ := s.Attempt(r.Event.Attempt)
+	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.Untaken ||
+		!s.Harmless() && r.Effect == envelope.EffectNone
+	switch m := &d.Metrics; {
+	case unstarted:
+		m.QueueMS, m.DurationMS = between(a.At, a.Decision.At), 0
+	case a.Claim != nil && a.Claim.At > 0:
+		m.QueueMS, m.DurationMS = between(a.At, a.Claim.At), between(a.Claim.At, a.Decision.At)
+	default:
+		m.QueueMS, m.DurationMS = 0, between(a.At, a.Decision.At)
+	}
+	return d
+}
+
+// between is in milliseconds, and never less than nothing: clocks differ.
+func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
+
+// shrink makes the least of an ending: otherwise it could never be written, and the tool would run
+// again and again.
+func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
+	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
+	switch {
+	case d.Error != nil:
+		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
+		end.Output = ""
+	case end.Cause == call.ToolEnded || end.Cause == call.Confirmed:
+		end.Cause, end.Error, end.Output = call.ToolEnded, envelope.CodeOutputLimit, ""
+		small.Error = envelope.NewError(end.Error, tooLarge)
+	}
+	return end, small
+}
+
+const tooLarge = "the response is larger than the server takes, together with the outcomes of earlier attempts"
+
+// own returns the outcome that was just written, at the position it got.
+func own(s call.State, n int, r *envelope.Response) Outcome {
+	a, _ := s.Attempt(n)
+	r.Provenance.AuditEventID = AuditID(s.Part, a.Decision.Seq)
+	return Outcome{State: s, Attempt: a, Response: r, Won: true}
+}
+
+// Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
+// event or, when that has expired, in a later one. Errors: ErrGone; ErrUnreadable, with an Outcome that has all but the
+// response; and what the log gave when it could not be read.
+func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
+	a, ok := s.Attempt(n)
+	if !ok || a.Decision == nil {
+		return Outcome{}, ErrGone
+	}
+	entry, err := At(ctx, log, s, a.Decision.Seq)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if len(entry.Body) == 0 {
+		if entry, err = holder(ctx, log, s); err != nil {
+			return Outcome{}, err
+		}
+	}
+	stored, ok, err := entry.Outcome(n)
+	if err != nil {
+		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if !ok {
+		return Outcome{}, ErrGone
+	}
+	r, fault := envelope.DecodeResponse(envelope.ContentJSON, stored.Response)
+	if fault != nil {
+		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
+	}
+	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
+	return Outcome{State: s, Attempt: a, Response: r}, nil
+}
+
+// carried returns the outcomes of the attempts before n, which its request carries. Where that cannot be read they
+// are collected from their own events, which are kept longer.
+func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
+	a, _ := s.Attempt(n)
+	entry, err := At(ctx, log, s, a.Admitted)
+	if err != nil {
+		return nil, err
+	}
+	if outcomes, err := entry.Outcomes(); err == nil && len(outcomes) > 0 {
+		return outcomes, nil
+	}
+	return collected(ctx, log, s, n)
+}
+
+// collected returns the outcomes of the attempts before n that are in the log as events of their own. What has
+// expired there cannot be carried any more; what is there and cannot be read is an error, for somebody that can.
+func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []call.Outcome, err error) {
+	for _, a := range s.Attempts {
+		if a.N >= n || a.Decision == nil {
+			continue
+		}
+		entry, err := At(ctx, log, s, a.Decision.Seq)
+		if err != nil {
+			return nil, err
+		}
+		o, ok, err := entry.Outcome(a.N)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("outcome of attempt %d, which attempt %d carries: %w", a.N, n, err)
+		case ok:
+			outcomes = append(outcomes, o)
+		}
+	}
+	return outcomes, nil
+}
+
+// At returns the event of the log s at a position; the zero Entry when it has expired, or when the
+// position is another log's now: the server may have lost its end and used it again.
+func At(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
+	entry, err := log.Get(ctx, s.Part, seq)
+	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
+		return call.Entry{}, err
+	}
+	return entry, nil
+}
+
+// holder returns the newest entry of the log that has a body with earlier outcomes.
+func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
+	last, err := log.Read(ctx, s.Tool, s.ID)
+	if err != nil || len(last.Body) > 0 || last.State.Empty() {
+		return last, err
+	}
+	return At(ctx, log, last.State, last.State.Last().Admitted)
+}
+
+// AuditID names the log position of a decision; it is the same whenever it is told.
+func AuditID(part subjects.Part, seq uint64) string {
+	return string(strconv.AppendUint(append(append(make([]byte, 0, 64), part.Bucket()...), '.'), seq, 10))
+}
+
+func respond(ruling call.Ruling, d Draft) *envelope.Response {
+	s := ruling.Event.State
+	a, _ := s.Attempt(ruling.Event.Attempt)
+	p := envelope.Provenance{
+		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest,
+		Attempt: a.N, Fence: a.Decision.Fence, Final: true, NotStarted: s.NotStarted(a.N), Chunks: d.Chunks,
+		PolicyApplied: d.PolicyApplied,
+	}
+	d.Metrics.Attempts = a.N
+	if ruling.Code != "" {
+		r := envelope.Failure(a.Owner.CallID, failure(ruling, d.Error), p, d.Metrics)
+		r.SideEffects, r.Warnings = d.SideEffects, d.Warnings
+		return r
+	}
+	p.OutputRef = d.OutputRef
+	return &envelope.Response{
+		CallID: a.Owner.CallID, Status: envelope.Success, Output: d.Output, SideEffects: d.SideEffects,
+		Warnings: d.Warnings, Metrics: d.Metrics, Provenance: p,
+	}
+}
+
+// failure keeps the tool's own error where the ruling agrees with it; otherwise it states the
+// ruling and keeps what the tool said as its cause.
+func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
+	if said != nil && said.Code == ruling.Code {
+		return said.WithEffect(ruling.Effect)
+	}
+	e := envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect)
+	if said == nil {
+		return unserved(ruling, e)
+	}
+	e.Details.ToolCode, e.Details.Stderr, e.Details.Extra = said.Details.ToolCode, said.Details.Stderr, said.Details.Extra
+	e.Details.ToolResult, e.Details.ToolResultRef = said.Details.ToolResult, said.Details.ToolResultRef
+	cause := string(said.Code) + ": " + said.Message
+	if said.Cause != "" {
+		cause += ": " + said.Cause
+	}
+	return e.WithCause(cause)
+}
+
+// unserved says in e which pool did not serve the attempt, where that is why it ended.
+func unserved(ruling call.Ruling, e *envelope.Error) *envelope.Error {
+	s := ruling.Event.State
+	a, _ := s.Attempt(ruling.Event.Attempt)
+	if message, fix := call.Unserved(s, a); message != "" {
+		e = envelope.NewError(ruling.Code, message).WithFix(fix).WithEffect(ruling.Effect)
+	}
+	return e
+}
+
+// For returns the outcome as callID is told it: under its own call id. Replayed marks an answer
+// that was decided before it was asked for.
+func (o Outcome) For(callID string, replayed bool) *envelope.Response {
+	r := *o.Response
+	r.CallID, r.Provenance.Replayed = callID, replayed
+	return &r
+}

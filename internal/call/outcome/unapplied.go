@@ -1,0 +1,66 @@
+package outcome
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// wish is something that a request may ask for and that is not done, or not wholly.
+type wish struct {
+	mark    byte   // in the log
+	name    string // as provenance.policy_applied has it; stable
+	warning string
+	made    func(r *envelope.Request, given, wished time.Time) bool
+}
+
+// wishes returns all of them. What begins to work leaves the list, and its mark is not used again.
+func wishes() [6]wish {
+	return [...]wish{
+		{'t', "timeout-cut",
+			"the call had less time than it asked for: a tool gives no more than its limits.timeout_ms_max",
+			func(_ *envelope.Request, given, wished time.Time) bool { return given.Before(wished) }},
+		{'m', "memory_mb_limit-ignored",
+			"constraints.memory_mb_limit has no effect yet: the tool's own limit held",
+			func(r *envelope.Request, _, _ time.Time) bool { return r.Constraints.MemoryMBLimit != 0 }},
+		{'n', "net_allowlist-ignored",
+			"constraints.net_allowlist has no effect yet: the tool's network was not limited to it",
+			func(r *envelope.Request, _, _ time.Time) bool { return r.Constraints.NetAllowlist != nil }},
+		{'b', "budget-ignored", "constraints.budget has no effect yet: nothing was counted against it",
+			func(r *envelope.Request, _, _ time.Time) bool { return len(r.Constraints.Budget) > 0 }},
+		{'c', "cache_key-ignored", "constraints.cache_key has no effect yet: nothing was cached",
+			func(r *envelope.Request, _, _ time.Time) bool { return r.Constraints.CacheKey != "" }},
+		{'f', "confidence-ignored", "context.confidence has no effect yet: no policy looked at it",
+			func(r *envelope.Request, _, _ time.Time) bool { return r.Context.Confidence != nil }},
+	}
+}
+
+// InVain returns the marks of what r asks for in vain, for [call.Attempt]: given is the deadline of the attempt, and
+// wished that of the request.
+func InVain(r *envelope.Request, given, wished time.Time) string {
+	var marks []byte
+	for _, w := range wishes() {
+		if w.made(r, given, wished) {
+			marks = append(marks, w.mark)
+		}
+	}
+	return string(marks)
+}
+
+// Unapplied returns the draft with a warning, and a name among the policies applied, for whatever the request of
+// attempt a asks for in vain. It says so in the stored outcome, and thus to everybody who is told that.
+func (d Draft) Unapplied(a call.Attempt) Draft {
+	if a.InVain == "" {
+		return d
+	}
+	for _, w := range wishes() {
+		if strings.IndexByte(a.InVain, w.mark) >= 0 {
+			d.Warnings = append(slices.Clip(d.Warnings), w.warning)
+			d.PolicyApplied = append(slices.Clip(d.PolicyApplied), w.name)
+		}
+	}
+	return d
+}

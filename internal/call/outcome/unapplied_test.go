@@ -1,0 +1,47 @@
+package outcome
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// Whatever a request asks for in vain is named, once, beside what there was to say anyway; and nothing else is.
+func TestUnapplied(t *testing.T) {
+	confidence := 0.5
+	given := time.UnixMilli(2000)
+	wished := func(r *envelope.Request) time.Time { // at 1000
+		due := time.UnixMilli(1000 + r.Constraints.TimeoutMS)
+		if at := r.Constraints.DeadlineUnixMS; at > 0 && time.UnixMilli(at).Before(due) {
+			return time.UnixMilli(at)
+		}
+		return due
+	}
+	for name, edit := range map[string]func(*envelope.Request){
+		"memory_mb_limit-ignored": func(r *envelope.Request) { r.Constraints.MemoryMBLimit = 64 },
+		"net_allowlist-ignored":   func(r *envelope.Request) { r.Constraints.NetAllowlist = []string{} },
+		"budget-ignored":          func(r *envelope.Request) { r.Constraints.Budget = []byte(`{}`) },
+		"cache_key-ignored":       func(r *envelope.Request) { r.Constraints.CacheKey = "k" },
+		"confidence-ignored":      func(r *envelope.Request) { r.Context.Confidence = &confidence },
+		"timeout-cut":             func(r *envelope.Request) { r.Constraints.TimeoutMS = 1001 },
+		"": func(r *envelope.Request) {
+			r.Constraints.TimeoutMS, r.Constraints.DeadlineUnixMS = 9000, 2000
+		},
+	} {
+		r := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: 1000}}
+		edit(r)
+		said := []string{"said before", "and more"}
+		d := Draft{Warnings: said[:1]}.Unapplied(call.Attempt{InVain: InVain(r, given, wished(r))})
+		want := []string{name}
+		if name == "" {
+			want = nil
+		}
+		if !slices.Equal(d.PolicyApplied, want) || len(d.Warnings) != 1+len(want) || d.Warnings[0] != "said before" ||
+			said[1] != "and more" {
+			t.Errorf("%q: %q, warnings %q", name, d.PolicyApplied, d.Warnings)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// What is decided costs no memory, also behind an attempt that stays open for long.
+func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
+	g := newGuard(time.Now)
+	attempt := func(n int) call.Attempt {
+		return call.Attempt{N: 1, Admitted: uint64(n), Deadline: call.At(time.Now().Add(time.Hour))}
+	}
+	g.open("echo", "old", attempt(1), 0)
+	const calls = 10_000
+	for n := range calls {
+		g.open("echo", strconv.Itoa(n), attempt(n+2), 0)
+		g.close(strconv.Itoa(n), 1, uint64(n+2))
+	}
+	if len(g.order) > 2 || g.oldest() != 1 {
+		t.Errorf("%d are kept, the oldest at %d", len(g.order), g.oldest())
+	}
+	g.open("echo", "new", attempt(calls+2), 0)
+	if g.close("old", 1, 1); g.oldest() != calls+2 || g.size() != 1 {
+		t.Errorf("%d are watched, the oldest at %d", g.size(), g.oldest())
+	}
+}
+
+// An attempt of an admission that is gone makes room for that of a later one, whose watch it cannot end.
+func TestGuardOfALaterAdmission(t *testing.T) {
+	g := newGuard(time.Now)
+	attempt := func(admitted uint64) call.Attempt {
+		return call.Attempt{N: 1, Admitted: admitted, Deadline: call.At(time.Now().Add(time.Hour))}
+	}
+	g.open("echo", "id", attempt(3), 0)
+	g.open("echo", "id", attempt(7), 0)
+	g.close("id", 1, 3)
+	if g.saw(9); g.size() != 1 || g.oldest() != 7 || g.due.Len() != 1 || g.decided("id", 1, 7) || !g.decided("id", 1, 3) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
+	}
+	if g.close("id", 1, 7); g.size() != 0 || g.oldest() != 0 || g.due.Len() != 0 || !g.decided("id", 1, 7) {
+		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
+	}
+}
+
+// Beyond what has been read of the log, nothing is known to be decided.
+func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
+	g := newGuard(time.Now)
+	if g.saw(4); g.decided("id", 1, 5) || !g.decided("id", 1, 4) {
+		t.Error("what was not read is taken for decided, or the other way round")
+	}
+}
+
+// A partition whose log takes nothing keeps only its own deadlines waiting.
+func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Options{Now: time.Now, Partitions: 2, CallLog: deafPart{}, NewNonce: func() string { return "n" },
+			Backup: time.Millisecond})
+		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
+		const calls = 3 * expirers
+		for n := range calls {
+			d.guard(1).open("echo", fmt.Sprint("deaf", n), due, 0)
+			d.guard(0).open("echo", fmt.Sprint("well", n), due, 0)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if d.guard(0).size() != 0 || d.guard(1).size() != calls || d.Watching() != calls {
+			t.Errorf("%d of the one and %d of the other partition are watched", d.guard(0).size(), d.guard(1).size())
+		}
+		if d.Oldest(0) != 0 || d.Oldest(1) != 1 {
+			t.Errorf("the oldest are at %d and %d", d.Oldest(0), d.Oldest(1))
+		}
+		cancel()
+		<-done
+	})
+}
+
+// deafPart is an empty log, of which one partition answers nothing.
+type deafPart struct{ Log }
+
+func (deafPart) Read(ctx context.Context, _, id string) (call.Entry, error) {
+	if strings.HasPrefix(id, "deaf") {
+		<-ctx.Done()
+		return call.Entry{}, ctx.Err()
+	}
+	return call.Entry{}, nil
+}
+
+func (deafPart) Write(_ context.Context, e call.Event, _ []byte) (call.State, error) {
+	return call.Fold(e, 1), nil
+}

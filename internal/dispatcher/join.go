@@ -1,0 +1,148 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/observe"
+)
+
+// Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
+// them one key has had, the longer.
+const (
+	firstLinger = time.Millisecond
+	maxLinger   = 64 * time.Millisecond
+)
+
+// join binds everyone waiting to the open attempt with one event, after giving others the
+// chance to arrive. Callers that cannot be bound because the log moved are placed anew.
+func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.failed(ctx, p, requests(joining)...)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	if !wait.For(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+		return
+	}
+	s = l.learn(s)
+	if s, joining = d.placeAll(ctx, l, s, append(joining, l.late()...)); len(joining) == 0 {
+		return
+	}
+	n := s.Last().N
+	if !mayJoin(s, n, joining) { // the log has moved while they were placed
+		l.again(joining)
+		return
+	}
+	event, left := joinEvent(s, n, joining, d.NewNonce())
+	l.joins++
+	switch err := d.Records.Allowed(ctx, s, n, owners(joining, left)); {
+	case errors.Is(err, audit.ErrRefused):
+		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
+		return
+	case err != nil: // nobody joins unrecorded: the callers ask again
+		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
+		return
+	}
+	d.Observer.Tell(ctx, observe.BeforeJoin, &s, n)
+	after, err := d.CallLog.Write(ctx, event, nil)
+	var moved *call.Moved
+	switch {
+	case errors.As(err, &moved):
+		l.found(s.Seq, moved.State)
+		l.again(joining)
+		return
+	case errors.Is(err, call.ErrFull):
+		d.turnAllDown(ctx, l, s, joining, storeFull())
+		return
+	case err != nil: // unsure: the callers ask again
+		d.Logger.Warn("join unsure", "call", l.id, "err", err)
+		return
+	}
+	l.learn(after)
+	d.Observer.Tell(ctx, observe.AfterJoin, &after, n)
+	for _, a := range joining {
+		if !slices.Contains(left, a) {
+			d.await(ctx, l, after, n, a)
+		}
+	}
+	l.again(left)
+}
+
+func requests(as []*asker) []request {
+	all := make([]request, len(as))
+	for i, a := range as {
+		all[i] = a.request
+	}
+	return all
+}
+
+// owners returns the owners of those that join: all but the ones that are left.
+func owners(joining, left []*asker) []call.Owner {
+	var all []call.Owner
+	for _, a := range joining {
+		if !slices.Contains(left, a) {
+			all = append(all, a.ask.Owner)
+		}
+	}
+	return all
+}
+
+// turnAllDown refuses those for whose join there is no room. A request that finds that the log
+// has moved is placed anew.
+func (d *Dispatcher) turnAllDown(
+	ctx context.Context, l *line, s call.State, joining []*asker, refusal *envelope.Error,
+) {
+	for _, a := range joining {
+		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
+			l.again([]*asker{a})
+		}
+	}
+}
+
+// mayJoin says whether every one of them may be bound to the open attempt n of s.
+func mayJoin(s call.State, n int, joining []*asker) bool {
+	for _, a := range joining {
+		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
+			return false
+		}
+	}
+	return true
+}
+
+// joinEvent makes one event for all that are joining attempt n of s; left are those that found no
+// room any more.
+func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Event, left []*asker) {
+	ids := make([]string, len(joining))
+	for i, a := range joining {
+		ids[i] = a.ask.Owner.CallID
+	}
+	e, full := call.JoinAll(s, n, ids, nonce)
+	for _, a := range joining {
+		if slices.Contains(full, a.ask.Owner.CallID) {
+			left = append(left, a)
+		}
+	}
+	return e, left
+}
+
+func (l *line) again(as []*asker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrive(append(as, l.leaveAll()...)...)
+}
+
+// late takes the requests that arrived during the linger.
+func (l *line) late() []*asker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaveAll()
+}

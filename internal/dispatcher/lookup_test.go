@@ -1,0 +1,34 @@
+package dispatcher_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// The request of a side-effectful call says whether its tool declares a lookup; that of another call says nothing, nor
+// does any while builds share the bus that do not know the rule.
+func TestRequestSaysLookup(t *testing.T) {
+	for _, c := range []struct {
+		class         call.Class
+		lookup, older bool
+		want          call.Lookup
+	}{
+		{call.SideEffectful, true, false, call.LookupYes},
+		{call.SideEffectful, false, false, call.LookupNo},
+		{call.SideEffectful, false, true, ""},
+		{call.SideEffectful, true, true, ""},
+		{call.Idempotent, true, false, ""},
+		{call.Pure, false, false, ""},
+	} {
+		bubble(t, c.class, func(t *testing.T, w *world) {
+			w.manifest.Capability.Lookup, w.manifest.AcceptRerun, w.d.OlderBuilds = c.lookup, true, c.older
+			w.ask(1)
+			pass(10 * time.Millisecond)
+			if got := w.state().Lookup; got != c.want {
+				t.Errorf("%+v: the request says %q", c, got)
+			}
+		})
+	}
+}

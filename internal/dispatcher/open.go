@@ -1,0 +1,154 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/observe"
+)
+
+// open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
+// moved, so that the request has to be looked at again.
+func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, v call.Verdict) (call.State, bool) {
+	if a.stored == nil {
+		return s, false // its log has expired since it was read
+	}
+	refusal := d.room()
+	if refusal == nil {
+		refusal = d.hold(a, v.Event.State.Pool)
+		defer d.letGo(a)
+	}
+	if refusal != nil {
+		return d.turnDown(ctx, l, s, a, refusal)
+	}
+	if v.Event.State.Last().Behind != a.ask.Behind {
+		v = call.Admit(s, a.ask) // only now it is known
+	}
+	earlier, current, err := d.earlier(ctx, s)
+	switch {
+	case errors.Is(err, outcome.ErrUnreadable) && d.Strange != nil && d.Strange(call.Instance(s.Last().Decision.Nonce)):
+		d.replay(ctx, l, s, s.Last().N, a)
+		return s, false
+	case errors.Is(err, outcome.ErrUnreadable):
+		d.Logger.Error("no further attempt: an earlier outcome cannot be read", "call", l.id, "err", err)
+		return d.turnDown(ctx, l, s, a,
+			unreadable("the outcome of an earlier attempt cannot be read, and a further one would lose it"))
+	case err != nil: // the caller asks again
+		d.Logger.Warn("no further attempt: the call log cannot be read", "call", l.id, "err", err)
+		return s, false
+	case current.Seq != s.Seq:
+		return l.found(s.Seq, current), true
+	}
+	if d.Observer.Begin == nil {
+		after, again, _ := d.write(ctx, l, s, a, v, earlier)
+		return after, again
+	}
+	ctx, parent, end := d.Observer.Begin(ctx, observe.Step{
+		At: observe.Admit, State: call.State{Facts: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
+	})
+	var last observe.Step
+	defer func() { end(last) }()
+	a.ask.Owner.Parent = parent
+	if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
+		return s, true
+	}
+	after, again, admitted := d.write(ctx, l, s, a, v, earlier)
+	if admitted {
+		last.At = observe.AfterAdmit
+	}
+	return after, again
+}
+
+// write writes the admission of a with the outcomes of earlier attempts, and reports whether the request has to be
+// looked at again, and whether it is admitted, as far as known.
+func (d *Dispatcher) write(
+	ctx context.Context, l *line, s call.State, a *asker, v call.Verdict, earlier []call.Outcome,
+) (_ call.State, again, admitted bool) {
+	body, err := call.RequestBody{Request: a.stored, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
+	if err != nil {
+		d.Logger.Error("request body", "err", err)
+		return s, false, false
+	}
+	d.Observer.Tell(ctx, observe.BeforeAdmit, &s, v.Event.Attempt)
+	if d.late(a) {
+		s, again = d.turnDown(ctx, l, s, a, tooLate())
+		return s, again, false
+	}
+	// Nobody could start what is in the log after the deadline of a, and others wait for their turn.
+	v.Event.Until = time.Now().Add(min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
+	after, err := d.CallLog.Write(ctx, v.Event, body)
+	if err != nil {
+		s, again = d.notWritten(ctx, l, s, a, err)
+		return s, again, errors.Is(err, call.ErrUnsure)
+	}
+	opened := after.Last()
+	d.Observer.Tell(ctx, observe.AfterAdmit, &after, opened.N)
+	l.learn(after)
+	if opened.Owner.CallID != a.ask.Owner.CallID {
+		return after, true, false
+	}
+	d.logAdmission(ctx, after, opened)
+	d.keep(after, opened)
+	d.letGo(a) // before its caller knows, and asks for more
+	d.accept(ctx, a, after, opened, opened.Deadline)
+	return after, false, true
+}
+
+// notWritten deals with an admission that the log has not taken, or not for sure.
+func (d *Dispatcher) notWritten(
+	ctx context.Context, l *line, s call.State, a *asker, err error,
+) (_ call.State, again bool) {
+	var moved *call.Moved
+	switch {
+	case errors.As(err, &moved):
+		return l.found(s.Seq, moved.State), true
+	case d.late(a):
+		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
+		return d.turnDown(ctx, l, s, a, tooLate())
+	case errors.Is(err, call.ErrFull):
+		return d.turnDown(ctx, l, s, a, storeFull())
+	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
+		refusal := envelope.NewError(envelope.CodeAttempts, "the outcomes of earlier attempts leave no room for another")
+		return d.turnDown(ctx, l, s, a, refusal)
+	} // not known to be admitted or not: no answer; the caller asks again
+	d.Logger.Warn("admission unsure", "call", l.id, "err", err)
+	return s, false
+}
+
+// logAdmission is for whoever wants every event logged.
+func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Attempt) {
+	if d.Logger.Enabled(ctx, slog.LevelInfo) {
+		d.Logger.InfoContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N,
+			"call_id", a.Owner.CallID)
+	}
+}
+
+// keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
+// the log, unless the log has shown it the outcome already.
+func (d *Dispatcher) keep(s call.State, a call.Attempt) {
+	if a.Open() && !d.guard(s.Part).decided(s.ID, a.N, a.Admitted) {
+		d.watch(s, a)
+	}
+}
+
+// earlier returns the outcomes that the next attempt has to carry, and the log they belong to.
+func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome, call.State, error) {
+	if s.Empty() {
+		return nil, s, nil
+	}
+	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
+	if err != nil {
+		return nil, s, err
+	}
+	outcomes, err := last.Outcomes()
+	if err != nil {
+		return nil, last.State, fmt.Errorf("%w: %w", outcome.ErrUnreadable, err)
+	}
+	return outcomes, last.State, nil
+}

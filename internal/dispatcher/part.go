@@ -1,0 +1,31 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// keepPartings answers joiners at their own deadlines until ctx ends.
+func (d *Dispatcher) keepPartings(ctx context.Context) {
+	keep(ctx, d.partings.Wake, func() time.Duration {
+		over, pause := d.partings.Next(d.Now())
+		for _, l := range over {
+			d.safely("the deadline of a joiner", func() { d.part(l) })
+		}
+		return pause
+	})
+}
+
+// part tells a joiner at its deadline that its call goes on, if it still waits.
+func (d *Dispatcher) part(l question.Leave) {
+	now := call.At(d.Now())
+	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
+	if ok { // that is no outcome: the attempt has one of its own, later
+		e := envelope.NewError(envelope.CodeTimeout, "this caller's deadline has passed; the call goes on for the others")
+		d.dismiss(w, s, l.Attempt, e.WithFix("ask again with the same key for the outcome").WithEffect(effectSoFar(s)))
+	}
+}

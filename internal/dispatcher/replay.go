@@ -1,0 +1,155 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Letter is a dead letter that is to be replayed.
+type Letter struct {
+	Seq     uint64 // its number
+	Attempt int    // that was given up
+	State   call.State
+	Body    []byte // a [call.RequestBody]
+}
+
+// maxAgain bounds the word with which an operator asks for a further replay, in bytes.
+const maxAgain = 64
+
+// replayTime is how long a dispatcher waits for the acceptance of a replay. Whoever asked asks again without it.
+const replayTime = 5 * time.Second
+
+// Replay calls again for what a dead letter asked for, as the actor who asked, and returns how that call stands. The
+// key of the call is made from the letter and from again, so the call is made once for each again, and later questions
+// are answered from its log. The record names by, the operator, and the actor, before the call is made.
+func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again string) (
+	none question.ResultAnswer, _ *envelope.Error) {
+	if len(again) > maxAgain {
+		return none, envelope.NewError(envelope.CodeLimit,
+			fmt.Sprintf("again is %d bytes, at most %d are allowed", len(again), maxAgain))
+	}
+	in, req, err := d.replayed(l, again)
+	if err != nil {
+		return none, envelope.NewError(envelope.CodeChecksum, fmt.Sprintf("dead letter %d cannot be read", l.Seq)).
+			WithCause(err.Error()).WithFix("call the tool anew; `toolbus dead show` shows what the letter says")
+	}
+	key := subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req)}
+	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
+	if err != nil {
+		return none, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
+			WithRetryAfter(time.Second)
+	}
+	var answer question.ResultAnswer
+	var refusal *envelope.Error
+	if s := last.State; s.Empty() {
+		answer, refusal = d.carryOut(ctx, by, l, in, req, key.Ref())
+	} else {
+		answer, refusal = d.standing(ctx, s, s.Last(), s.Last().Owner.CallID)
+	}
+	answer.Tenant, answer.Actor, answer.Ref = in.From.Tenant, in.From.Actor, key.Ref()
+	return answer, refusal
+}
+
+// replayed returns the request of a letter as a new one: with a call id, a key and a deadline of its own, and an answer
+// that only this dispatcher waits for.
+func (d *Dispatcher) replayed(l Letter, again string) (*call.Incoming, *envelope.Request, error) {
+	body, err := call.DecodeRequestBody(l.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
+	if refusal != nil {
+		return nil, nil, fmt.Errorf("%s", refusal)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s", l.State.Ref(), l.Attempt, again))
+	k := &req.Constraints
+	k.IdempotencyKey, k.IdempotencyScope = "replay-"+hex.EncodeToString(sum[:]), envelope.ScopeActor
+	k.DeadlineUnixMS = 0
+	req.CallID = uuid.NewString()
+	data, err := envelope.EncodeRequest(envelope.ContentJSON, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := call.Sender{Tenant: l.State.Tenant, Actor: req.Context.ActorID}
+	return &call.Incoming{
+		Subject: subjects.Call(from.Tenant, from.Actor, req.ToolID), From: from, Tool: req.ToolID,
+		ContentType: envelope.ContentJSON, Body: data, InputRef: body.InputRef, Received: d.Now(),
+		Reply: subjects.Answers(from.Tenant, from.Actor) + uuid.NewString(),
+	}, req, nil
+}
+
+// carryOut makes the call of a replay, and returns its acceptance, its refusal, or the outcome that it found.
+func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call.Incoming, req *envelope.Request,
+	ref string) (none question.ResultAnswer, _ *envelope.Error) {
+	note := audit.Replayed(in.From, req, d.Now(), audit.Replay{
+		By: by, Letter: l.Seq, Ref: l.State.Ref(), Attempt: l.Attempt,
+	})
+	note.Ref, note.ArgumentsHash = ref, l.State.ArgsHash
+	if err := d.Records.Note(ctx, note); err != nil {
+		return none, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+	}
+	heard := d.answers.await(in.Reply)
+	defer d.answers.drop(in.Reply)
+	ctx, cancel := context.WithTimeout(ctx, replayTime)
+	defer cancel()
+	d.handle(ctx, &candidate{request: request{in: in, principal: &auth.Principal{
+		Tenant: in.From.Tenant, Actor: in.From.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
+	}}})
+	select {
+	case a := <-heard:
+		return a, nil
+	case <-ctx.Done():
+		return none, envelope.NewError(envelope.CodeUnavailable, "the replay was not accepted in time; it may be made yet").
+			WithRetryAfter(time.Second).WithEffect(envelope.EffectUnknown)
+	}
+}
+
+// answers passes answers on to callers, but for the first one to each replay, which waits in this process.
+type answers struct {
+	Replier
+	replays sync.Map // a chan question.ResultAnswer, by the subject of the answer
+}
+
+// await returns a channel that gets the first answer at reply; drop ends the wait.
+func (r *answers) await(reply string) <-chan question.ResultAnswer {
+	c := make(chan question.ResultAnswer, 1)
+	r.replays.Store(reply, c)
+	return c
+}
+
+func (r *answers) drop(reply string) { r.replays.Delete(reply) }
+
+// Accepted implements [Replier].
+func (r *answers) Accepted(to call.Inbox, a *envelope.Accepted) {
+	if !r.take(to, question.ResultAnswer{Accepted: a}) {
+		r.Replier.Accepted(to, a)
+	}
+}
+
+// Outcome implements [Replier].
+func (r *answers) Outcome(to call.Inbox, o *envelope.Response) {
+	if !r.take(to, question.ResultAnswer{Response: o}) {
+		r.Replier.Outcome(to, o)
+	}
+}
+
+func (r *answers) take(to call.Inbox, a question.ResultAnswer) bool {
+	c, waits := r.replays.LoadAndDelete(to.Reply)
+	if waits {
+		c.(chan question.ResultAnswer) <- a // it has room for one, and gets one
+	}
+	return waits
+}

@@ -1,0 +1,234 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// StateOf reads the log that ref names, for an actor that may see attempt n of it.
+func (d *Dispatcher) StateOf(
+	ctx context.Context, from call.Sender, q question.Call, n int,
+) (call.State, *envelope.Error) {
+	last, refusal := d.last(ctx, from, q)
+	if a, ok := last.State.Attempt(n); refusal == nil && ok && !covered(ctx, a) {
+		refusal = unknownCall(q.Ref)
+	}
+	return last.State, refusal
+}
+
+// last reads the last event of that log.
+func (d *Dispatcher) last(ctx context.Context, from call.Sender, q question.Call) (call.Entry, *envelope.Error) {
+	return d.entry(ctx, q.Ref, func(s call.State) bool {
+		return subjects.Token(s.Tenant) == from.Tenant && concerns(ctx, s, from.Actor, q.CallID)
+	})
+}
+
+// OutputShelf says where the large output lies that a call had. It may be read by whoever was told the outcome, which a
+// key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
+// So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
+func (d *Dispatcher) OutputShelf(
+	ctx context.Context, from call.Sender, q question.Payload,
+) (of subjects.Shelf, _ *envelope.Error) {
+	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
+		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
+			return a.Decision != nil && a.Decision.OutputHash == q.SHA256 && covered(ctx, a)
+		})
+		if i < 0 || q.SHA256 == "" || subjects.Token(s.Tenant) != from.Tenant {
+			return false
+		}
+		of = subjects.Owner{Tenant: s.Tenant, Actor: s.Attempts[i].Owner.Actor}.On(s.Pool)
+		return true
+	})
+	return of, refusal
+}
+
+// entry reads the last event of the log that ref names, if may says that it may be.
+func (d *Dispatcher) entry(
+	ctx context.Context, ref string, may func(call.State) bool,
+) (call.Entry, *envelope.Error) {
+	key, err := subjects.ParseRef(ref)
+	if err != nil {
+		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
+			WithFix("give the reference that the call printed, or that its acceptance named")
+	}
+	if key.Tool == "" { // the reference holds a digest of it
+		token, _, _ := strings.Cut(ref, ".")
+		key.Tool, _ = d.Catalog.Named(token)
+	}
+	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
+	if err != nil {
+		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
+			WithRetryAfter(time.Second)
+	}
+	if last.State.Empty() || !may(last.State) {
+		return call.Entry{}, unknownCall(ref)
+	}
+	return last, nil
+}
+
+func unknownCall(ref string) *envelope.Error {
+	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
+}
+
+// concerns reports whether the actor owns an attempt of the call, or names one of its call ids, and its token covers
+// that attempt.
+func concerns(ctx context.Context, s call.State, actor, callID string) bool {
+	for _, a := range s.Attempts {
+		if (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt finds the attempt that q asks for, that of its call id or the newest, and the last event of its log.
+func (d *Dispatcher) attempt(
+	ctx context.Context, from call.Sender, q question.Call,
+) (last call.Entry, a call.Attempt, refusal *envelope.Error) {
+	if last, refusal = d.last(ctx, from, q); refusal != nil {
+		return last, a, refusal
+	}
+	a, ok := last.State.Last(), true
+	if q.CallID != "" {
+		a, ok = last.State.AttemptOf(q.CallID)
+	}
+	switch {
+	case !covered(ctx, a): // another attempt concerns the actor
+		return last, a, unknownCall(q.Ref)
+	case !ok:
+		says := fmt.Sprintf("no call id %q is bound to this call", q.CallID)
+		return last, a, envelope.NewError(envelope.CodeNotFound, says).
+			WithFix("leave the call id out for the newest attempt, or give the one that the request had")
+	}
+	return last, a, nil
+}
+
+// toldAs returns the call id under which the actor is told of the call: the one that it names, or its
+// own. With those of others it could ask in their names.
+func toldAs(ctx context.Context, s call.State, actor string, q question.Call) string {
+	for _, a := range slices.Backward(s.Attempts) {
+		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
+			return a.Owner.CallID
+		}
+	}
+	return q.CallID
+}
+
+// Result returns the outcome of a call, or its acceptance while it has none.
+func (d *Dispatcher) Result(
+	ctx context.Context, from call.Sender, q question.Call,
+) (none question.ResultAnswer, _ *envelope.Error) {
+	last, a, refusal := d.attempt(ctx, from, q)
+	if refusal != nil {
+		return none, refusal
+	}
+	return d.standing(ctx, last.State, a, toldAs(ctx, last.State, from.Actor, q))
+}
+
+// standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.
+func (d *Dispatcher) standing(
+	ctx context.Context, s call.State, a call.Attempt, id string,
+) (none question.ResultAnswer, _ *envelope.Error) {
+	if a.Open() {
+		return question.ResultAnswer{Accepted: &envelope.Accepted{
+			CallID: id, Ref: s.Ref(), Attempt: a.N, Joined: slices.Contains(a.Joined, id),
+			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
+		}}, nil
+	}
+	o, err := d.load(ctx, s, a.N)
+	if err != nil {
+		return none, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
+	}
+	return question.ResultAnswer{Response: o.For(id, true)}, nil
+}
+
+// Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
+// the answer says which it was. A joiner's cancel only detaches the joiner.
+func (d *Dispatcher) Cancel(
+	ctx context.Context, from call.Sender, q question.Call,
+) (none question.CancelAnswer, _ *envelope.Error) {
+	last, a, refusal := d.attempt(ctx, from, q)
+	if refusal != nil {
+		return none, refusal
+	}
+	s := last.State
+	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
+		if q.CallID != a.Owner.CallID { // the owner waits, whichever actor knows its call id
+			d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+		}
+		return question.CancelAnswer{Told: "detached"}, nil
+	}
+	o, err := outcome.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
+		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
+	}, outcome.Draft{}.Unapplied(a), nil)
+	if err != nil {
+		return none, unsettled(err)
+	}
+	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
+	told := "decided"
+	if o.Won || unheard(o.Attempt, d.Now()) {
+		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
+		switch {
+		case running || o.Won && o.Attempt.Claim != nil:
+			told = "running"
+		case o.Won:
+			told = "queued"
+		}
+		d.Replies.Outcome(a.Owner.Inbox(), o.For(a.Owner.CallID, false))
+	}
+	return question.CancelAnswer{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
+}
+
+// unheard reports whether an attempt ended by a cancel of which nobody may have been told: whoever
+// wrote it did not learn that it stands, or died.
+func unheard(a call.Attempt, now time.Time) bool {
+	return a.Decision.By == call.ByCanceller && now.Before(a.Due())
+}
+
+func unsettled(err error) *envelope.Error {
+	switch {
+	case errors.Is(err, outcome.ErrGone):
+		return envelope.NewError(envelope.CodeNotFound, "the call is not retained any more")
+	case errors.Is(err, call.ErrFull):
+		return storeFull()
+	}
+	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
+}
+
+// Why says in one sentence what a call is waiting for, or why it ended as it did.
+func (d *Dispatcher) Why(
+	ctx context.Context, from call.Sender, q question.Call,
+) (none question.WhyAnswer, _ *envelope.Error) {
+	last, a, refusal := d.attempt(ctx, from, q)
+	if refusal != nil {
+		return none, refusal
+	}
+	s := last.State
+	if !a.Open() {
+		return question.WhyAnswer{Sentence: call.Explain(s, a.N, d.Now())}, nil
+	}
+	return question.WhyAnswer{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
+}
+
+// sighting asks the executors of the pool about an attempt.
+func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.Sighting) {
+	var err error
+	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {
+		v.Alive = -1
+	}
+	if a.Claim == nil {
+		v.By, v.Since, _ = d.Control.Find(ctx, s.Pool, s.ID, a.N)
+	}
+	return v
+}

@@ -1,0 +1,202 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// stage is one question that a request has to pass before anything is written of it.
+type stage struct {
+	name string
+	why  string // it is asked
+	// unproven says that a request that does not pass may be anybody's: it is refused without a word of what became of
+	// the call that it names.
+	unproven bool
+	pass     func(*Dispatcher, context.Context, *candidate) *envelope.Error
+}
+
+// stages are all of them, in order. What is new has its place here: whoever calls comes before what is called, and
+// what is called before what it is called with.
+func stages() []stage {
+	return []stage{
+		{"receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
+		{"identity", "a request comes from the actor of its subject, which the bus enforces", true, (*Dispatcher).identity},
+		{"token", "what a request says of its sender, and of its rights, a token proves", true,
+			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
+		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
+		{"enabled", "its owner may have withdrawn a tool", false, (*Dispatcher).enabled},
+		{"scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
+		{"approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
+		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},
+		{"input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
+		{"schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
+		{"version", "a caller may insist on the tool that it was written for", false, (*Dispatcher).version},
+		{"dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
+		{"durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
+		{"deadline", "nobody may start a call that nobody waits for", false, (*Dispatcher).inTime},
+		{"fingerprint", "repeats of a call are known by their input", false, (*Dispatcher).fingerprint},
+	}
+}
+
+// Where else a request may be refused, as stages by name.
+const (
+	stageIntake    = "intake"    // before it was read
+	stageAdmission = "admission" // at the log of its key
+	stageFailure   = "failure"   // it panicked the dispatcher
+)
+
+// request is one that came in, as far as it could be read.
+type request struct {
+	in  *call.Incoming
+	req *envelope.Request
+	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
+	principal *auth.Principal
+}
+
+// candidate is a request on its way through the stages, with what they have found out.
+type candidate struct {
+	request
+	m        *tool.Manifest
+	missed   *envelope.Error // the version asked for is not there, and m is another
+	fn       *tool.Function
+	input    jsontext.Value
+	large    *large // where the input is not in the request
+	accepted bool   // the input is valid
+	deadline time.Time
+	asker    *asker // at the end
+}
+
+// check puts a request through the stages, and returns the one that refused it.
+func (d *Dispatcher) check(ctx context.Context, c *candidate) (at stage, refusal *envelope.Error) {
+	defer d.release(c)
+	for _, s := range d.stages {
+		if refusal := s.pass(d, ctx, c); refusal != nil {
+			return s, refusal
+		}
+	}
+	return stage{}, nil
+}
+
+func (d *Dispatcher) receive(_ context.Context, c *candidate) (refusal *envelope.Error) {
+	legible := legible(c.in)
+	c.in.ContentType = envelope.MediaType(c.in.ContentType) // it is kept with the call: parameters may be long
+	c.req, refusal = envelope.DecodeRequest(c.in.ContentType, c.in.Body)
+	switch {
+	case c.in.Misnamed != nil:
+		return misnamed(c.in.Misnamed)
+	case refusal == nil && !legible:
+		return envelope.NewError(envelope.CodeMalformed,
+			"the tenant, the actor or the tool in the subject is not valid UTF-8")
+	}
+	return refusal
+}
+
+func (d *Dispatcher) identity(_ context.Context, c *candidate) *envelope.Error {
+	in, actor, tool := c.in, c.req.Context.ActorID, c.req.ToolID
+	named := in.From.Actor == actor && in.Tool == tool // not so where one is too long to be read back
+	switch {
+	case in.From.Tenant == "" && in.Subject != subjects.Call("", actor, tool):
+		return envelope.NewError(envelope.CodeLimit,
+			"the name of the tenant is longer than 100 bytes as a token of the subject")
+	case named, in.Subject == subjects.Call(in.From.Tenant, actor, tool):
+		in.From.Actor, in.Tool = actor, tool
+		return nil
+	case actor != in.From.Actor:
+		return envelope.NewError(envelope.CodeIdentity,
+			fmt.Sprintf("context.actor_id is %q, but the request came from %q", actor, in.From.Actor))
+	}
+	return envelope.NewError(envelope.CodeIdentity,
+		fmt.Sprintf("tool_id is %q, but the request was sent to %q", tool, in.Tool))
+}
+
+func (d *Dispatcher) registered(_ context.Context, c *candidate) *envelope.Error {
+	if c.m, c.missed = d.Catalog.Get(c.req.ToolID, c.req.ToolVersion); c.m == nil {
+		return c.missed
+	}
+	return nil
+}
+
+func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {
+	if !c.m.Callable() {
+		return envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", c.m.ToolID, c.m.Status))
+	}
+	return nil
+}
+
+func (d *Dispatcher) approved(_ context.Context, c *candidate) *envelope.Error {
+	if all, _ := d.Changed(c.m); all {
+		return envelope.ToolChanged(c.m.ToolID)
+	}
+	return nil
+}
+
+// Changed reports whether the server of m has changed it since it was approved: for all executors that have compared
+// it, so that its calls are refused, or for some of them alone, which refuse them themselves.
+func (d *Dispatcher) Changed(m *tool.Manifest) (all, some bool) {
+	server, definition := m.Approved()
+	if d.Definitions == nil || definition == "" {
+		return false, false
+	}
+	return d.Definitions.Changed(m.Pool, server, m.ToolID, definition)
+}
+
+func (d *Dispatcher) function(_ context.Context, c *candidate) *envelope.Error {
+	fn, ok := c.m.Function(c.req.Fn)
+	if !ok {
+		return envelope.NoFunction(c.m.ToolID, c.req.Fn, slices.Collect(maps.Keys(c.m.Functions)))
+	}
+	c.fn = fn
+	return nil
+}
+
+func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
+	if c.accepted || c.large != nil && c.large.prints != nil {
+		return nil
+	}
+	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
+		return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Below("/input", bad)...)
+	}
+	return nil
+}
+
+func (d *Dispatcher) version(_ context.Context, c *candidate) *envelope.Error {
+	return c.missed
+}
+
+func (d *Dispatcher) dryRun(_ context.Context, c *candidate) *envelope.Error {
+	if c.req.DryRun && !c.m.Capability.DryRun {
+		return envelope.NewError(envelope.CodeDryRun, fmt.Sprintf("tool %q has no dry run", c.m.ToolID))
+	}
+	return nil
+}
+
+func (d *Dispatcher) durability(_ context.Context, c *candidate) *envelope.Error {
+	if c.m.Class == call.SideEffectful && !c.req.DryRun && !d.Fsync && !c.m.AcceptRerun {
+		return envelope.NewError(envelope.CodeDurability, "")
+	}
+	return nil
+}
+
+// inTime finds the deadline: the earliest of what the caller and the tool allow, in bus time.
+func (d *Dispatcher) inTime(_ context.Context, c *candidate) *envelope.Error {
+	c.deadline = wished(c.in, c.req)
+	if longest := c.in.Received.Add(c.m.Limits.Longest()); longest.Before(c.deadline) {
+		c.deadline = longest
+	}
+	if !c.deadline.After(d.Now()) {
+		return tooLate()
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package executorapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+)
+
+// hello asks the server for its time, so that the clock of an executor is no further off than half of its own round
+// trip.
+func (d *Desk) hello(ctx context.Context, _ asker, _ nothing) (Hello, error) {
+	now, err := d.Clock.Server(ctx)
+	return Hello{
+		Now: now, Partitions: d.CallLog.Partitions(), Replicas: d.CallLog.Replicas(),
+		LeaseMS: d.Lease.Milliseconds(), Fsync: d.Fsync, Identity: d.Identity,
+	}, err
+}
+
+// work looks at the consumers of the pool of whoever asks, and makes those anew that are gone, where a tool here names
+// the pool.
+func (d *Desk) work(ctx context.Context, from asker, _ nothing) (consumers, error) {
+	keeper := workqueue.Watch(d.JS, from.pool, d.CallLog.Partitions())
+	if slices.Contains(d.Made, from.pool) {
+		keeper = workqueue.Keep(d.JS, from.pool, d.CallLog.Partitions(), d.Lease)
+	}
+	all, err := keeper.Look(ctx)
+	return consumers{all}, err
+}
+
+func (d *Desk) beat(ctx context.Context, _ asker, q beating) (b beating, err error) {
+	b.Seq, err = d.Pools.Newest(ctx, q.Pool, q.Instance)
+	return b, err
+}
+
+// own returns the log of a call of the pool of whoever asks.
+func (d *Desk) own(ctx context.Context, from asker, tool, id string, attempt int) (call.State, error) {
+	last, err := d.CallLog.Read(ctx, tool, id)
+	if err != nil {
+		return call.State{}, err
+	}
+	if _, ok := last.State.Attempt(attempt); !ok {
+		return call.State{}, refuse(envelope.CodeNotFound, "the attempt is not in the log any more")
+	}
+	if last.State.Pool != from.pool {
+		return call.State{}, refuse(envelope.CodeForbidden, "the call is not one of your pool")
+	}
+	return last.State, nil
+}
+
+func (d *Desk) late(ctx context.Context, from asker, q late) (nothing, error) {
+	s, err := d.own(ctx, from, q.Tool, q.ID, q.Attempt)
+	if err != nil {
+		return nothing{}, err
+	}
+	said := call.Ending{Error: q.Error, Effect: q.Effect, Fence: q.Fence, Output: q.Output}
+	return nothing{}, d.Journal.LateResult(ctx, from.instance+"."+q.Record, s, q.Attempt, said)
+}
+
+// dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
+// what the log says, since a letter may be replayed in the name of whoever has asked.
+func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
+	letter, err := writer.ParseDeadLetter(body, 0)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	s, err := d.own(ctx, from, letter.State.Tool, letter.State.ID, letter.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	a, _ := s.Attempt(letter.Attempt)
+	asked, err := d.CallLog.Get(ctx, s.Part, a.Admitted)
+	if err == nil && (asked.State.ID != s.ID || asked.Kind != call.Requested) {
+		err = refuse(envelope.CodeNotFound, "the request is not in the log any more")
+	}
+	if err != nil {
+		return nil, err
+	}
+	letter.State, letter.Body, letter.Ref = s, asked.Body, "" // the reference is not stored
+	if err := writer.BuryOnce(ctx, d.JS, letter); err != nil {
+		return nil, fmt.Errorf("a letter that %s has written: %w", from.instance, err)
+	}
+	return &nats.Msg{}, nil
+}
+
+// covered waits for the record, for as long as whoever asks does.
+func (d *Desk) covered(ctx context.Context, _ asker, q covering) (covered, error) {
+	if q.Part < 0 || int(q.Part) >= d.CallLog.Partitions() {
+		return covered{}, refuse(envelope.CodeMalformed, "there is no such partition")
+	}
+	soon, cancel := context.WithTimeout(d.open, coveredTime)
+	defer cancel()
+	err := d.Coverage.Wait(soon, q.Part, q.Seq, q.At)
+	if soon.Err() != nil {
+		return covered{}, ctx.Err()
+	}
+	return covered{err == nil}, err
+}

@@ -1,0 +1,97 @@
+package executorapi
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// headerEnd says where a log ends.
+const headerEnd = "Tb-End"
+
+// An event is answered as it is stored, its body as body: what fits into a message of the log fits into the answer,
+// whose headers are no longer than those that it leaves out, of the compare-and-set.
+
+func answerOf(s kv.Stored) *nats.Msg {
+	header := nats.Header{headerEnd: {strconv.FormatUint(s.End, 10)}}
+	if s.RawStreamMsg == nil {
+		return &nats.Msg{Header: header}
+	}
+	header[subjects.HeaderEvent] = s.Header[subjects.HeaderEvent]
+	header[jetstream.SubjectHeader] = []string{s.Subject}
+	header[jetstream.SequenceHeader] = []string{strconv.FormatUint(s.Sequence, 10)}
+	header[jetstream.TimeStampHeaer] = []string{s.Time.Format(time.RFC3339Nano)}
+	return &nats.Msg{Header: header, Data: s.Data}
+}
+
+func storedOf(msg *nats.Msg) (s kv.Stored, err error) {
+	if s.End, err = strconv.ParseUint(msg.Header.Get(headerEnd), 10, 64); err != nil {
+		return s, fmt.Errorf("answer of a dispatcher: %w", err)
+	}
+	subject := msg.Header.Get(jetstream.SubjectHeader)
+	if subject == "" {
+		return s, nil
+	}
+	seq, err := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return s, fmt.Errorf("answer of a dispatcher: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
+	if err != nil {
+		return s, fmt.Errorf("answer of a dispatcher: %w", err)
+	}
+	s.RawStreamMsg = &jetstream.RawStreamMsg{
+		Subject: subject, Sequence: seq, Time: at, Data: msg.Data,
+		Header: nats.Header{subjects.HeaderEvent: msg.Header[subjects.HeaderEvent]},
+	}
+	return s, nil
+}
+
+// Last implements [kv.Reader].
+func (c *Client) Last(ctx context.Context, key subjects.Key) (kv.Stored, error) {
+	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Part: key.Part})
+}
+
+// At implements [kv.Reader].
+func (c *Client) At(ctx context.Context, p subjects.Part, seq uint64) (kv.Stored, error) {
+	return c.logged(ctx, logged{Part: p, Seq: seq})
+}
+
+func (c *Client) logged(ctx context.Context, q logged) (kv.Stored, error) {
+	body, err := bus.Stamp(form.Desk, q)
+	if err != nil {
+		return kv.Stored{}, err
+	}
+	msg, err := c.ask(ctx, subjects.OpLog, body)
+	if err != nil {
+		return kv.Stored{}, fmt.Errorf("read call log: %w", err)
+	}
+	return storedOf(msg)
+}
+
+// logged answers for calls of the pool of whoever asks.
+func (d *Desk) logged(ctx context.Context, from asker, q logged) (*nats.Msg, error) {
+	read := func() (kv.Stored, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
+	if q.Tool == "" {
+		read = func() (kv.Stored, error) { return d.CallLog.At(ctx, q.Part, q.Seq) }
+	}
+	s, err := read()
+	if err != nil || s.RawStreamMsg == nil {
+		return answerOf(s), err
+	}
+	last, err := s.Entry(q.Part)
+	if err == nil && last.State.Pool != from.pool {
+		err = refuse(envelope.CodeForbidden, "the call is not one of your pool")
+	}
+	return answerOf(s), err
+}

@@ -1,0 +1,46 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/executor"
+	"github.com/seed-018f16cc/toolbus/observe"
+)
+
+// A call that panics its executor outside of its tool takes nobody with it. It is handed back, and ends as one whose
+// executor has died.
+func TestPanicOutsideOfTheTool(t *testing.T) {
+	for class, want := range map[call.Class]envelope.Code{
+		call.Idempotent: envelope.CodeLost, call.SideEffectful: envelope.CodeToolUnknownState,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, class)
+			var log bytes.Buffer
+			w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			w.ex.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) {
+				panic("boom")
+			}
+			m := w.admit(callA, time.Hour)
+			w.ex.Handle(t.Context(), m)
+			w.wantAcked(m, false)
+			if w.ex.Running() != 0 || !strings.Contains(log.String(), "boom") ||
+				!strings.Contains(log.String(), "fault_test.go") {
+				t.Errorf("%d in hand, logged %s", w.ex.Running(), log.String())
+			}
+			for n := 0; w.state().Last().Open() && n < 2*call.MaxClaims; n++ {
+				w.ex.Handle(t.Context(), executor.Message{Entry: m.Entry, Deliveries: 2, Lease: &holding{}})
+			}
+			if d := w.decided(1); d.Code != want || d.Effect != envelope.EffectUnknown {
+				t.Errorf("%s: %+v", class, d)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// noRoom is the error of a call whose large input found no room here in time. Its tool was not started.
+type noRoom struct{ fault *envelope.Error }
+
+func (n noRoom) Error() string          { return n.fault.Message }
+func (n noRoom) Fault() *envelope.Error { return n.fault }
+
+// fetch gets the large input of a job, which takes room until its tool has it. It needs its size twice while it is
+// read: the messages that it comes in are garbage only when it is here. Whoever waits does so as long as the attempt
+// has time, less what it takes to tell.
+func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
+	waiting, stop := e.storing(ctx, j)
+	defer stop()
+	share, err := e.room.Take(waiting, fair.Sender(j.owner()), 2*j.inputRef.Bytes)
+	switch {
+	case errors.Is(err, room.ErrNever):
+		return nil, noRoom{envelope.NewError(envelope.CodeLimit,
+			fmt.Sprintf("to read the input takes %d MiB of memory, more than this executor has for inputs: %d MiB",
+				(2*j.inputRef.Bytes+1<<20-1)>>20, e.room.Total()>>20)).
+			WithFix("send less at once; the operator may give executors more by --payload-memory")}
+	case err != nil && ctx.Err() == nil:
+		return nil, noRoom{envelope.NewError(envelope.CodeCapacity, "too many large inputs are being worked on").
+			WithRetryAfter(time.Second)}
+	case err != nil:
+		return nil, err
+	}
+	data, err := e.Payloads.Get(ctx, j.owner().On(j.state.Pool), *j.inputRef)
+	if err != nil {
+		share.Free()
+		return nil, err
+	}
+	share.Keep(j.inputRef.Bytes)
+	j.input = share
+	return data, nil
+}
+
+// resultTime is the time that the large result of a failed tool waits for room in the payload store. After it the
+// error is stored without the result.
+const resultTime = 5 * time.Second
+
+// keepResult puts a large result of a tool that failed into the payload store. It returns the SHA-256 of a result that
+// is kept, in hex. If the result cannot be stored, the error loses it, and a warning says so.
+func (e *Executor) keepResult(ctx context.Context, j *job, fault *envelope.Error, d *outcome.Draft) string {
+	result := fault.Details.ToolResult
+	switch {
+	case len(result) == 0:
+		return ""
+	case len(result) <= envelope.MaxErrorDetails:
+		sum := sha256.Sum256(result)
+		return hex.EncodeToString(sum[:])
+	}
+	fault.Details.ToolResult = nil
+	ctx, stop := e.storing(ctx, j)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, resultTime)
+	defer cancel()
+	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), result)
+	if err != nil {
+		d.Warnings = append(slices.Clone(d.Warnings), ijson.Clip(fmt.Sprintf(
+			"the result of the tool, %d bytes, could not be stored, and is lost but for its beginning: %v", len(result), err),
+			envelope.MaxMessage))
+		return ""
+	}
+	fault.Details.ToolResultRef = &ref
+	return ref.SHA256
+}
+
+// owner is the one whose the large input and output of the job are.
+func (j *job) owner() subjects.Owner {
+	a, _ := j.state.Attempt(j.attempt)
+	return subjects.Owner{Tenant: j.state.Tenant, Actor: a.Owner.Actor}
+}
+
+// freeInput gives back the room of a large input.
+func (j *job) freeInput() {
+	if j.input != nil {
+		j.input.Free()
+	}
+}

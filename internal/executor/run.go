@@ -1,0 +1,357 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
+	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/schema"
+)
+
+// Causes of the end of a run's context.
+var (
+	errDeadline = fmt.Errorf("the call: %w", context.DeadlineExceeded)
+	errKilled   = errors.New("killed by a cancel")
+	errDrained  = errors.New("the executor shuts down")
+)
+
+// verdict says how an attempt should end.
+type verdict struct {
+	end   call.Ending
+	draft outcome.Draft
+	// err is errDrained when the executor shut down during the run: then it decides nothing, and the next executor that
+	// gets the message decides by the log.
+	err error
+}
+
+// run runs the tool until it ends, its deadline passes or it is killed, and ends the attempt. Then the tool and all its
+// processes are gone, except if its adapter has abandoned it.
+func (e *Executor) run(j *job) error {
+	ctx := e.begun(e.untilDue(j, &j.run), j)
+	m, adapter, fault := e.find(j)
+	if fault != nil {
+		return e.over(j, unrunnable(fault))
+	}
+	inv, err := e.invocation(ctx, j, m)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return e.over(j, unprepared(j, err))
+	}
+	j.adapter, j.manifest = adapter, m
+	j.chunks = emitted{e: e, j: j, m: m}
+	j.started = e.Now()
+	j.setRunning()
+	e.step(observe.BeforeEffect, j)
+	res, err := adapter.Execute(ctx, m, inv, &j.chunks)
+	if errors.Is(err, tool.ErrAbandoned) {
+		return err
+	}
+	return e.over(j, e.returned(j, res, err))
+}
+
+// returned judges what a run has returned, or its adapter in its stead.
+func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
+	e.step(observe.AfterEffect, j)
+	stored, streamErr := j.chunks.stored()
+	if err == nil && streamErr != nil {
+		err = streamErr
+	}
+	end, draft := e.outcome(j.run, j, j.manifest, res, j.failure(err))
+	if cause := j.cause(); err != nil && cause != nil {
+		end.Cause = interrupted(cause, end.Cause)
+	}
+	draft.Chunks = stored
+	draft.Warnings = j.chunks.warn(draft.Warnings)
+	if err != nil && j.ctx.Err() != nil {
+		return verdict{end, draft, errDrained}
+	}
+	return verdict{end, draft, nil}
+}
+
+// over ends the attempt of a run.
+func (e *Executor) over(j *job, v verdict) error {
+	j.observed(v)
+	j.freeInput()
+	if v.err != nil {
+		return v.err
+	}
+	return e.finish(j, v.end, v.draft)
+}
+
+// Abandoned implements watchdog.Owner: the tool does not return, and its message is handled without it.
+func (j *job) Abandoned(end func() error) {
+	j.abandoned.Store(true)
+	j.message.Lease.TakeOver(func() {
+		e := j.executor
+		defer e.unharmed(j.message)
+		e.conclude(j, true, func() error {
+			if err := end(); j.looks {
+				return e.confirmed(j, j.manifest, tool.Result{}, false, err)
+			} else {
+				return e.over(j, e.returned(j, tool.Result{}, err))
+			}
+		})
+	})
+}
+
+// interrupted says how a run ended whose context ended first.
+func interrupted(cause error, otherwise call.Cause) call.Cause {
+	switch {
+	case errors.Is(cause, errDeadline):
+		return call.TimedOut
+	case errors.Is(cause, errKilled):
+		return call.Cancelled
+	}
+	return otherwise
+}
+
+func unrunnable(fault *envelope.Error) verdict {
+	end := call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
+	return verdict{end: end, draft: outcome.Draft{Error: fault}}
+}
+
+// unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
+// had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
+func unprepared(j *job, err error) verdict {
+	fault := envelope.NewError(envelope.CodeInputMissing, "")
+	known, isKnown := errors.AsType[envelope.Fault](err)
+	cause := j.cause()
+	switch {
+	case j.ctx.Err() != nil && j.claim == "":
+		return verdict{err: errDrained}
+	case j.ctx.Err() != nil: // nobody else could tell from our claim that nothing ran
+		fault = envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started")
+	case errors.Is(cause, errDeadline):
+		fault = envelope.NewError(envelope.CodeTimeout, "the tool was not started by the deadline")
+	case errors.Is(cause, errKilled):
+		fault = envelope.NewError(envelope.CodeCancelled, "")
+	case isKnown:
+		fault = known.Fault()
+	}
+	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
+}
+
+// failure maps the error of a run to the taxonomy; nil stays nil. Whatever fails in a call that changes nothing has
+// changed nothing, so that its manifest is judged by as that of a pure tool.
+func (j *job) failure(err error) *envelope.Error {
+	if err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[envelope.Fault](err); ok {
+		return known.Fault()
+	}
+	m := j.manifest
+	if j.state.Harmless() {
+		pure := *m
+		pure.Class = call.Pure
+		m = &pure
+	}
+	return j.adapter.ClassifyError(m, err)
+}
+
+// outcome turns what a run produced into an ending and its draft. A result is checked against
+// the tool's own response schema first: what does not fit is the tool's fault.
+func (e *Executor) outcome(
+	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
+) (call.Ending, outcome.Draft) {
+	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
+	if m.Digest != j.state.Digest { // on record is the one that was admitted
+		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
+	}
+	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
+	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
+	d.Timed = true
+	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
+	if fault == nil {
+		fault = e.checkOutput(ctx, j, m, res, &d)
+	}
+	if fault != nil {
+		d.Error, end.Error, end.Effect = fault, fault.Code, fault.Details.Effect
+		if end.Effect == "" {
+			end.Effect = envelope.EffectUnknown
+		}
+		end.Output = e.keepResult(ctx, j, fault, &d)
+		return end, d
+	}
+	sum := sha256.Sum256(res.Output)
+	var digits [2 * sha256.Size]byte
+	end.Output = string(hex.AppendEncode(digits[:0], sum[:]))
+	return end, d
+}
+
+func (e *Executor) checkOutput(
+	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *outcome.Draft,
+) *envelope.Error {
+	response := m.Functions[j.state.Fn].Response
+	switch bad := response.Validate(res.Output); {
+	case len(bad) > 0 && mcpmeta.IsResult(response.Raw()):
+		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
+	case len(bad) > 0:
+		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
+	}
+	if len(res.Output) <= envelope.MaxInline {
+		d.Output = res.Output
+		return nil
+	}
+	ctx, stop := e.storing(ctx, j)
+	defer stop()
+	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), res.Output)
+	if err != nil { // also a full store is asked until the deadline
+		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
+			WithFix("call again later; the operator must enlarge the stream PAYLOADS").
+			WithCause(err.Error()).WithEffect(envelope.EffectApplied)
+	}
+	d.OutputRef = &ref
+	return nil
+}
+
+// broken is the warning of an output that is passed on although it breaks its schema.
+func broken(bad []schema.Violation) string {
+	text := "the output breaks the schema of the tool"
+	for _, v := range bad[:min(len(bad), maxBroken)] {
+		text += fmt.Sprintf("; %s %s", cmp.Or(v.Pointer, "it"), v.Message)
+	}
+	return ijson.Clip(text, envelope.MaxMessage)
+}
+
+// maxBroken is the number of violations that a warning names.
+const maxBroken = 5
+
+// find returns the tool of the admitted version and its adapter.
+func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
+	if j.unreadable != nil {
+		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
+			WithCause(j.unreadable.Error())
+	}
+	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same says what is wrong with another version
+	if m == nil {
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
+	}
+	if fault := same(m, j); fault != nil {
+		return nil, nil, fault
+	}
+	a, ok := e.Adapters[m.Transport]
+	if !ok {
+		return nil, nil, envelope.NewError(envelope.CodeUnavailable,
+			"this executor has no adapter for transport "+m.Transport)
+	}
+	return m, a, nil
+}
+
+// same refuses to run another tool than the one that was admitted. What a call may be put through after a
+// crash goes by the class that was admitted, so a build of another class may not run under it, whatever
+// version it calls itself; one that knows no dry run would do the real thing; and what one without the
+// function would do, nobody can check.
+func same(m *tool.Manifest, j *job) *envelope.Error {
+	switch class := m.Class; {
+	case m.Semver != j.state.Version:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
+	case class != j.state.Class:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s",
+				m.ToolID, m.Semver, j.state.Class, class))
+	case m.Functions[j.state.Fn] == nil:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function",
+				m.ToolID, m.Semver, j.state.Fn))
+	case j.state.DryRun && !m.Capability.DryRun:
+		return envelope.NewError(envelope.CodeVersion,
+			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
+	}
+	return nil
+}
+
+// invocation builds what the adapter gets, fetching a large input.
+func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
+	input, done := j.work.input, (func())(nil)
+	if j.inputRef != nil {
+		data, err := e.fetch(ctx, j)
+		if err != nil {
+			return tool.Invocation{}, err
+		}
+		input, done = data, j.freeInput
+	}
+	a, _ := j.state.Attempt(j.attempt)
+	j.fence = call.Fence(j.state, j.pickup)
+	return tool.Invocation{
+		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
+		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
+		Input: input, Done: done, Context: j.work.context, IdempotencyKey: j.state.ID,
+		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
+		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
+	}, nil
+}
+
+// untilDue starts a run of the job that ends at the attempt's deadline, in bus time, and by a kill, and sets as to it.
+// Its Deadline is the attempt's: adapters pass it on to supervisors, which keep it while this process is frozen.
+func (e *Executor) untilDue(j *job, as **watchdog.Run) *watchdog.Run {
+	a, _ := j.state.Attempt(j.attempt)
+	run := j.hand.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if *as = run; j.killed.Load() {
+		run.Stop()
+	}
+	return run
+}
+
+// cause says why the context of the run has ended, or nil.
+func (j *job) cause() error {
+	err := j.run.Err()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && j.ctx.Err() == nil:
+		return errDeadline
+	case errors.Is(err, context.Canceled) && j.killed.Load():
+		return errKilled
+	}
+	return err
+}
+
+// storing bounds how long what a run produced waits for room in its store. It ends early enough for the
+// outcome to say so: whoever decides at the deadline knows nothing of it.
+func (e *Executor) storing(ctx context.Context, j *job) (context.Context, context.CancelFunc) {
+	a, _ := j.state.Attempt(j.attempt)
+	left := a.Due().Sub(e.Now())
+	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
+}
+
+// begun tells whoever observes that a run begins, and returns the context for it.
+func (e *Executor) begun(run *watchdog.Run, j *job) context.Context {
+	if e.Observer.Begin == nil {
+		return run
+	}
+	ctx, _, done := e.Observer.Begin(run, observe.Step{
+		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.work.request(),
+	})
+	j.observer = done
+	return ctx
+}
+
+// observed tells it that the run has ended; an end without a cause is that of a run that was left to another executor.
+func (j *job) observed(v verdict) {
+	if j.observer == nil {
+		return
+	}
+	if v.end.Cause == 0 {
+		v.draft.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
+	}
+	j.observer(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: v.draft.Error,
+		Metrics: v.draft.Metrics})
+	j.observer = nil
+}

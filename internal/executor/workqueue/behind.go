@@ -1,0 +1,81 @@
+package workqueue
+
+import (
+	"slices"
+
+	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// PullsBehind says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
+// where the server does not answer, as it does not where permissions are of an older build.
+func (w *Workers) PullsBehind() kv.Pulls {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.behindPulled()
+}
+
+// behindPulled is PullsBehind. Callers hold w.mu.
+func (w *Workers) behindPulled() kv.Pulls {
+	if !w.behind {
+		return kv.PullsAhead
+	}
+	pulls := kv.PullsAll
+	for _, s := range w.sources {
+		switch {
+		case !s.behind || s.heard:
+		case s.silent:
+			return kv.PullsAhead
+		default:
+			pulls = kv.PullsUntold
+		}
+	}
+	return pulls
+}
+
+// Changed is told when [Workers.PullsBehind] returns something else.
+func (w *Workers) Changed() <-chan struct{} { return w.changed }
+
+// answers notes whether the server has said something of a source when it was asked. Callers hold w.mu.
+func (w *Workers) answers(s *source, heard bool) {
+	s.answered = s.answered || heard
+	if s.heard == heard && s.silent != heard {
+		return
+	}
+	before := w.behindPulled()
+	s.heard, s.silent = heard, !heard
+	now := w.behindPulled()
+	if now == before {
+		return
+	}
+	wait.Signal(w.changed)
+	if now == kv.PullsAhead && w.Log != nil {
+		w.Log.Warn("the server does not answer for calls of actors that have many open, which go ahead with all others now; "+
+			"unless it is away, give this process the permissions of its build", "consumer", s.stream+" > "+s.name)
+	}
+}
+
+// sender is whose a call is.
+type sender struct{ tenant, actor string }
+
+// runs notes that n more calls run that are like work. Callers hold w.mu.
+func (w *Workers) runs(work *Message, n int) {
+	w.running = w.running.more(work.behind, n)
+	if t := w.of[work.sender].more(work.behind, n); t.all > 0 {
+		w.of[work.sender] = t
+	} else {
+		delete(w.of, work.sender)
+	}
+}
+
+// waitsWith returns whose turns a message of s has. A sender's first calls go ahead and those after them behind, but
+// the server may hand them over in another order: where those behind have all slots that they may have, what comes then
+// has one of these, or those left to others would be theirs as well. Callers hold w.mu.
+func (w *Workers) waitsWith(s *source, work *Message) *source {
+	if t := w.of[work.sender]; s.behind || t.behind == 0 || t.all < w.slots-w.kept() {
+		return s
+	}
+	return w.sources[slices.IndexFunc(w.sources, func(o *source) bool {
+		return o.behind && o.stream == s.stream && o.priority == s.priority
+	})]
+}

@@ -1,0 +1,95 @@
+package bustest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
+)
+
+// Bus is a server with the topology, and a connection to it.
+type Bus struct {
+	T   *testing.T
+	Srv *natstest.Server
+	NC  *nats.Conn
+	JS  jetstream.JetStream
+	Log *kv.Log
+}
+
+// Start returns a bus that ends with the test.
+func Start(t *testing.T) *Bus {
+	t.Helper()
+	srv := natstest.Start(t)
+	nc := srv.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Bus{T: t, Srv: srv, NC: nc, JS: js, Log: log}
+}
+
+// Admit writes the admission of call n, of one actor.
+func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
+	return b.admit(n, "agent", prio, false)
+}
+
+// AdmitGreedy is Admit of a call of an actor with many, which goes ahead all the same or does not.
+func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
+	return b.admit(n, "greedy", prio, behind)
+}
+
+func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) call.State {
+	b.T.Helper()
+	now := time.Now()
+	id := fmt.Sprintf("id%05d", n)
+	v := call.Admit(call.State{}, call.Ask{
+		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
+		Facts: call.Facts{
+			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
+		},
+		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
+	})
+	s, err := b.Log.Write(b.T.Context(), v.Event, []byte(`{"request":{}}`))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return s
+}
+
+// Decide writes the success of the only attempt of s.
+func (b *Bus) Decide(s call.State) {
+	b.T.Helper()
+	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{
+		Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o" + s.ID, Now: call.At(time.Now()),
+	})
+	if _, err := b.Log.Write(b.T.Context(), r.Event, []byte(`{"response":{}}`)); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Run runs f until the test ends or stop is called, and waits for it.
+func Run(t *testing.T, f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { f(ctx) })
+	stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(stop)
+	return stop
+}

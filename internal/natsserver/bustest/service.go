@@ -1,0 +1,99 @@
+package bustest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Describing answers for tools with one function that takes and returns any object.
+func Describing(tools ...string) bus.Endpoint {
+	return bus.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+			schema := jsontext.Value(`{"type":"object"}`)
+			d := question.Description{NowUnixMS: time.Now().UnixMilli()}
+			for _, id := range tools {
+				d.Tools = append(d.Tools, question.Tool{
+					ToolID: id, Version: "1.0.0", TimeoutDefaultMS: 30_000,
+					Functions: map[string]question.Function{"run": {Request: schema, Response: schema}},
+				})
+			}
+			return d, nil
+		}}
+}
+
+// FreezeDispatchers lets questions arrive somewhere and never be answered.
+func (b *Bus) FreezeDispatchers() {
+	b.T.Helper()
+	if _, err := b.NC.Subscribe(subjects.ServiceWildcard(subjects.OpDescribe), func(*nats.Msg) {}); err != nil {
+		b.T.Fatal(err)
+	}
+	if err := b.NC.Flush(); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// Restricted is a server with an operator, who may do everything, and an agent, who may make calls and ask
+// questions, and subscribe to what is given.
+func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
+	t.Helper()
+	srv := natstest.Start(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "operator", Password: "secret"},
+			{Username: "agent", Password: "secret", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{"tb.call.>", "tb.svc.>"}},
+				Subscribe: &server.SubjectPermission{Allow: subscribe},
+			}},
+		}
+	})
+	operator := nats.UserInfo("operator", "secret")
+	endpoints := []bus.Endpoint{Describing("echo"), Stocked("d1", nil)}
+	ctx, log := context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler)
+	nc := srv.Connect(t, operator)
+	svc, err := bus.Serve(ctx, nc, log, "0.0.1", endpoints)
+	if err == nil {
+		err = nc.Flush() // the server knows of it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Stop() }) // the server may be gone
+	return srv
+}
+
+// Stocked answers as a dispatcher that has loaded tools.
+func Stocked(instance string, tools map[string]string) bus.Endpoint {
+	handle := func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+		return question.Inventory{Instance: instance, Tools: tools}, nil
+	}
+	return bus.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
+}
+
+// Serve offers endpoints until the test ends.
+func (b *Bus) Serve(endpoints ...bus.Endpoint) {
+	b.T.Helper()
+	svc, err := bus.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	if err := b.NC.Flush(); err != nil { // clients have connections of their own
+		b.T.Fatal(err)
+	}
+	b.T.Cleanup(func() {
+		if err := svc.Stop(); err != nil {
+			b.T.Error(err)
+		}
+	})
+}

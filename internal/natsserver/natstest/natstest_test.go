@@ -1,0 +1,69 @@
+package natstest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What was stored is still there after a restart, and old connections find the server again.
+func TestRestartKeepsStateAndPort(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		options []natstest.Option
+	}{
+		{"default", nil},
+		{"sync always", []natstest.Option{natstest.SyncAlways()}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Start(t, row.options...)
+			url, js := srv.URL, srv.JetStream(t)
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.Publish(t.Context(), "s.1", []byte("kept")); err != nil {
+				t.Fatal(err)
+			}
+
+			srv.Restart()
+
+			if srv.URL != url {
+				t.Fatalf("URL changed from %s to %s", url, srv.URL)
+			}
+			stream, err := srv.JetStream(t).Stream(t.Context(), "S")
+			if err != nil {
+				t.Fatal(err)
+			}
+			msg, err := stream.GetLastMsgForSubject(t.Context(), "s.1")
+			if err != nil || string(msg.Data) != "kept" {
+				t.Fatalf("got %v, %v", msg, err)
+			}
+			// A publish may go down with the old connection: any later one must arrive.
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for _, err := js.Publish(ctx, "s.2", nil); err != nil; _, err = js.Publish(ctx, "s.2", nil) {
+				if ctx.Err() != nil {
+					t.Fatalf("the old connection did not come back: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestStopTwice(t *testing.T) {
+	srv := natstest.Start(t)
+	srv.Stop()
+	srv.Stop()
+	srv.Restart()
+	if err := srv.Connect(t).Flush(); err != nil {
+		t.Fatal(err)
+	}
+}

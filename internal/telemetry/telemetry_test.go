@@ -1,0 +1,147 @@
+package telemetry_test
+
+import (
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Two processes, one trace: the executor's span is the child of the dispatcher's, and both are
+// in the trace that the request names.
+func TestLinkedAcrossProcesses(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	dispatcher := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
+	executor := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
+	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
+	req.Context.ParentSpanID = "b7ad6b71-6920-3331-0000-000000000000"
+	req.Constraints.IdempotencyKey = "0123456789abcdef"
+
+	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
+	parent := admit(t, dispatcher, ask, req, observe.AfterAdmit)
+	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
+	run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
+
+	got := spans.GetSpans()
+	if len(got) != 2 {
+		t.Fatalf("%d spans", len(got))
+	}
+	admit, run := got[0], got[1]
+	if admit.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		run.SpanContext.TraceID() != admit.SpanContext.TraceID() {
+		t.Errorf("traces %s, %s", admit.SpanContext.TraceID(), run.SpanContext.TraceID())
+	}
+	if admit.Parent.SpanID().String() != "b7ad6b7169203331" || run.Parent.SpanID() != admit.SpanContext.SpanID() {
+		t.Errorf("parents %s, %s", admit.Parent.SpanID(), run.Parent.SpanID())
+	}
+	if want := envelope.Lookup(envelope.CodeLost).Message; run.Status.Description != want {
+		t.Errorf("status %q, want %q", run.Status.Description, want)
+	}
+	want := map[string]string{
+		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "local", "effect.level": "pure",
+		"determinism": "pure", "idempotency_key_prefix": "01234567", "error.type": string(envelope.CodeLost),
+	}
+	for _, kv := range run.Attributes {
+		if w, ok := want[string(kv.Key)]; ok && kv.Value.AsString() == w {
+			delete(want, string(kv.Key))
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("attributes missing: %v", want)
+	}
+	for _, tr := range []*telemetry.Tracer{dispatcher, executor} {
+		if err := tr.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// admit observes an admission that ends in last.
+func admit(
+	t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last observe.Point,
+) (parent string) {
+	admission := observe.Step{At: observe.Admit, State: call.State{Facts: ask.Facts}, Attempt: 1, Request: req}
+	_, parent, end := tr.Observer().Begin(t.Context(), admission)
+	end(observe.Step{At: last})
+	return parent
+}
+
+// run observes a run of the first attempt that ends in e.
+func run(t *testing.T, tr *telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
+	_, _, end := tr.Observer().Begin(t.Context(), observe.Step{At: observe.Run, State: s, Attempt: 1, Request: req})
+	end(observe.Step{At: observe.AfterEffect, Error: e})
+}
+
+// attribute returns the value of an attribute of a span.
+func attribute(s tracetest.SpanStub, name string) string {
+	for _, kv := range s.Attributes {
+		if string(kv.Key) == name {
+			return kv.Value.AsString()
+		}
+	}
+	return ""
+}
+
+// What was not admitted leaves no span that says so; what was refused leaves one that says why, in the trace of its
+// caller; and a span names its call by the reference that callers are given.
+func TestAdmittedOrNot(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tr := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
+	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
+	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
+	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id"}}
+	admit(t, tr, ask, req, "")
+	admit(t, tr, ask, req, observe.AfterAdmit)
+	refused := observe.Step{At: observe.Refused, Tool: "web.fetch", Request: req, Stage: "schema"}
+	refused.Error = envelope.NewError(envelope.CodeSchema, "it quotes its input")
+	tr.Observer().Step(t.Context(), refused)
+	refused.Request = nil
+	tr.Observer().Step(t.Context(), refused)
+	tr.Observer().Step(t.Context(), observe.Step{At: observe.Received})
+
+	got := spans.GetSpans()
+	const refuse = "refuse web.fetch"
+	if len(got) != 3 || got[0].Name != "admit web.fetch" || got[1].Name != refuse || got[2].Name != refuse {
+		t.Fatalf("spans %v", got)
+	}
+	if ref := attribute(got[0], "call.ref"); ref != (subjects.Key{Tool: "web.fetch", ID: "id"}).Ref() {
+		t.Errorf("the admitted call is %s", ref)
+	}
+	span := got[1]
+	if span.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		attribute(span, "error.type") != string(envelope.CodeSchema) || attribute(span, "refused.at") != "schema" ||
+		attribute(span, "call.id") != "c" || span.Status.Description != envelope.Lookup(envelope.CodeSchema).Message {
+		t.Errorf("refused: %+v", span)
+	}
+}
+
+// A call whose admission was not traced still runs in the trace that its request names; a
+// request without a usable trace starts one.
+func TestWithoutParent(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tr := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	s := call.State{Attempts: []call.Attempt{{N: 1}}}
+	for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
+		req := &envelope.Request{ToolID: "echo"}
+		req.Context.TraceID = id
+		run(t, tr, s, req, nil)
+	}
+	got := spans.GetSpans()
+	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+		!got[1].SpanContext.TraceID().IsValid() {
+		t.Errorf("traces %s, %s", got[0].SpanContext.TraceID(), got[1].SpanContext.TraceID())
+	}
+}
+
+func TestOpenBadEndpoint(t *testing.T) {
+	if _, err := telemetry.Open(t.Context(), "x", "http://127.0.0.1:4318", nil); err != nil {
+		t.Errorf("a collector that is not there yet is no error: %v", err)
+	}
+}

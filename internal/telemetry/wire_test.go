@@ -1,0 +1,35 @@
+package telemetry_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+)
+
+// What a span shows of a key is text, wherever it is cut: a collector is sent nothing of a batch that holds
+// a string of other bytes.
+func TestKeyOfManyBytes(t *testing.T) {
+	var paths []string
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+	}))
+	defer collector.Close()
+	tr, err := telemetry.Open(t.Context(), "executor", collector.URL+"/v1/traces", func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &envelope.Request{ToolID: "echo"}
+	req.Constraints.IdempotencyKey = "k" + strings.Repeat("é", 8)
+	run(t, tr, call.State{Attempts: []call.Attempt{{N: 1}}}, req, nil)
+	if err := tr.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(paths) != 1 || paths[0] != "/v1/traces" {
+		t.Errorf("the collector was sent %q", paths)
+	}
+}

@@ -1,0 +1,225 @@
+package tool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// TestClassify shows the code and the effect of every error, by the tool's effect class.
+func TestClassify(t *testing.T) {
+	const none, applied, unknown = envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown
+	type place struct {
+		code   envelope.Code
+		effect envelope.Effect
+	}
+	cause := errors.New("somebody wanted so")
+	tests := []struct {
+		name                        string
+		err                         error
+		pure, idempotent, dangerous place
+	}{
+		{
+			"not started", &tool.StartError{Err: cause},
+			place{envelope.CodeUnavailable, none}, place{envelope.CodeUnavailable, none}, place{envelope.CodeUnavailable, none},
+		},
+		{
+			"crash", &tool.CrashError{How: "exit status 1"},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"protocol", &tool.ProtocolError{Reason: "garbage"},
+			place{envelope.CodeToolProtocol, none}, place{envelope.CodeToolProtocol, unknown},
+			place{envelope.CodeToolProtocol, unknown},
+		},
+		{
+			"limit", &tool.LimitError{Limit: 7},
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, unknown},
+		},
+		{
+			"sink", &tool.SinkError{Err: cause},
+			place{envelope.CodeUpstream, none}, place{envelope.CodeUpstream, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"cancelled", &tool.StoppedError{Cause: cause},
+			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, unknown},
+			place{envelope.CodeCancelledUnknown, unknown},
+		},
+		{
+			"cancelled, and nothing done", &tool.StoppedError{Cause: cause, Effect: none},
+			place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, none}, place{envelope.CodeCancelled, none},
+		},
+		{
+			"deadline", &tool.StoppedError{Cause: context.DeadlineExceeded},
+			place{envelope.CodeTimeout, none}, place{envelope.CodeTimeout, unknown}, place{envelope.CodeTimeoutUnknown, unknown},
+		},
+		{
+			"deadline, and all done", &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: applied},
+			place{envelope.CodeTimeout, applied}, place{envelope.CodeTimeout, applied},
+			place{envelope.CodeTimeoutUnknown, applied},
+		},
+		{
+			"survivors", &tool.SurvivorError{Waited: time.Second},
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"anything", cause,
+			place{envelope.CodeToolFault, none}, place{envelope.CodeToolFault, unknown},
+			place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"wrapped", fmt.Errorf("run: %w", &tool.LimitError{Limit: 7}),
+			place{envelope.CodeOutputLimit, none}, place{envelope.CodeOutputLimit, unknown},
+			place{envelope.CodeOutputLimit, unknown},
+		},
+		{
+			"the tool's own", &tool.Error{Code: "busy", Message: "later"},
+			place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"the tool's own, and nothing done", &tool.Error{Code: "busy", Message: "later", Effect: none},
+			place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", none}, place{"R-CAP-BUSY", none},
+		},
+		{
+			"the tool's own, with an effect that it made up", &tool.Error{Code: "busy", Message: "later", Effect: "perhaps"},
+			place{"R-CAP-BUSY", unknown}, place{"R-CAP-BUSY", unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"the name of a code of ours", &tool.Error{Code: "limit", Message: "x"},
+			place{"I-REQ-TOOL_LIMIT", none}, place{"I-REQ-TOOL_LIMIT", unknown}, place{"I-REQ-TOOL_LIMIT", unknown},
+		},
+	}
+	for _, test := range tests {
+		for determinism, want := range map[call.Class]place{
+			call.Pure: test.pure, call.Idempotent: test.idempotent, call.SideEffectful: test.dangerous,
+		} {
+			m := &tool.Manifest{Class: determinism, Errors: map[string]tool.ErrorSpec{
+				"busy":  {Name: "busy", Class: envelope.ClassCapacity, Message: "busy", Fix: "wait"},
+				"limit": {Name: "limit", Class: envelope.ClassRequest, Message: "limit", Fix: "less"},
+			}}
+			got := tool.Classify(m, test.err)
+			if (place{got.Code, got.Details.Effect}) != want {
+				t.Errorf("%s, %s: %s with effect %s, want %s with %s", test.name, determinism, got.Code, got.Details.Effect,
+					want.code, want.effect)
+			}
+			if got.Retryable && determinism == call.SideEffectful && got.Details.Effect != none {
+				t.Errorf("%s: a call that may have had its effect may run again", test.name)
+			}
+			if got.Message == "" || got.Fix == "" || test.err.Error() == "" {
+				t.Errorf("%s: %+v", test.name, got)
+			}
+		}
+	}
+}
+
+func TestUnwrap(t *testing.T) {
+	cause := errors.New("cause")
+	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},
+		&tool.StoppedError{Cause: cause}} {
+		if !errors.Is(err, cause) {
+			t.Errorf("%T hides its cause", err)
+		}
+	}
+	ctx, cancel := context.WithDeadlineCause(t.Context(), time.Unix(0, 0), cause)
+	defer cancel()
+	if err := tool.Stopped(ctx, "", ""); !errors.Is(err, cause) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v says either who or why", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := []interface{ Check() error }{
+		tool.Result{Output: jsontext.Value(`null`)},
+		&tool.Error{Code: "a_1", Effect: envelope.EffectApplied, Details: jsontext.Value(`{}`), RetryAfter: time.Second},
+	}
+	bad := []interface{ Check() error }{
+		tool.Result{},
+		tool.Result{Output: jsontext.Value(`{"a":1,"a":2}`)},
+		tool.Result{Output: jsontext.Value(`1`), SideEffects: []jsontext.Value{jsontext.Value(`{`)}},
+		tool.Result{Output: jsontext.Value(`1`), Warnings: []string{strings.Repeat("x", 2000)}},
+		tool.Result{Output: jsontext.Value(`1`), Warnings: []string{"\xff"}},
+		&tool.Error{},
+		&tool.Error{Code: strings.Repeat("a", 65)},
+		&tool.Error{Code: "a", Effect: "none at all"},
+	}
+	for _, c := range good {
+		if err := c.Check(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, c := range bad {
+		if c.Check() == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}
+
+// TestCheckedResultsCanBeRead: an outcome that nobody can decode would never be told, so what Check
+// lets pass has to fit a response, and what does not fit must not pass.
+func TestCheckedResultsCanBeRead(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	effects := func(values ...string) (all []jsontext.Value) {
+		for _, v := range values {
+			all = append(all, jsontext.Value(v))
+		}
+		return all
+	}
+	loud := make([]string, envelope.MaxWarnings)
+	for i := range loud {
+		loud[i] = strings.Repeat("\x01", envelope.MaxMessage)
+	}
+	one := jsontext.Value("1")
+	for name, c := range map[string]struct {
+		result tool.Result
+		taken  bool
+	}{
+		"deep output":     {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth - 1))}, true},
+		"too deep output": {tool.Result{Output: jsontext.Value(nested(ijson.MaxDepth))}, false},
+		"brackets in a string": {tool.Result{Output: jsontext.Value(`"` + strings.Repeat(`[\"`, ijson.MaxDepth) + `"`)},
+			true},
+		"deep effect":     {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-3) + `}`)}, true},
+		"too deep effect": {tool.Result{Output: one, SideEffects: effects(`{"a":` + nested(ijson.MaxDepth-2) + `}`)}, false},
+		"inexact effect":  {tool.Result{Output: one, SideEffects: effects(`{"bytes":9007199254740993}`)}, false},
+		"large effect": {tool.Result{Output: one,
+			SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxAside-8) + `"}`)}, true},
+		"too large effect": {tool.Result{Output: one,
+			SideEffects: effects(`{"a":"` + strings.Repeat("x", envelope.MaxHead) + `"}`)}, false},
+		"loud warnings": {tool.Result{Output: one, Warnings: loud}, false},
+	} {
+		err := c.result.Check()
+		if (err == nil) != c.taken {
+			t.Errorf("%s: %v", name, err)
+		}
+		p := envelope.Provenance{ToolID: "t", ToolVersion: "1.0.0", Final: true}
+		r := &envelope.Response{CallID: envelope.NoCallID, Status: envelope.Success, Output: c.result.Output, Provenance: p}
+		r.SideEffects, r.Warnings = c.result.SideEffects, c.result.Warnings
+		body, err := envelope.EncodeResponse(envelope.ContentJSON, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, fault := envelope.DecodeResponse(envelope.ContentJSON, body); (fault == nil) != c.taken {
+			t.Errorf("%s: read as %v", name, fault)
+		}
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	if got := (question.Limits{}).Longest(); got != 10*time.Minute {
+		t.Errorf("no limit is %v", got)
+	}
+}

@@ -1,0 +1,120 @@
+package gen
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Format is one that tools are written in.
+type Format struct {
+	Name   string // of the command
+	Ending string // of files
+	Short  string // what it writes
+	Write  func(*tool.Registry) ([]byte, error)
+}
+
+// Formats returns all of them.
+func Formats() []Format {
+	return []Format{
+		{"contracts", ".md", "Write the page of contracts, for people", Contracts},
+		{"jsonschema", ".json", "Write the JSON Schemas of all inputs and outputs, in one document", JSONSchema},
+		{"mcp", ".json", "Write the definitions that MCP clients see", MCP},
+		{"openapi", ".json", "Write an OpenAPI 3.1 document of the tools as HTTP has them", OpenAPI},
+	}
+}
+
+// MCP returns the definitions of all functions as `toolbus mcp` lists them.
+func MCP(r *tool.Registry) ([]byte, error) {
+	shown := []any{}
+	for _, d := range mcp.Define(described(r)) {
+		shown = append(shown, d.Shown)
+	}
+	return document(map[string]any{"tools": shown})
+}
+
+// JSONSchema returns one document with the schema of each input and output in its $defs, each of which has an address
+// of its own.
+func JSONSchema(r *tool.Registry) ([]byte, error) {
+	all := map[string]jsontext.Value{}
+	for f := range functions(r) {
+		for what, s := range map[string]*schema.Schema{"request": f.Request, "response": f.Response} {
+			placed, err := f.placed(what, s)
+			if err != nil {
+				return nil, err
+			}
+			all[f.tool.ToolID+"/"+f.Name+"/"+what] = placed
+		}
+	}
+	return document(map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "toolbus://tools/", "$defs": all,
+	})
+}
+
+// function is one of a tool.
+type function struct {
+	*tool.Function
+	tool *tool.Manifest
+	path string // the id of the tool, with the name of the function if the tool has several
+	name string // that the function has in MCP
+}
+
+// functions iterates over the functions of all tools, sorted by tool id and function name.
+func functions(r *tool.Registry) func(yield func(function) bool) {
+	names := question.Names(described(r), mcp.SearchTool)
+	return func(yield func(function) bool) {
+		for _, m := range r.List() {
+			for _, fn := range slices.Sorted(maps.Keys(m.Functions)) {
+				f := function{m.Functions[fn], m, m.ToolID, names[question.FunctionID{Tool: m.ToolID, Fn: fn}]}
+				if len(m.Functions) > 1 {
+					f.path += "." + fn
+				}
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// described returns the descriptions that dispatchers send to callers.
+func described(r *tool.Registry) (all []question.Tool) {
+	for _, id := range r.IDs() {
+		of, _ := r.Describe(question.Describe{Tool: id})
+		all = append(all, of...)
+	}
+	return all
+}
+
+// request is the schema of the input: that of the MCP server from which the tool was imported, if there is one.
+func (f function) request() (jsontext.Value, error) {
+	if f.tool.Listed == nil {
+		return f.Request.Whole(), nil
+	}
+	var listed struct {
+		InputSchema jsontext.Value `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(f.tool.Listed.Tool, &listed); err != nil || listed.InputSchema == nil {
+		return f.Request.Whole(), err
+	}
+	return listed.InputSchema, nil
+}
+
+// placed is a schema for a place within a document with others.
+func (f function) placed(what string, s *schema.Schema) (jsontext.Value, error) {
+	return s.Within("toolbus://" + subjects.Token(f.tool.ToolID) + "." + subjects.Token(f.Name) + "." + what + "/")
+}
+
+// document is a JSON document for files.
+func document(v any) ([]byte, error) {
+	text, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	return append(text, '\n'), err
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package mcp_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+// played is a server that plays a part of this binary.
+func played(t testing.TB, part string, args ...string) client.Server {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Server{Command: self, Args: append([]string{"play", part}, args...)}
+}
+
+// manifest is that of a tool of the server called test, in a folder of tools of its own.
+func manifest(t testing.TB, s client.Server, e mcp.Endpoint) *tool.Manifest {
+	t.Helper()
+	dir := t.TempDir()
+	raw, err := json.Marshal(map[string]any{"servers": mcp.Servers{"test": s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, mcp.ServersFile), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.Server = "test"
+	return &tool.Manifest{
+		ToolID: "test." + e.Tool, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
+		Transport: mcp.Transport, Endpoint: e, Dir: filepath.Join(dir, "test_2e"+e.Tool),
+		Capability: tool.Capabilities{Streaming: true},
+		Limits: question.Limits{
+			TimeoutDefaultMS: 60_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
+			OutputBytes: 1 << 20, StderrBytes: 8 << 10,
+		},
+	}
+}
+
+func newAdapter(t *testing.T, o mcp.Options) *mcp.Adapter {
+	t.Helper()
+	a := mcp.New(o)
+	t.Cleanup(a.Rest)
+	return a
+}
+
+func TestConformance(t *testing.T) {
+	tooltest.Run(t, func(t *testing.T) tooltest.Fixture {
+		return tooltest.Fixture{
+			Adapter: newAdapter(t, mcp.Options{}),
+			Manifest: manifest(t, played(t, "behave"), mcp.Endpoint{
+				Tool: "behave", Invocation: true, Lookup: &mcp.Lookup{Tool: "look", Argument: "key"},
+			}),
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package client
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+)
+
+// Answer is the result of a call, as the server gave it.
+type Answer struct {
+	// Result is the whole result, an object: I-JSON, nested so that it may be part of an error of an envelope.
+	Result  jsontext.Value
+	Repairs ijson.Repairs // values of Result that I-JSON cannot hold as the server sent them
+
+	// Members of Result. One that is missing, or not of the type that MCP demands, is zero.
+	Content    jsontext.Value
+	Structured jsontext.Value
+	IsError    bool
+	Meta       map[string]jsontext.Value
+	Type       string // "" is complete
+}
+
+// maxDepth is the deepest nesting of a result: an error's details are around it, the error, and the response.
+const maxDepth = ijson.MaxDepth - 3
+
+// answerOf reads a result.
+func answerOf(raw jsontext.Value, before ijson.Repairs) (a Answer, err error) {
+	var ok bool
+	a.Result, a.Repairs, ok = ijson.Mend(raw, maxDepth)
+	if !ok || a.Result.Kind() != '{' {
+		return a, &MalformedError{Reason: fmt.Sprintf("the result %.80q is no object", raw)}
+	}
+	a.Repairs.List = append(before.List, a.Repairs.List...)
+	a.Repairs.More += before.More
+	for _, m := range ijson.Members(a.Result) {
+		switch {
+		case m.Is("content"):
+			a.Content = m.Value
+		case m.Is("structuredContent"):
+			a.Structured = m.Value
+		case m.Is("isError"):
+			a.IsError = string(m.Value) == "true"
+		case m.Is("_meta"):
+			a.Meta = metaOf(m.Value)
+		case m.Is("resultType"):
+			_ = json.Unmarshal(m.Value, &a.Type) // a type that is no text is none
+		}
+	}
+	return a, nil
+}
+
+// metaOf returns the members of an object, by name; nil for any other value.
+func metaOf(object jsontext.Value) map[string]jsontext.Value {
+	var meta map[string]jsontext.Value
+	if object.Kind() != '{' || json.Unmarshal(object, &meta) != nil {
+		return nil
+	}
+	return meta
+}

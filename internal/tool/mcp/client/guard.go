@@ -1,0 +1,140 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// Names of headers.
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerSession = "Mcp-Session-Id"
+)
+
+// maxRefusal is how much of an answer is read that is none to what was asked, in bytes.
+const maxRefusal = 64 << 10
+
+// sendingKey is that of the flight whose request is being sent, rather than a word about it.
+type sendingKey struct{}
+
+// guard sends requests to one server. It knows whether one has left, bounds what comes back, and lets the answer to one
+// request be the end of no other: the SDK ends a session with much of what goes wrong with one.
+type guard struct {
+	inner   *http.Transport
+	headers map[string]string
+	router  *router
+	version atomic.Pointer[string]
+	gone    func(reason string) // the session ends
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	f, _ := req.Context().Value(sendingKey{}).(*flight)
+	if f == nil {
+		f = &flight{limit: minFrame}
+	}
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteHeaders: func() { f.sent.Store(true) }})
+	req = req.Clone(ctx)
+	for name, value := range g.headers {
+		req.Header.Set(name, value)
+	}
+	if version := g.version.Load(); version != nil && req.Header.Get(headerVersion) == "" {
+		req.Header.Set(headerVersion, *version)
+	}
+	resp, err := g.inner.RoundTrip(req)
+	if err != nil {
+		if f.sent.Load() {
+			f.fail(&BrokenError{How: err.Error()})
+		} else {
+			f.fail(&NotSentError{err})
+		}
+		return nil, err
+	}
+	return g.bounded(ctx, f, resp)
+}
+
+// bounded returns an answer of which no more is read than its request allows.
+func (g *guard) bounded(ctx context.Context, f *flight, resp *http.Response) (*http.Response, error) {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		return g.refused(f, resp)
+	case kind == "text/event-stream":
+		resp.Body = newEvents(resp.Body, f, g.router)
+	case kind == "application/json":
+		return g.whole(f, resp)
+	case f.end != nil && resp.StatusCode == http.StatusOK: // the SDK would end the session
+		f.fail(&MalformedError{Reason: fmt.Sprintf("an answer of type %.80q", kind)})
+		_ = resp.Body.Close()
+		return nil, errors.New("unknown type of answer")
+	}
+	return resp, nil
+}
+
+// whole reads an answer that is one text.
+func (g *guard) whole(f *flight, resp *http.Response) (*http.Response, error) {
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, f.bound()+1))
+	switch {
+	case err != nil:
+		f.fail(&BrokenError{How: "its answer broke off: " + err.Error()})
+		return nil, err
+	case int64(len(text)) > f.bound():
+		err := &TooLargeError{Limit: f.bound()}
+		f.fail(err)
+		return nil, err
+	}
+	_, mended, err := g.router.legible(text)
+	if err != nil && (f.end != nil || errors.Is(err, errTooDeep)) {
+		f.fail(&MalformedError{Reason: fmt.Sprintf("%.120q", text)})
+		return nil, err
+	}
+	if mended != nil {
+		text, resp.ContentLength = mended, int64(len(mended))
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return resp, nil
+}
+
+// refused notes the status of an answer that is none. The SDK keeps the session for those that it takes for passing, so
+// all of them look like that, but for the loss of the session itself.
+func (g *guard) refused(f *flight, resp *http.Response) (*http.Response, error) {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	msg, _ := decode(text)
+	if answer, ok := msg.(*jsonrpc.Response); ok && answer.Error != nil || f.end == nil {
+		return resp, nil
+	}
+	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(headerSession) != "" {
+		f.sent.Store(false) // nobody has begun the request
+		g.gone("the server does not know the session any more")
+		return resp, nil
+	}
+	f.fail(&StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)})
+	resp.StatusCode = http.StatusServiceUnavailable
+	return resp, nil
+}
+
+// retryAfter reads the header of that name.
+func retryAfter(h http.Header) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}

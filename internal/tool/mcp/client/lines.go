@@ -1,0 +1,177 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// maxSkipped is how much of a line that is too long is read in order to find the next one, in bytes. A server whose
+// lines are longer is ended.
+const maxSkipped = 64 << 20
+
+// lines reads what a server writes, a message to a line.
+type lines struct {
+	from *bufio.Reader
+	kept []byte
+}
+
+func newLines(r io.Reader) *lines { return &lines{from: bufio.NewReaderSize(r, 64<<10)} }
+
+// tooLong is a line that was not kept.
+type tooLong struct {
+	limit int64
+	id    jsontext.Value // of the message, nil where it has none
+}
+
+func (e *tooLong) Error() string { return fmt.Sprintf("a line of more than %d bytes", e.limit) }
+
+// next returns the next line, which is good until the one after it is asked for. The error is a *tooLong for a line
+// of more than limit bytes, after which there are others; any other error is the end. What the limit is may change
+// while a line is waited for.
+func (l *lines) next(limit func() int64) ([]byte, error) {
+	l.kept = l.kept[:0]
+	for {
+		part, err := l.from.ReadSlice('\n')
+		if size := int64(len(l.kept) + len(part)); size > minFrame && size > limit() {
+			return nil, l.skip(part, err, limit())
+		}
+		if err == nil && len(l.kept) == 0 {
+			return part, nil
+		}
+		l.kept = append(l.kept, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(l.kept) > 0:
+			return l.kept, nil
+		}
+		return l.kept, err
+	}
+}
+
+// skip reads the rest of a line that is too long, and finds out whose it is.
+func (l *lines) skip(part []byte, err error, limit int64) error {
+	var f finder
+	f.take(l.kept)
+	l.kept = nil // it may have grown large
+	for skipped := 0; ; {
+		f.take(part)
+		skipped += len(part)
+		switch {
+		case skipped > maxSkipped:
+			return fmt.Errorf("a line of more than %d bytes", limit+maxSkipped)
+		case err == nil:
+			return &tooLong{limit, f.id}
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+		part, err = l.from.ReadSlice('\n')
+	}
+}
+
+// maxNest is how deep the values of a message may be nested: what reads them takes a piece of its stack for each level.
+const maxNest = 1000
+
+// nest follows how deep a text is nested.
+type nest struct {
+	depth         int
+	text, escaped bool
+}
+
+// tooDeep takes the next part of a text, and reports whether that is nested too deeply.
+func (n *nest) tooDeep(part []byte) bool {
+	for _, c := range part {
+		switch {
+		case c == '\n': // no string goes on behind one
+			n.text, n.escaped = false, false
+		case n.text:
+			n.text = c != '"' || n.escaped
+			n.escaped = c == '\\' && !n.escaped
+		case c == '"':
+			n.text = true
+		case c == '{' || c == '[':
+			if n.depth++; n.depth > maxNest {
+				return true
+			}
+		case c == '}' || c == ']':
+			n.depth--
+		}
+	}
+	return false
+}
+
+var errTooDeep = fmt.Errorf("values nested deeper than %d", maxNest)
+
+// decode reads one message.
+func decode(text []byte) (jsonrpc.Message, error) {
+	if new(nest).tooDeep(text) {
+		return nil, errTooDeep
+	}
+	return jsonrpc.DecodeMessage(text)
+}
+
+// finder finds the id of a message that is not kept.
+type finder struct {
+	depth         int
+	text, escaped bool
+	token         []byte // what was met last in the outermost object
+	name          []byte // of its member
+	id            jsontext.Value
+}
+
+// maxToken is more than any id that we give, or name of a member that is looked for.
+const maxToken = 32
+
+func (f *finder) take(part []byte) {
+	for _, c := range part {
+		f.one(c)
+	}
+}
+
+func (f *finder) one(c byte) {
+	switch {
+	case f.text:
+		f.keep(c)
+		f.text = c != '"' || f.escaped
+		f.escaped = c == '\\' && !f.escaped
+		return
+	case c == '"':
+		f.text = true
+	case c == '{' || c == '[':
+		f.depth++
+		return
+	case c == '}' || c == ']' || c == ',':
+		f.member()
+		if c != ',' {
+			f.depth--
+		}
+		return
+	case c == ':' && f.depth == 1:
+		f.name, f.token = f.token, nil
+		return
+	}
+	f.keep(c)
+}
+
+func (f *finder) keep(c byte) {
+	if f.depth == 1 && len(f.token) < maxToken {
+		f.token = append(f.token, c)
+	}
+}
+
+// member ends one of the outermost object.
+func (f *finder) member() {
+	if f.depth != 1 {
+		return
+	}
+	if value := jsontext.Value(bytes.TrimSpace(f.token)); string(bytes.TrimSpace(f.name)) == `"id"` && value.IsValid() {
+		f.id = value
+	}
+	f.name, f.token = nil, nil
+}

@@ -1,0 +1,250 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+)
+
+// politeness is how long a process has to end after its input did, before it is told to by a signal.
+const politeness = 500 * time.Millisecond
+
+// process is a server that runs below a supervisor, and speaks over its pipes. It is what the SDK reads from and writes
+// to.
+type process struct {
+	run      *supervisor.Run
+	in       *io.PipeWriter
+	router   *router
+	outgoing chan []byte
+	incoming chan jsonrpc.Message
+
+	endOnce sync.Once
+	ended   chan struct{} // nothing more is read or written
+	tasks   sync.WaitGroup
+	gone    chan struct{} // nothing of it is left; then how is set
+	how     BrokenError
+	itself  bool // it ended without being told to
+
+	mu     sync.Mutex
+	reason string // why it was ended by us
+}
+
+// start starts the process of s, in which all is resolved.
+func start(s Server, o Options, r *router) (*process, error) {
+	cfg, err := config(s, o)
+	if err != nil {
+		return nil, err
+	}
+	out, in := io.Pipe()
+	run, err := supervisor.Start(o.Supervisor, cfg, out, o.StderrBytes)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{
+		run: run, in: in, router: r, outgoing: make(chan []byte), incoming: make(chan jsonrpc.Message),
+		ended: make(chan struct{}), gone: make(chan struct{}),
+	}
+	p.tasks.Go(p.write)
+	go p.read()
+	return p, nil
+}
+
+func config(s Server, o Options) (supervisor.Config, error) {
+	env := map[string]string{"PATH": DefaultPath, "LANG": defaultLang}
+	maps.Copy(env, s.Env)
+	program, err := supervisor.Locate(s.Command, s.CWD, env["PATH"])
+	if err != nil {
+		return supervisor.Config{}, err
+	}
+	cfg := supervisor.Config{
+		Path: program, Args: append([]string{s.Command}, s.Args...), Dir: s.CWD, GraceMS: o.Grace.Milliseconds(),
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		cfg.Env = append(cfg.Env, name+"="+env[name])
+	}
+	return cfg, nil
+}
+
+// read reads all that the process writes, until it is gone.
+func (p *process) read() {
+	from := newLines(p.run.Stdout)
+	for p.usable() {
+		line, err := from.next(p.router.limit)
+		long, isLong := errors.AsType[*tooLong](err)
+		switch {
+		case isLong:
+			p.router.fail(long.id, &TooLargeError{Limit: long.limit})
+			continue
+		case err == nil:
+			p.take(line)
+			continue
+		case !errors.Is(err, io.EOF):
+			p.end(err.Error(), supervisor.Kill)
+		}
+		break
+	}
+	p.itself = p.usable()
+	if !p.run.EndsWithin(politeness) { // it closed its output, so it can say nothing any more
+		p.end("it closed its standard output", supervisor.Terminate)
+	}
+	_, _ = io.Copy(io.Discard, p.run.Stdout)
+	p.stop() // what feeds it waits for more
+	report, err := p.run.Wait()
+	p.tasks.Wait()
+	p.mu.Lock()
+	p.how = BrokenError{How: cmp.Or(p.reason, ending(report, err)), Stderr: p.run.Stderr()}
+	p.mu.Unlock()
+	close(p.gone)
+}
+
+// ending says how a process ended.
+func ending(report supervisor.Report, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case report.Failure != "":
+		return report.Failure
+	case report.Signal != "":
+		return "signal: " + report.Signal
+	}
+	return fmt.Sprintf("exit status %d", report.ExitCode)
+}
+
+// take takes one line. What is no message is skipped, as other clients do: some servers print a greeting.
+func (p *process) take(line []byte) {
+	msg, _, err := p.router.legible(line)
+	if err != nil {
+		p.garbled(line)
+		return
+	}
+	told, ok := p.router.received(msg)
+	if !ok {
+		p.end(fmt.Sprintf("it sent more than %d requests of its own", maxAsked), supervisor.Kill)
+	}
+	if told == nil {
+		return
+	}
+	select {
+	case p.incoming <- told:
+	case <-p.ended:
+	}
+}
+
+// garbled takes a line that is no message. One that was meant to be ends the call that it answers, or, where it does
+// not say which that is, all that wait for an answer.
+func (p *process) garbled(line []byte) {
+	if !bytes.HasSuffix(line, []byte("\n")) || !bytes.Contains(line, []byte(`"jsonrpc"`)) {
+		return // what is cut at the end of all tells less than how the process ended
+	}
+	var f finder
+	f.take(line)
+	err := &MalformedError{Reason: fmt.Sprintf("%.120q", line)}
+	if f.id == nil || !p.router.fail(f.id, err) {
+		p.router.failAll(err)
+	}
+}
+
+// write writes what it is given until the process is ended.
+func (p *process) write() {
+	for {
+		select {
+		case data := <-p.outgoing:
+			if _, err := p.in.Write(data); err != nil {
+				return
+			}
+		case <-p.ended:
+			return
+		}
+	}
+}
+
+// Read implements mcp.Connection: it returns what the SDK is told.
+func (p *process) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case msg := <-p.incoming:
+		return msg, nil
+	case <-p.gone:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write implements mcp.Connection. A process that does not read keeps others waiting no longer than their contexts.
+func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	f := p.router.sending(ctx, msg)
+	f.sent.Store(true) // from here on it may be
+	select {
+	case p.outgoing <- append(data, '\n'):
+		return nil
+	case <-p.ended:
+		err = io.ErrClosedPipe
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	f.sent.Store(false)
+	return err
+}
+
+// Close implements mcp.Connection: it tells the process to end, first by the end of its input, and returns when
+// nothing of it is left.
+func (p *process) Close() error {
+	p.stop()
+	if !p.run.EndsWithin(politeness) {
+		p.run.End(supervisor.Terminate)
+	}
+	<-p.gone
+	return nil
+}
+
+// usable reports whether requests may still be sent.
+func (p *process) usable() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// SessionID implements mcp.Connection.
+func (*process) SessionID() string { return "" }
+
+// stop ends the input of the process.
+func (p *process) stop() {
+	p.endOnce.Do(func() {
+		close(p.ended)
+		_ = p.in.Close()
+	})
+}
+
+// end ends the process, for a reason that calls are told.
+func (p *process) end(reason string, order supervisor.Command) {
+	p.mu.Lock()
+	p.reason = cmp.Or(p.reason, reason)
+	p.mu.Unlock()
+	p.stop()
+	p.run.End(order)
+}
+
+// lost returns how the process ended, once it is gone.
+func (p *process) lost() *BrokenError {
+	<-p.gone
+	how := p.how
+	return &how
+}

@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+var _ tool.Comparer = (*Adapter)(nil)
+
+// recheckTime bounds one comparison that no call waits for.
+const recheckTime = 10 * time.Second
+
+// keyOf names the server of a tool among those of all folders.
+func keyOf(m *tool.Manifest, e Endpoint) string { return filepath.Join(filepath.Dir(m.Dir), e.Server) }
+
+// known returns the server of a tool with an approved definition; nil where there is none, or no tool of it was used.
+func (a *Adapter) known(m *tool.Manifest) (*pool, Endpoint) {
+	e, ours := m.Endpoint.(Endpoint)
+	if !ours || e.Definition == "" {
+		return nil, e
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pools[keyOf(m, e)], e
+}
+
+// Compared implements [tool.Comparer].
+func (a *Adapter) Compared(m *tool.Manifest) tool.Verdict {
+	p, e := a.known(m)
+	if p == nil {
+		return tool.NotCompared
+	}
+	verdict, _ := p.compared(e)
+	return verdict
+}
+
+// compared returns the verdict of the open connections. A tool that one of them has as it was approved can be called.
+func (p *pool) compared(e Endpoint) (verdict tool.Verdict, how *changedError) {
+	for _, l := range p.usable() {
+		if l.digests.Load() == nil {
+			continue
+		}
+		if how = l.change(e); how == nil {
+			return tool.AsApproved, nil
+		}
+		verdict = tool.Changed
+	}
+	return verdict, how
+}
+
+// usable returns the connections that can be used.
+func (p *pool) usable() (links []*link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		if l.conn.Usable() {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// Recheck implements [tool.Comparer].
+func (a *Adapter) Recheck(ctx context.Context, tools []*tool.Manifest) {
+	byServer := map[*pool][]*tool.Manifest{}
+	for _, m := range tools {
+		if p, _ := a.known(m); p != nil {
+			byServer[p] = append(byServer[p], m)
+		}
+	}
+	for p, of := range byServer {
+		p.recheck(ctx, of)
+	}
+}
+
+// recheck is Recheck for the tools of one server. It logs which wait for approval now, and which do not any more.
+func (p *pool) recheck(ctx context.Context, tools []*tool.Manifest) {
+	for _, l := range p.usable() {
+		if err := l.refresh(ctx, tools); err != nil && ctx.Err() == nil && l.conn.Usable() {
+			p.log.Warn("definitions of the MCP server not compared", "err", err)
+		}
+	}
+	for _, m := range tools {
+		e := m.Endpoint.(Endpoint)
+		switch verdict, how := p.compared(e); verdict {
+		case tool.Changed:
+			p.withhold(m.ToolID, how)
+		case tool.AsApproved:
+			p.release(m.ToolID)
+		}
+	}
+}
+
+// refresh lists what the server defines if it announced a change, or if it has changed one of the tools and was not
+// asked for a minute. It does nothing while a call does so, and before the first call has.
+func (l *link) refresh(ctx context.Context, tools []*tool.Manifest) error {
+	select {
+	case l.checking <- struct{}{}:
+	default:
+		return nil
+	}
+	defer func() { <-l.checking }()
+	if l.digests.Load() == nil {
+		return nil
+	}
+	again := time.Since(l.tried) > recheck && l.withholds(tools)
+	if !again && !l.conn.Changed() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recheckTime)
+	defer cancel()
+	return l.list(ctx)
+}
+
+// withholds reports whether the server has changed one of the tools.
+func (l *link) withholds(tools []*tool.Manifest) bool {
+	for _, m := range tools {
+		if l.change(m.Endpoint.(Endpoint)) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// withhold logs that a tool waits for approval, with the command for it, once until it is released.
+func (p *pool) withhold(id string, how *changedError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.withheld[id] {
+		return
+	}
+	if p.withheld == nil {
+		p.withheld = map[string]bool{}
+	}
+	p.withheld[id] = true
+	p.log.Warn("tool changed at its MCP server: it is not called until it is approved", "tool", id, "err", how,
+		"approve", "toolbus tools approve "+id)
+}
+
+// release logs that a tool does not wait for approval any more, if it did.
+func (p *pool) release(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.withheld[id] {
+		delete(p.withheld, id)
+		p.log.Info("tool is again as it was approved", "tool", id)
+	}
+}

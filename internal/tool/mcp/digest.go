@@ -1,0 +1,94 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	stdjson "encoding/json"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/schema"
+)
+
+// Definition returns what the digest of a tool is over: its name, description, both schemas and annotations, as
+// canonical JSON. What is not there is null. A number that JSON readers do not agree on is its text. The error says why
+// it has no such form.
+func Definition(t client.Tool) (jsontext.Value, error) {
+	if t.Bad != nil {
+		return nil, fmt.Errorf("its definition cannot be read: %w", t.Bad)
+	}
+	raw, err := json.Marshal(struct {
+		Name         string         `json:"name"`
+		Description  string         `json:"description"`
+		InputSchema  jsontext.Value `json:"inputSchema"`
+		OutputSchema jsontext.Value `json:"outputSchema"`
+		Annotations  jsontext.Value `json:"annotations"`
+	}{t.Name, t.Description, t.InputSchema, t.OutputSchema, t.Annotations})
+	if err != nil {
+		return nil, err
+	}
+	if ijson.Valid(raw) {
+		return ijson.Canonical(raw)
+	}
+	if raw, err = spelled(raw); err != nil {
+		return nil, fmt.Errorf("its definition cannot be read: %w", err)
+	}
+	if bad := ijson.Check(raw); len(bad) > 0 {
+		return nil, fmt.Errorf("its definition cannot be read, at %q: %s", bad[0].Pointer, bad[0].Message)
+	}
+	return ijson.Canonical(raw)
+}
+
+// spelled returns a definition with a text for each number that no float64 holds exactly, such as the bounds of int64:
+// the digest tells two such numbers apart, and canonical JSON does not have them.
+func spelled(raw jsontext.Value) (jsontext.Value, error) {
+	v, err := schema.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(spell(v), json.Deterministic(true))
+}
+
+func spell(v any) any {
+	switch v := v.(type) {
+	case stdjson.Number:
+		if !ijson.Valid(jsontext.Value(v)) {
+			return string(v)
+		}
+		return jsontext.Value(v)
+	case []any:
+		for i := range v {
+			v[i] = spell(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = spell(v[name])
+		}
+	}
+	return v
+}
+
+// digestsOf returns the digests of tools by name. A definition that cannot be read, and a tool that is listed again
+// with another definition, equal none that was approved: "".
+func digestsOf(tools []client.Tool) map[string]string {
+	digests := make(map[string]string, len(tools))
+	for _, t := range tools {
+		digest := ""
+		if definition, err := Definition(t); err == nil {
+			digest = Digest(definition)
+		}
+		if before, twice := digests[t.Name]; twice && before != digest {
+			digest = ""
+		}
+		digests[t.Name] = digest
+	}
+	return digests
+}
+
+// Digest returns the SHA-256 of a definition, as manifests have it.
+func Digest(definition jsontext.Value) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(definition))
+}

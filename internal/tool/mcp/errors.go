@@ -1,0 +1,165 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+)
+
+// The errors that every tool of an MCP server may end in. A manifest that declares one of them says what it means.
+const (
+	errTool      = "tool_error"
+	errInput     = "input_required"
+	errRefused   = "request_refused"
+	errServer    = "server_error"
+	errBusy      = "server_busy"
+	errForbidden = "server_forbids"
+	errGateway   = "server_unreachable"
+)
+
+// generic is what they mean otherwise.
+func generic() map[string]tool.ErrorSpec {
+	return map[string]tool.ErrorSpec{
+		errTool: {
+			Name: errTool, Class: envelope.ClassPrecondition, HTTPStatus: http.StatusUnprocessableEntity,
+			Message: "the tool says that it failed", Fix: "correct what its message names, then call with a new key",
+		},
+		errInput: {
+			Name: errInput, Class: envelope.ClassPrecondition, HTTPStatus: http.StatusConflict,
+			Message: "the tool asks for further input, which nobody can give it here",
+			Fix:     "give all that it needs in the arguments, or use another tool",
+		},
+		errRefused: {
+			Name: errRefused, Class: envelope.ClassRequest, HTTPStatus: http.StatusBadRequest,
+			Message: "the server refused the request", Fix: "correct the arguments as the message says",
+		},
+		errServer: {
+			Name: errServer, Class: envelope.ClassTool, HTTPStatus: http.StatusInternalServerError,
+			Message: "the server failed at the request",
+			Fix:     "call again once with the same key; report it to the server's owner if it repeats",
+		},
+		errBusy: {
+			Name: errBusy, Class: envelope.ClassCapacity, HTTPStatus: http.StatusTooManyRequests,
+			Message: "the server takes no more requests now", Fix: "call again with the same key after details.retry_after_ms",
+		},
+		errForbidden: {
+			Name: errForbidden, Class: envelope.ClassAuth, HTTPStatus: http.StatusForbidden,
+			Message: "the server refused the executor's credentials",
+			Fix:     "correct the headers in the executor's " + ServersFile,
+		},
+		errGateway: {
+			Name: errGateway, Class: envelope.ClassUpstream, HTTPStatus: http.StatusBadGateway,
+			Message: "the way to the server failed", Fix: "call again with the same key after details.retry_after_ms",
+		},
+	}
+}
+
+// classify maps an error of a run to the taxonomy.
+func classify(m *tool.Manifest, err error) *envelope.Error {
+	if changed, ok := errors.AsType[*changedError](err); ok {
+		return envelope.ToolChanged(m.ToolID).WithCause(changed.Error()).WithEffect(envelope.EffectNone)
+	}
+	if said, ok := errors.AsType[*tool.Error](err); ok && m.Errors[said.Code].Name == "" {
+		if spec, known := generic()[said.Code]; known {
+			with := *m
+			with.Errors = maps.Clone(m.Errors)
+			if with.Errors == nil {
+				with.Errors = map[string]tool.ErrorSpec{}
+			}
+			with.Errors[said.Code] = spec
+			m = &with
+		}
+	}
+	out := tool.Classify(m, err)
+	if down, ok := errors.AsType[*downError](err); ok && down.again > 0 {
+		out.WithRetryAfter(down.again)
+	}
+	return out
+}
+
+// translate says in the words of adapters how a request failed that was sent.
+func translate(err error) error {
+	if lost, ok := errors.AsType[*client.BrokenError](err); ok {
+		return &tool.CrashError{How: lost.How, Stderr: lost.Stderr}
+	}
+	if large, ok := errors.AsType[*client.TooLargeError](err); ok {
+		return &tool.LimitError{Limit: large.Limit}
+	}
+	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return refusal(said)
+	}
+	if status, ok := errors.AsType[*client.StatusError](err); ok {
+		return refusedBy(status)
+	}
+	return &tool.ProtocolError{Reason: err.Error()}
+}
+
+// refusal returns the error for an error of JSON-RPC. One of these codes says that the request was not even begun. A
+// model reads message and data as the server wrote them: they become the blocks of a result with isError.
+func refusal(said *jsonrpc.Error) error {
+	e := &tool.Error{Code: errServer, Message: fmt.Sprintf("%s (JSON-RPC error %d)", said.Message, said.Code)}
+	blocks := []jsontext.Value{textBlock(said.Message)}
+	if len(said.Data) > 0 && string(said.Data) != "null" {
+		blocks = append(blocks, textBlock(string(said.Data)))
+	}
+	var warnings []string
+	e.Result, warnings = failed(client.Answer{Result: ijson.Object(
+		member("content", ijson.Array(blocks...)), member("isError", jsontext.Value("true")),
+	)})
+	switch said.Code {
+	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError:
+		e.Code, e.Effect = errRefused, envelope.EffectNone
+	}
+	if len(warnings) > 0 {
+		return &cutError{e, warnings}
+	}
+	return e
+}
+
+// cutError is an error that a server reported, with warnings about the parts that were cut.
+type cutError struct {
+	error
+	warnings []string
+}
+
+// Unwrap implements what errors.As looks for.
+func (e *cutError) Unwrap() error { return e.error }
+
+// about returns the warnings for the caller that belong to an error.
+func about(err error) statement {
+	cut, ok := errors.AsType[*cutError](err)
+	if !ok {
+		return statement{}
+	}
+	return statement{result: tool.Result{Warnings: cut.warnings}}
+}
+
+func textBlock(text string) jsontext.Value {
+	return ijson.Object(member("type", ijson.Quote("text")), member("text", ijson.Quote(text)))
+}
+
+// refusedBy is an HTTP status. Some say that the request was not even begun.
+func refusedBy(s *client.StatusError) error {
+	e := &tool.Error{
+		Code: errGateway, Message: fmt.Sprintf("the server answered with HTTP status %d", s.Status), RetryAfter: s.RetryAfter,
+	}
+	switch s.Status {
+	case http.StatusTooManyRequests:
+		e.Code, e.Effect = errBusy, envelope.EffectNone
+	case http.StatusUnauthorized, http.StatusForbidden:
+		e.Code, e.Effect = errForbidden, envelope.EffectNone
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType:
+		e.Code, e.Effect = errRefused, envelope.EffectNone
+	}
+	return e
+}

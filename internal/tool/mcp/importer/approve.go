@@ -1,0 +1,266 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/go-json-experiment/json"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Change is what has become of the definition of a tool since it was approved.
+type Change struct {
+	ID     string   `json:"tool_id"`
+	Server string   `json:"server"`
+	State  State    `json:"state"`
+	Why    string   `json:"why,omitzero"`   // it was left out
+	Lines  []string `json:"lines,omitzero"` // of the definition, - before and + now
+
+	manifest *tool.Manifest
+	now      client.Tool
+	server   question.Server
+	release  string
+}
+
+// Compare asks the servers of the tools in a folder what these are now: of those with an id, or all. What a server does
+// not say is in the Why of its tools.
+func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
+	r, err := tool.Load(o.Dir, o.Transports...)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := mcp.ReadServers(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]*tool.Manifest{}
+	var names []string
+	for _, m := range r.List() {
+		e, ours := m.Endpoint.(mcp.Endpoint)
+		if !ours || e.Definition == "" || len(ids) > 0 && !slices.Contains(ids, m.ToolID) {
+			continue
+		}
+		if of[e.Server] == nil {
+			names = append(names, e.Server)
+		}
+		of[e.Server] = append(of[e.Server], m)
+	}
+	for _, id := range ids {
+		m, _ := r.Get(id, "")
+		if e, ours := (mcp.Endpoint{}), false; m != nil {
+			if e, ours = m.Endpoint.(mcp.Endpoint); ours && e.Definition != "" {
+				continue
+			}
+		}
+		return nil, fmt.Errorf("%s has no tool %s that was imported from an MCP server", o.Dir, id)
+	}
+	var all []Change
+	for _, name := range names {
+		known, ok := servers[name]
+		if !ok {
+			return nil, fmt.Errorf("no server %s is in %s", name, filepath.Join(o.Dir, mcp.ServersFile))
+		}
+		all = append(all, o.compare(ctx, name, known, of[name])...)
+	}
+	return all, nil
+}
+
+// compare asks one server.
+func (o Options) compare(ctx context.Context, name string, s client.Server, of []*tool.Manifest) (all []Change) {
+	for _, m := range of {
+		all = append(all, Change{ID: m.ToolID, Server: name, State: LeftOut, manifest: m})
+	}
+	listed, server, release, err := o.list(ctx, s)
+	server.Name = name
+	for i := range all {
+		c := &all[i]
+		e, _ := c.manifest.Endpoint.(mcp.Endpoint)
+		at := slices.IndexFunc(listed, func(t client.Tool) bool { return t.Name == e.Tool })
+		switch {
+		case err != nil:
+			c.Why = oneLine(err.Error())
+		case at < 0:
+			c.Why = "its server does not have it any more"
+		default:
+			c.now, c.server, c.release = listed[at], server, release
+			c.judge(e)
+		}
+	}
+	return all
+}
+
+func (o Options) list(
+	ctx context.Context, s client.Server,
+) (listed []client.Tool, of question.Server, release string, err error) {
+	conn, err := o.dial(ctx, s)
+	if err != nil {
+		return nil, of, "", err
+	}
+	defer conn.Close()
+	_, release, _ = conn.About()
+	of.Instructions = conn.Instructions()
+	listed, err = list(ctx, conn)
+	return listed, of, release, err
+}
+
+// judge compares what the tool is now with what was approved.
+func (c *Change) judge(e mcp.Endpoint) {
+	definition, err := mcp.Definition(c.now)
+	if err != nil {
+		c.Why = oneLine(err.Error())
+		return
+	}
+	c.State = Same
+	if mcp.Digest(definition) == e.Definition {
+		return
+	}
+	c.State = Changed
+	before, _ := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile)) // without it all of it is new
+	c.Lines = diff(lined(before), lined(pretty(definition)))
+}
+
+// lined is a definition as it is compared: each line of its texts on one of its own.
+func lined(definition []byte) string {
+	return strings.ReplaceAll(visible(string(definition)), `\n`, "\\n\n      ")
+}
+
+// Approve takes over what a tool is now: its schemas, its texts where they are still those of its server, and the
+// digest. Its version grows. Its class becomes stricter where the server says so, and never less strict.
+func (c Change) Approve() error {
+	files, _, err := source{server: c.server, tool: c.now}.files()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(c.manifest.Dir, manifestFile))
+	if err != nil {
+		return err
+	}
+	definition, err := mcp.Definition(c.now)
+	if err != nil {
+		return err
+	}
+	if files[manifestFile], err = c.edited(text, mcp.Digest(definition)); err != nil {
+		return err
+	}
+	return exchange(c.manifest, files)
+}
+
+// edited returns the manifest with what has changed, and all else as it was written.
+func (c Change) edited(text []byte, digest string) ([]byte, error) {
+	file, err := parser.ParseBytes(text, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	was := c.approved()
+	set := map[string]string{"$.endpoint.definition": digest, "$.semver": c.version()}
+	if strict := c.class(was); strict != c.manifest.Class {
+		set["$.determinism"] = string(strict)
+	}
+	before, now := described(c.Server, was), described(c.Server, c.now)
+	if strings.TrimSpace(c.manifest.Description) == before {
+		set["$.description"] = now
+	}
+	if f, ok := c.manifest.Function(fn); ok && strings.TrimSpace(f.Description) == before {
+		set["$.functions."+fn+".description"] = now
+	}
+	for at, value := range set {
+		path, err := yaml.PathString(at)
+		if err != nil {
+			return nil, err
+		}
+		if err := path.ReplaceWithReader(file, strings.NewReader(strconv.Quote(value))); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	edited := strings.TrimRight(file.String(), "\n") + "\n"
+	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a build before wrote it
+		edited += "listed: " + listedFile + "\n"
+	}
+	return []byte(edited), nil
+}
+
+// approved is the definition that was approved.
+func (c Change) approved() (t client.Tool) {
+	raw, err := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile))
+	if err != nil || json.Unmarshal(raw, &t) != nil {
+		return client.Tool{}
+	}
+	if t.Annotations.Kind() == 'n' {
+		t.Annotations = nil
+	}
+	return t
+}
+
+// class is the one of the manifest, or the one that the server proposes now where that has become stricter.
+func (c Change) class(was client.Tool) call.Class {
+	strictness := []call.Class{call.Pure, call.Idempotent, call.SideEffectful}
+	before, _ := proposed(was)
+	now, _ := proposed(c.now)
+	rank := func(of call.Class) int { return slices.Index(strictness, of) }
+	if rank(now) > rank(before) && rank(now) > rank(c.manifest.Class) {
+		return now
+	}
+	return c.manifest.Class
+}
+
+// version is that of the server, if that is newer, and otherwise the next one.
+func (c Change) version() string {
+	had, err := semver.StrictNewVersion(c.manifest.Semver)
+	if err != nil { // it was loaded
+		return c.manifest.Semver
+	}
+	if now, err := semver.StrictNewVersion(version(c.release)); err == nil && now.GreaterThan(had) {
+		return now.String()
+	}
+	next := had.IncPatch()
+	return next.String()
+}
+
+// exchange puts files into the folder of a tool, all at once, after it has been read as executors read it.
+func exchange(m *tool.Manifest, files map[string][]byte) error {
+	tmp, err := os.MkdirTemp(filepath.Dir(m.Dir), ".approve-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	fresh, old := filepath.Join(tmp, subjects.Token(m.ToolID)), filepath.Join(tmp, "old")
+	if err := os.CopyFS(fresh, os.DirFS(m.Dir)); err != nil {
+		return err
+	}
+	if files[outputFile] == nil {
+		if err := os.Remove(filepath.Join(fresh, outputFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for name, data := range files {
+		if err := replace(filepath.Join(fresh, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := tool.Load(tmp, mcp.Describe()); err != nil {
+		return err
+	}
+	if err := os.Rename(m.Dir, old); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, m.Dir); err != nil {
+		return errors.Join(err, os.Rename(old, m.Dir))
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package importer
+
+import (
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+)
+
+// TestProposed holds that a server which calls a tool destructive is believed, and that the default of the hint, which
+// is true, counts for nothing.
+func TestProposed(t *testing.T) {
+	for annotations, want := range map[string]call.Class{
+		``:                      call.SideEffectful,
+		`{}`:                    call.SideEffectful,
+		`{"readOnlyHint":true}`: call.Pure,
+		`{"readOnlyHint":true,"destructiveHint":null}`:                       call.Pure,
+		`{"readOnlyHint":true,"destructiveHint":false}`:                      call.Pure,
+		`{"readOnlyHint":true,"destructiveHint":true}`:                       call.SideEffectful,
+		`{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":true}`: call.SideEffectful,
+		`{"idempotentHint":true}`:                                            call.Idempotent,
+		`{"idempotentHint":true,"destructiveHint":true}`:                     call.Idempotent,
+		`{"readOnlyHint":"yes"}`:                                             call.SideEffectful,
+	} {
+		if got, why := proposed(client.Tool{Annotations: []byte(annotations)}); got != want || why == "" {
+			t.Errorf("%s is %s, %q; want %s", annotations, got, why, want)
+		}
+	}
+}

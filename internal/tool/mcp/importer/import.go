@@ -1,0 +1,297 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Options say what an import makes.
+type Options struct {
+	Dir        string // the folder of tools
+	Owner      string // of the tools
+	Pool       string // of the tools; "" is the default one
+	Hide       bool   // what stands in variables and headers goes to files, see [Hide]
+	Environ    []string
+	Version    string           // of this build, as servers are told it
+	Transports []tool.Transport // all those of tools in the folder, for [Compare]
+	// Timeout is the default and the longest time of a call in the manifests that are written, at most ten minutes.
+	// 0 leaves the times of an import without one.
+	Timeout time.Duration
+	// Skip reports whether a tool is switched off, by its server's name of it. Such a tool is not written. Nil means
+	// that none is.
+	Skip func(tool string) bool
+}
+
+// Tool is what became of one tool of a server.
+type Tool struct {
+	ID    string     `json:"tool_id,omitzero"`
+	Name  string     `json:"name"` // as its server calls it
+	State State      `json:"state"`
+	Class call.Class `json:"determinism,omitzero"`
+	Why   string     `json:"why,omitzero"` // of the class, or why it was left out
+	// Shown is the name in MCP of a tool that was added.
+	Shown string `json:"name_in_mcp,omitzero"`
+	// Notes say what of a tool that was added is not checked, or not shown to clients.
+	Notes []string `json:"notes,omitzero"`
+}
+
+// State says what became of a tool.
+type State string
+
+// The states.
+const (
+	Added   State = "added"
+	Same    State = "unchanged"
+	Changed State = "changed" // it waits for an approval
+	LeftOut State = "left out"
+	Off     State = "switched off" // by [Options.Skip]
+)
+
+// Report is what became of the tools of one server.
+type Report struct {
+	Server   string `json:"server"`
+	About    string `json:"about"` // what it calls itself, with its version
+	Protocol string `json:"protocol"`
+	Tools    []Tool `json:"tools"`
+}
+
+// LeftOut returns the number of tools that were left out.
+func (r Report) LeftOut() (n int) {
+	for _, t := range r.Tools {
+		if t.State == LeftOut {
+			n++
+		}
+	}
+	return n
+}
+
+// Import connects to a server, and writes where it is into the folder, for executors, and its tools. Without a name it
+// has the one that the server gives itself. What is there already is left as it is, but for variables and headers that
+// s names. A server that executors would refuse is not even started.
+func Import(ctx context.Context, name string, s client.Server, o Options) (r Report, err error) {
+	given := s
+	if s, err = o.placed(name, given); err != nil {
+		return r, err
+	}
+	conn, err := o.dial(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	defer conn.Close()
+	listed, err := list(ctx, conn)
+	if err != nil {
+		return r, fmt.Errorf("list its tools: %w", err)
+	}
+	called, release, protocol := conn.About()
+	r = Report{Server: name, About: oneLine(called + " " + release), Protocol: protocol}
+	if r.Server == "" {
+		if r.Server, err = mcpconfig.ServerName(called); err != nil {
+			return r, err
+		}
+		if s, err = o.placed(r.Server, given); err != nil {
+			return r, err
+		}
+	}
+	if err := o.addServer(r.Server, s); err != nil {
+		return r, err
+	}
+	w := writer{
+		o: o, server: question.Server{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
+		version: version(release),
+	}
+	return r, locked(o.Dir, func() error {
+		if err := w.look(); err != nil {
+			return err
+		}
+		for _, t := range listed {
+			r.Tools = append(r.Tools, w.write(t))
+		}
+		return nil
+	})
+}
+
+// dial reaches a server as an executor would that has this environment.
+func (o Options) dial(ctx context.Context, s client.Server) (*client.Conn, error) {
+	resolved, err := s.Resolve(o.Dir, o.getenv)
+	if err == nil {
+		err = resolved.Check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	options := client.Options{Client: o.Version, Grace: mcp.DefaultGrace, StderrBytes: 4 << 10}
+	if resolved.Command != "" {
+		if options.Supervisor, err = supervisor.Find(""); err != nil {
+			return nil, err
+		}
+	}
+	return client.Dial(ctx, resolved, options)
+}
+
+// list returns the tools of a server, if it says them in time.
+func list(ctx context.Context, conn *client.Conn) ([]client.Tool, error) {
+	ctx, cancel := context.WithTimeout(ctx, client.DefaultStart)
+	defer cancel()
+	return conn.List(ctx)
+}
+
+// writer writes the tools of one server.
+type writer struct {
+	o              Options
+	server         question.Server
+	about, version string
+
+	known map[string]*tool.Manifest // tools that were imported from the server before, by its name of them
+	seen  map[string]bool           // the server's names of tools that it has listed so far
+	ids   map[string]bool           // that are taken
+	names map[string]bool           // in MCP, that are taken
+}
+
+// look notes which tools the folder has, so that each keeps its id and its name. A folder that cannot be read as a tool
+// takes nothing but its own name.
+func (w *writer) look() error {
+	w.known, w.seen = map[string]*tool.Manifest{}, map[string]bool{}
+	w.ids, w.names = map[string]bool{}, map[string]bool{mcpmeta.SearchTool: true}
+	entries, err := os.ReadDir(w.o.Dir)
+	if err != nil {
+		return err
+	}
+	var all []question.Tool
+	for _, entry := range entries {
+		m, err := loadOne(filepath.Join(w.o.Dir, entry.Name()), w.o.Transports...)
+		if err != nil {
+			continue
+		}
+		w.ids[m.ToolID] = true
+		e, ours := m.Endpoint.(mcp.Endpoint)
+		if ours && e.Server == w.server.Name && w.known[e.Tool] == nil {
+			w.known[e.Tool] = m
+		}
+		of := question.Tool{ToolID: m.ToolID, Name: m.Name, Functions: map[string]question.Function{}}
+		for name := range m.Functions {
+			of.Functions[name] = question.Function{}
+		}
+		all = append(all, of)
+	}
+	for _, name := range question.Names(all, mcpmeta.SearchTool) {
+		w.names[name] = true
+	}
+	return nil
+}
+
+func (w *writer) write(t client.Tool) Tool {
+	out := Tool{Name: t.Name, State: LeftOut}
+	switch m := w.known[t.Name]; {
+	case w.o.Skip != nil && w.o.Skip(t.Name):
+		out.State = Off
+		return out
+	case w.seen[t.Name]:
+		out.Why = "the server lists it twice"
+		return out
+	case m != nil:
+		w.seen[t.Name] = true
+		return w.compare(m, t)
+	}
+	w.seen[t.Name] = true
+	out.Class, out.Why = proposed(t)
+	s := source{
+		id: idOf(w.server.Name, t.Name, w.taken), name: mcpNameOf(w.server.Name, t.Name, w.names), server: w.server,
+		about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool, class: out.Class, tool: t, timeout: w.o.Timeout,
+	}
+	files, notes, err := s.files()
+	if err == nil {
+		err = install(w.o.Dir, s.id, files)
+	}
+	if err != nil {
+		out.Class, out.Why = "", oneLine(err.Error())
+		return out
+	}
+	w.ids[s.id], w.names[s.name] = true, true
+	out.State, out.ID, out.Shown, out.Notes = Added, s.id, s.name, notes
+	return out
+}
+
+// taken reports whether a tool, or anything else in the folder, has an id.
+func (w *writer) taken(id string) bool {
+	_, err := os.Lstat(filepath.Join(w.o.Dir, subjects.Token(id)))
+	return w.ids[id] || !errors.Is(err, fs.ErrNotExist)
+}
+
+// compare says what has become of a tool since it was imported.
+func (w *writer) compare(m *tool.Manifest, t client.Tool) Tool {
+	out := Tool{Name: t.Name, ID: m.ToolID, Class: m.Class, State: Same}
+	e, _ := m.Endpoint.(mcp.Endpoint)
+	definition, err := mcp.Definition(t)
+	switch {
+	case err != nil:
+		out.State, out.Class, out.Why = LeftOut, "", oneLine(err.Error())
+	case e.Definition != mcp.Digest(definition):
+		out.State = Changed
+	}
+	return out
+}
+
+// install writes the folder of a tool all at once, after it has been read as executors read it.
+func install(dir, id string, files map[string][]byte) error {
+	tmp, err := os.MkdirTemp(dir, ".import-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	token := subjects.Token(id)
+	for name, data := range files {
+		if err := replace(filepath.Join(tmp, token, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := tool.Load(tmp, mcp.Describe()); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(tmp, token), filepath.Join(dir, token))
+}
+
+// loadOne reads the tool of one folder, of one of the transports or else of that of MCP servers.
+func loadOne(folder string, transports ...tool.Transport) (*tool.Manifest, error) {
+	if len(transports) == 0 {
+		transports = []tool.Transport{mcp.Describe()}
+	}
+	r, err := tool.LoadFS(only{os.DirFS(filepath.Dir(folder)), filepath.Base(folder)}, transports...)
+	if err != nil {
+		return nil, err
+	}
+	if r.Len() == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return r.List()[0], nil
+}
+
+// only is a file system in which there is one folder.
+type only struct {
+	fs.FS
+	name string
+}
+
+// ReadDir implements [fs.ReadDirFS].
+func (o only) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(o.FS, name)
+	if name == "." {
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() != o.name })
+	}
+	return entries, err
+}

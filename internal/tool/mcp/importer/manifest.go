@@ -1,0 +1,332 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/Masterminds/semver/v3"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/schema"
+)
+
+// Files of the folder of a tool.
+const (
+	manifestFile = "tool.yaml"
+	requestFile  = "schema/request.json"
+	responseFile = "schema/response.json"
+	outputFile   = "schema/output.json" // the server's own schema of what is structured
+	listedFile   = "listed.json"        // a question.Listed
+)
+
+// fn is the name of the only function of a tool.
+const fn = "run"
+
+// maxTimeout is the timeout of calls unless the configuration of the client names one. Progress does not extend it.
+const maxTimeout = 10 * time.Minute
+
+// maxID is how long the id of a tool may be, in bytes.
+const maxID = 128
+
+// idOf returns the id of a new tool of a server: mcp::<server>::<tool> in lower case (002 §Canonical fields), with -
+// for each character that an id cannot have. If it is too long, or taken, a digest of the name is at its end.
+func idOf(server, name string, taken func(id string) bool) string {
+	valid := func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}
+	id := "mcp::" + server + "::" + strings.Map(valid, strings.ToLower(name))
+	if len(id) > maxID || taken(id) {
+		id = question.Digested(id, maxID, "-", server, name)
+	}
+	return id
+}
+
+// mcpNameOf returns the name in MCP of a new tool of a server, which keeps the case that the server gives it.
+func mcpNameOf(server, name string, taken map[string]bool) string {
+	short := question.PlainName(server + "_" + name)
+	if len(short) > question.MaxName || taken[short] {
+		short = question.Digested(short, question.MaxName, "_", server, name)
+	}
+	return short
+}
+
+// annotations are the hints of a server, with what MCP says they are where they are missing.
+type annotations struct {
+	Title       string `json:"title"`
+	ReadOnly    bool   `json:"readOnlyHint"`
+	Idempotent  bool   `json:"idempotentHint"`
+	Destructive *bool  `json:"destructiveHint"`
+}
+
+func hints(t client.Tool) (a annotations) {
+	if json.Unmarshal(t.Annotations, &a) != nil {
+		return annotations{}
+	}
+	return a
+}
+
+// proposed is the effect class that a server proposes for its tool, and why.
+func proposed(t client.Tool) (class call.Class, why string) {
+	switch a := hints(t); {
+	case a.ReadOnly && a.Destructive != nil && *a.Destructive:
+		return call.SideEffectful,
+			"the server contradicts itself: the tool changes nothing (readOnlyHint) and destroys (destructiveHint)"
+	case a.ReadOnly:
+		return call.Pure, "the server says that it changes nothing (readOnlyHint)"
+	case a.Idempotent:
+		return call.Idempotent, "the server says that repeating it changes nothing more (idempotentHint)"
+	}
+	return call.SideEffectful, "the server says nothing that would make a repetition safe"
+}
+
+// version is the version of a tool of a server of that version.
+func version(of string) string {
+	if v, err := semver.StrictNewVersion(of); err == nil && len(of) <= 64 {
+		return v.String()
+	}
+	return "0.1.0"
+}
+
+// source is what the files of a tool are made of.
+type source struct {
+	id      string
+	name    string // in MCP
+	server  question.Server
+	about   string // what the server calls itself, with its version
+	version string
+	owner   string
+	pool    string
+	class   call.Class
+	tool    client.Tool
+	timeout time.Duration // see [Options]
+}
+
+// files returns those of the tool's folder, by name, and what of the definition is not checked or not shown.
+func (s source) files() (map[string][]byte, []string, error) {
+	definition, err := mcp.Definition(s.tool)
+	if err != nil {
+		return nil, nil, err
+	}
+	input, err := share("input schema", requestSchema(s.tool))
+	if err != nil {
+		return nil, nil, err
+	}
+	if input.shown, err = object(input.shown); err != nil {
+		return nil, nil, err
+	}
+	shown := map[string]jsontext.Value{"inputSchema": input.shown}
+	text, err := yaml.MarshalWithOptions(s.manifest(mcp.Digest(definition)), yaml.IndentSequence(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	files := map[string][]byte{
+		manifestFile: append([]byte(s.head()), text...), requestFile: pretty(input.checked),
+		mcp.DefinitionFile: []byte(visible(string(pretty(definition)))),
+	}
+	if files[responseFile], err = responseSchema(s.tool); err != nil {
+		return nil, nil, err
+	}
+	notes := input.notes
+	if s.tool.OutputSchema != nil {
+		output, err := share("output schema", s.tool.OutputSchema)
+		if err != nil {
+			return nil, nil, err
+		}
+		if files[outputFile], err = bare(output.checked); err != nil {
+			return nil, nil, err
+		}
+		shown["outputSchema"], notes = output.shown, append(notes, output.notes...)
+	}
+	listed, more, err := s.listed(shown)
+	files[listedFile] = listed
+	return files, append(notes, more...), err
+}
+
+// head are the comments at the beginning of the manifest.
+func (s source) head() string {
+	return fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
+		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
+		"# definition.json, which `toolbus tools approve` keeps. Clients are shown listed.json.\n", visible(oneLine(s.about)))
+}
+
+// Limits of the file with the tool as its server lists it, in bytes.
+const (
+	maxListed       = 256 << 10
+	maxInstructions = 32 << 10
+)
+
+// listed returns the file with the tool as its server lists it, with the schemas that are shown.
+func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []string, err error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal(s.tool.Raw, &members); err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(members, schemas)
+	if s.tool.OutputSchema == nil {
+		delete(members, "outputSchema") // null, which clients refuse
+	}
+	server := s.server
+	if cut := ijson.Clip(server.Instructions, maxInstructions); cut != server.Instructions {
+		server.Instructions = cut
+		notes = append(notes, fmt.Sprintf("the server's instructions are cut at %d bytes", maxInstructions))
+	}
+	for _, large := range []string{"icons", "_meta"} {
+		if len(s.tool.Raw) > maxListed && members[large] != nil {
+			delete(members, large)
+			notes = append(notes, fmt.Sprintf("its %s are not shown: the definition is over %d bytes", large, maxListed))
+		}
+	}
+	tool, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(question.Listed{Server: server, Tool: tool})
+	return []byte(visible(string(pretty(raw)))), notes, err
+}
+
+// told is what a server says, as YAML. What its reader does not keep, or nobody would see, is escaped.
+func told(text string) any {
+	if !strings.HasPrefix(text, "?") && strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	return quoted(text)
+}
+
+type quoted string
+
+// MarshalYAML implements [yaml.BytesMarshaler].
+func (q quoted) MarshalYAML() ([]byte, error) { return []byte(strconv.Quote(string(q))), nil }
+
+// hidden reports whether a character of a text drives a terminal, or cannot be seen there.
+func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+
+// visible is JSON in which all characters can be seen: of what a server says of a tool nothing is to be overlooked.
+func visible(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch high, low := utf16.EncodeRune(r); {
+		case !hidden(r):
+			out.WriteRune(r)
+		case high == unicode.ReplacementChar:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return out.String()
+}
+
+// described is how a tool of a server is described.
+func described(server string, t client.Tool) string {
+	return cmp.Or(strings.TrimSpace(t.Description), mcpmeta.Undescribed(server, t.Name))
+}
+
+func (s source) manifest(digest string) yaml.MapSlice {
+	description := described(s.server.Name, s.tool)
+	of := yaml.MapSlice{
+		{Key: "tool_id", Value: s.id},
+		{Key: "name", Value: s.name},
+		{Key: "semver", Value: s.version},
+		{Key: "owner", Value: s.owner},
+		{Key: "title", Value: told(cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name))},
+		{Key: "description", Value: told(description)},
+		{Key: "tags", Value: []string{"mcp", s.server.Name}},
+		{Key: "determinism", Value: string(s.class)},
+		{Key: "listed", Value: listedFile},
+	}
+	if s.pool != "" {
+		of = append(of, yaml.MapItem{Key: "pool", Value: s.pool})
+	}
+	return append(of,
+		yaml.MapItem{Key: "transport", Value: mcp.Transport},
+		yaml.MapItem{Key: "endpoint", Value: yaml.MapSlice{
+			{Key: "server", Value: s.server.Name}, {Key: "tool", Value: told(s.tool.Name)},
+			{Key: "output", Value: string(mcp.OutputWhole)}, {Key: "definition", Value: digest},
+		}},
+		yaml.MapItem{Key: "functions", Value: yaml.MapSlice{{Key: fn, Value: yaml.MapSlice{
+			{Key: "description", Value: told(description)},
+			{Key: "request", Value: requestFile}, {Key: "response", Value: responseFile},
+		}}}},
+		yaml.MapItem{Key: "capabilities", Value: yaml.MapSlice{{Key: "streaming", Value: true}}},
+		yaml.MapItem{Key: "limits", Value: s.limits()},
+	)
+}
+
+// limits returns how long calls may take.
+func (s source) limits() yaml.MapSlice {
+	within := maxTimeout
+	if s.timeout > 0 {
+		within = min(maxTimeout, max(time.Millisecond, s.timeout))
+	}
+	ms := within.Milliseconds()
+	return yaml.MapSlice{{Key: "timeout_ms_default", Value: ms}, {Key: "timeout_ms_max", Value: ms}}
+}
+
+func requestSchema(t client.Tool) jsontext.Value {
+	if t.InputSchema == nil {
+		return jsontext.Value(`{"type":"object"}`)
+	}
+	return t.InputSchema
+}
+
+// responseSchema is that of whole results. The server's own schema is a document of its own, in which references to
+// itself mean what they did.
+func responseSchema(t client.Tool) ([]byte, error) {
+	properties := map[string]any{"content": map[string]any{"type": "array", "items": map[string]any{"type": "object"}}}
+	required := []string{"content"}
+	if t.OutputSchema != nil {
+		properties["structuredContent"] = map[string]any{"$ref": "output.json"}
+		required = append(required, "structuredContent")
+	}
+	raw, err := json.Marshal(map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": mcpmeta.Result, "type": "object",
+		"required": required, "properties": properties,
+	}, json.Deterministic(true))
+	return pretty(raw), err
+}
+
+// bare returns a schema without the address that it may claim: here it has that of its file. One of draft-04 is in the
+// words of 2020-12: draft-04 does not know the address of a part of another document.
+func bare(of jsontext.Value) ([]byte, error) {
+	v, err := schema.Decode(of)
+	if err != nil {
+		return nil, err
+	}
+	if members, ok := v.(map[string]any); ok {
+		delete(members, "$id")
+		if dialect, _ := members["$schema"].(string); strings.Contains(dialect, "draft-04") {
+			schema.Modernize(v)
+		}
+	}
+	return pretty(compact(v)), nil
+}
+
+// pretty is v as people read it.
+func pretty(v jsontext.Value) []byte {
+	out := v.Clone()
+	if out.Indent(jsontext.WithIndent("  ")) != nil {
+		return v
+	}
+	return append(bytes.TrimSpace(out), '\n')
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

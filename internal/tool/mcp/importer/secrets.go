@@ -1,0 +1,48 @@
+package importer
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+)
+
+// secrets is the folder in a folder of tools that holds what a configuration had in it of its own.
+const secrets = ".secrets"
+
+// Hide moves what stands in the variables and headers of a server into files that only their owner may read, and refers
+// to them: any of it may be a credential.
+func Hide(dir, name string, s *client.Server) error {
+	taken := map[string]bool{}
+	for _, of := range []map[string]string{s.Env, s.Headers} {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			value := of[key]
+			if value == "" || strings.Contains(value, "${") {
+				continue
+			}
+			file := filepath.Join(secrets, name, regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(key, "_"))
+			for taken[file] {
+				file += "_"
+			}
+			taken[file] = true
+			if err := os.MkdirAll(filepath.Join(dir, secrets, name), 0o700); err != nil {
+				return err
+			}
+			if err := os.Chmod(filepath.Join(dir, secrets), 0o700); err != nil { // it may have been there
+				return err
+			}
+			if err := replace(filepath.Join(dir, secrets, ".gitignore"), []byte("*\n"), 0o600); err != nil {
+				return err
+			}
+			if err := replace(filepath.Join(dir, file), []byte(value+"\n"), 0o600); err != nil {
+				return err
+			}
+			of[key] = "${file:" + file + "}"
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+)
+
+// op is what a server is asked for.
+type op string
+
+const (
+	opExecute op = "execute"
+	opLookup  op = "lookup"
+)
+
+// statement is what a server said of a call.
+type statement struct {
+	result tool.Result
+	absent bool // of a lookup: there is nothing
+}
+
+// run asks a server for one operation, and returns when it has answered or ctx has ended.
+func (a *Adapter) run(
+	ctx context.Context, m *tool.Manifest, op op, inv tool.Invocation, sink tool.Sink,
+) (statement, error) {
+	// The caller's context ends earlier, as a rule; no run is without an end.
+	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
+	defer cancel()
+	if ctx.Err() != nil {
+		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
+	}
+	p, e, err := a.pool(m)
+	if err != nil {
+		return statement{}, &tool.StartError{Err: err}
+	}
+	request, err := ask(m, e, op, inv)
+	if err != nil {
+		return statement{}, &tool.StartError{Err: err}
+	}
+	for again := false; ; again = true {
+		said, err := p.ask(ctx, m, e, op, request, sink)
+		if _, died := errors.AsType[*unheardError](err); !died || again {
+			return said, err
+		}
+	}
+}
+
+// ask makes one request over one connection.
+func (p *pool) ask(
+	ctx context.Context, m *tool.Manifest, e Endpoint, op op, request client.Request, sink tool.Sink,
+) (statement, error) {
+	l, err := p.take(ctx)
+	if err != nil {
+		return statement{}, unsent(ctx, err)
+	}
+	defer p.give(l)
+	if err := l.verify(ctx, e); err != nil {
+		if ctx.Err() != nil {
+			p.probe(ctx, l)
+		}
+		if changed, ok := errors.AsType[*changedError](err); ok {
+			p.withhold(m.ToolID, changed)
+		}
+		return statement{}, l.unheard(unsent(ctx, err))
+	}
+	if due, ok := ctx.Deadline(); ok { // what is left after the server was started
+		request.Meta[mcpmeta.DeadlineMS] = max(1, time.Until(due).Milliseconds())
+	}
+	r := newRelay(m, sink)
+	answer, err := r.call(ctx, l.conn, request)
+	if err != nil {
+		if ctx.Err() != nil {
+			p.probe(ctx, l)
+		}
+		err = r.failure(ctx, err)
+		return about(err), l.unheard(err)
+	}
+	l.served.Store(true)
+	return judge(m, e, op, answer, r.passed())
+}
+
+// unheardError means that a connection was gone when a call was about to be sent. Another one may be better.
+type unheardError struct{ *tool.StartError }
+
+// Unwrap implements what errors.As looks for.
+func (e *unheardError) Unwrap() error { return e.StartError }
+
+// unheard marks an error of a call of which nothing was sent, over a connection that is gone.
+func (l *link) unheard(err error) error {
+	unsent, ok := errors.AsType[*tool.StartError](err)
+	if !ok {
+		return err
+	}
+	if l.conn.Usable() {
+		return err
+	}
+	return &unheardError{unsent}
+}
+
+// unsent is the error of a call of which nothing was sent.
+func unsent(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return tool.Stopped(ctx, envelope.EffectNone, "")
+	}
+	if _, changed := errors.AsType[*changedError](err); changed {
+		return err
+	}
+	return &tool.StartError{Err: err}
+}
+
+// ask returns the request for an operation.
+func ask(m *tool.Manifest, e Endpoint, op op, inv tool.Invocation) (client.Request, error) {
+	r := client.Request{Tool: e.Tool, Arguments: inv.Input, Limit: frame(m.Limits.OutputBytes), Meta: meta(e, op, inv)}
+	name := e.KeyArgument
+	if op == opLookup {
+		r.Tool, r.Arguments, name = e.Lookup.Tool, jsontext.Value("{}"), e.Lookup.Argument
+	}
+	if r.Arguments.Kind() != '{' {
+		return r, errors.New("the input is no object, so it cannot be the arguments of an MCP tool")
+	}
+	if name == "" {
+		return r, nil
+	}
+	var arguments map[string]jsontext.Value
+	if err := json.Unmarshal(r.Arguments, &arguments); err != nil {
+		return r, err
+	}
+	key, err := json.Marshal(inv.IdempotencyKey)
+	if err != nil {
+		return r, err
+	}
+	arguments[name] = key
+	r.Arguments, err = json.Marshal(arguments, json.Deterministic(true))
+	return r, err
+}
+
+// frame is how large an answer may be whose output may be so large: servers give structured content once more as text,
+// in which every quote takes two bytes.
+func frame(output int64) int64 { return 3*output + 64<<10 }
+
+// meta is what a server is told beside the arguments.
+func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
+	of := map[string]any{
+		mcpmeta.CallID: inv.CallID, mcpmeta.Attempt: inv.Attempt, mcpmeta.IdempotencyKey: inv.IdempotencyKey,
+		mcpmeta.ToolVersion: inv.ToolVersion,
+	}
+	if e.Invocation {
+		told := invocation{
+			Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Context: inv.Context,
+			IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: strconv.FormatUint(inv.Fence, 10),
+			DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+		}
+		if op == opLookup {
+			told.Input = inv.Input
+		}
+		of[mcpmeta.Invocation] = told
+	}
+	return of
+}
+
+// invocation is what programs are told of a call. The input of one that is to be run is in the arguments.
+type invocation struct {
+	Op             op             `json:"op"`
+	CallID         string         `json:"call_id"`
+	ToolID         string         `json:"tool_id"`
+	ToolVersion    string         `json:"tool_version"`
+	Fn             string         `json:"fn"`
+	Input          jsontext.Value `json:"input,omitempty"`
+	Context        jsontext.Value `json:"context,omitempty"`
+	IdempotencyKey string         `json:"idempotency_key"`
+	Attempt        int            `json:"attempt"`
+	Fence          string         `json:"fence"` // decimal: it may be more than a number of JSON holds
+	DeadlineUnixMS int64          `json:"deadline_unix_ms"`
+	DryRun         bool           `json:"dry_run"`
+}

@@ -1,0 +1,161 @@
+package mcp
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+)
+
+// wholeOf returns the result of a call that did not fail, as an output of at most most bytes. The effect took place, so
+// what cannot be kept of it becomes a warning and not an error.
+func wholeOf(a client.Answer, most int64) (r tool.Result) {
+	r.Output, r.Warnings = kept(a, most)
+	if a.Content == nil || a.Content.Kind() == 'n' {
+		r.Output = with(r.Output, "content", jsontext.Value("[]"))
+	}
+	aside := tool.Result{Output: r.Output}
+	told(a.Meta[mcpmeta.SideEffects], &aside.SideEffects)
+	var more []string
+	told(a.Meta[mcpmeta.Warnings], &more)
+	aside.Warnings = append(slices.Clone(r.Warnings), more...)
+	if err := aside.Check(); err != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("side effects and warnings of the server were left out: %v", err))
+		return r
+	}
+	return aside
+}
+
+// failed returns the result of a call that failed.
+func failed(a client.Answer) (jsontext.Value, []string) { return kept(a, envelope.MaxToolResult) }
+
+// kept returns an answer as it travels on the bus, in at most most bytes: without what belongs to its connection, or to
+// the bus, and with the JSON text of values that JSON of the bus cannot hold.
+func kept(a client.Answer, most int64) (jsontext.Value, []string) {
+	exact, warnings := apart(a.Repairs)
+	members := ijson.Members(a.Result)
+	members = slices.DeleteFunc(members, func(m ijson.Member) bool { return m.Is("resultType") })
+	meta := -1
+	for i, m := range members {
+		if m.Is("_meta") {
+			meta = i
+			members[i].Value = foreign(m.Value)
+		}
+	}
+	switch {
+	case exact != nil && meta >= 0 && members[meta].Value.Kind() == '{':
+		members[meta].Value = with(members[meta].Value, mcpmeta.Exact, exact)
+	case exact != nil:
+		members = slices.DeleteFunc(members, func(m ijson.Member) bool { return m.Is("_meta") })
+		members = append(members, member("_meta", ijson.Object(member(mcpmeta.Exact, exact))))
+	case meta >= 0 && string(members[meta].Value) == "{}" && len(a.Meta) > 0: // it held nothing but members of the bus
+		members = slices.Delete(members, meta, meta+1)
+	}
+	result := ijson.Object(members...)
+	if int64(len(result)) <= most {
+		return result, warnings
+	}
+	result, says := cut(members, int(max(most, 0)))
+	return result, append(warnings, says)
+}
+
+func member(name string, value jsontext.Value) ijson.Member {
+	return ijson.Member{Name: ijson.Quote(name), Value: value}
+}
+
+// with returns an object with a member in the place of any other of its name.
+func with(object jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	members := slices.DeleteFunc(ijson.Members(object), func(m ijson.Member) bool { return m.Is(name) })
+	return ijson.Object(append(members, member(name, value))...)
+}
+
+// foreign returns _meta without the members that are the bus's own.
+func foreign(meta jsontext.Value) jsontext.Value {
+	members := ijson.Members(meta)
+	others := slices.DeleteFunc(slices.Clone(members), func(m ijson.Member) bool {
+		return bytes.HasPrefix(m.Plain(), []byte(mcpmeta.Prefix))
+	})
+	if len(others) == len(members) {
+		return meta
+	}
+	return ijson.Object(others...)
+}
+
+// Bounds of what is said of values that JSON of the bus cannot hold.
+const (
+	maxExact = 32 << 10 // bytes of their JSON texts
+	maxSaid  = 20       // warnings
+	maxWas   = 160      // bytes of a text in a warning
+)
+
+// apart returns the JSON texts of values that JSON of the bus cannot hold, by their pointers, and warnings of all that
+// was replaced.
+func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
+	texts, left := map[string]string{}, maxExact
+	var others []ijson.Repair
+	for _, r := range of.List {
+		size := len(r.Pointer) + len(r.Was)
+		if !r.Exact() || size > left {
+			others = append(others, r)
+			continue
+		}
+		left -= size
+		texts[r.Pointer] = string(r.Was)
+	}
+	warnings = lost(ijson.Repairs{List: others, More: of.More}, 0, "")
+	if len(texts) == 0 {
+		return nil, warnings
+	}
+	exact, err := json.Marshal(texts, json.Deterministic(true))
+	if err != nil {
+		panic("unreachable: " + err.Error()) // an exact text is valid UTF-8, and so are pointers
+	}
+	for _, pointer := range slices.Sorted(maps.Keys(texts)) {
+		if len(warnings) >= 2*maxSaid {
+			warnings = append(warnings, mcpmeta.Inexact+"further values; _meta has them all")
+			break
+		}
+		was := ijson.Clip(texts[pointer], maxWas)
+		warnings = append(warnings, fmt.Sprintf(mcpmeta.Inexact+"%s: the server sent %s", ijson.Clip(pointer, maxWas), was))
+	}
+	return exact, warnings
+}
+
+// lost returns warnings of values that were replaced below a pointer of the result, beside so many others.
+func lost(of ijson.Repairs, others int, below string) (warnings []string) {
+	more := of.More
+	for _, r := range of.List {
+		pointer, is := strings.CutPrefix(r.Pointer, below)
+		switch {
+		case !is:
+			continue
+		case len(warnings) == maxSaid || others+len(warnings)+1 >= envelope.MaxWarnings:
+			more++
+			continue
+		}
+		what := "the value at"
+		if r.Name {
+			what = "the name at"
+		}
+		if r.Rule == ijson.RuleDuplicate {
+			what = "an earlier member of the name at"
+		}
+		was := ijson.Clip(strings.ToValidUTF8(string(r.Was), "\ufffd"), maxWas)
+		warnings = append(warnings,
+			fmt.Sprintf("%s %q was replaced: the server sent %s", what, ijson.Clip(pointer, maxWas), was))
+	}
+	if more > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d more values were replaced", more))
+	}
+	return warnings
+}

@@ -1,0 +1,161 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/watchdog"
+)
+
+var (
+	errUnfinished = errors.New("not returned yet")
+	errStray      = errors.New("the tool ignored the end of its context")
+	errShut       = errors.New("the run is over")
+	errNoRun      = errors.New("the context belongs to no run, so that no watchdog could abandon it")
+)
+
+// gate stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the context
+// of the run, whatever the function passes: only so is every Emit over when the run is.
+type gate struct {
+	running context.Context // of the run, with further values
+	run     *watchdog.Run
+	sink    tool.Sink
+	limit   int64
+	of      *Adapter
+	m       *tool.Manifest
+
+	mu   sync.Mutex // held while a chunk passes, so that none passes once shut has returned
+	used int64
+	err  error // why nothing passes any more
+}
+
+// Emit implements tool.Sink.
+func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.err != nil:
+		return g.err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	if bad := ijson.Check(data); len(bad) > 0 {
+		says := fmt.Sprintf("a chunk that cannot travel, at %q: %s", bad[0].Pointer, bad[0].Message)
+		return g.refuse(&tool.ProtocolError{Reason: says})
+	}
+	if g.used += int64(len(data)); g.used > g.limit {
+		return g.refuse(&tool.LimitError{Limit: g.limit})
+	}
+	err := g.sink.Emit(g.running, kind, data)
+	if err != nil && g.running.Err() == nil {
+		return g.refuse(&tool.SinkError{Err: err})
+	}
+	return err
+}
+
+// refuse ends the run: a function that goes on has a context that does not.
+func (g *gate) refuse(err error) error {
+	g.err = err
+	g.run.Stop()
+	return err
+}
+
+// shut lets nothing pass any more.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = errShut
+	}
+}
+
+// judge turns what a function returned into the result of the run, before it is shut.
+func (g *gate) judge(out answer) (answer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var said *tool.Error
+	var crash *tool.CrashError
+	switch {
+	case g.err != nil:
+		return answer{}, g.err
+	case out.err == nil:
+		return g.checked(out)
+	case errors.As(out.err, &crash):
+		return answer{}, crash
+	case errors.As(out.err, &said) && said.Check() != nil:
+		return answer{}, &tool.ProtocolError{Reason: said.Check().Error()}
+	case g.running.Err() != nil && said != nil:
+		return answer{}, tool.Stopped(g.running, said.Effect, "")
+	case g.running.Err() != nil:
+		return answer{}, tool.Stopped(g.running, "", "")
+	case said != nil:
+		return answer{}, said
+	}
+	return answer{}, &tool.CrashError{How: out.err.Error()}
+}
+
+// plain is err as one of this package's own kinds, or as its text. The methods of a foreign error
+// are code of the function, and those of a nil pointer panic: so they are called where a panic is
+// the function's and not that of the executor.
+func plain(err error) error {
+	var said *tool.Error
+	var crash *tool.CrashError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &crash) && crash != nil:
+		return crash
+	case errors.As(err, &said) && said != nil:
+		return said
+	}
+	return errors.New(err.Error())
+}
+
+func (g *gate) checked(out answer) (answer, error) {
+	if !out.found {
+		return answer{}, nil
+	}
+	if err := out.result.Check(); err != nil {
+		return answer{}, &tool.ProtocolError{Reason: err.Error()}
+	}
+	if g.used+int64(len(out.result.Output)) > g.limit {
+		return answer{}, &tool.LimitError{Limit: g.limit}
+	}
+	return out, nil
+}
+
+// crashed describes a panic; without one the function ended its own goroutine.
+func crashed(panicked any) error {
+	if panicked == nil {
+		return &tool.CrashError{How: "the function ended its goroutine"}
+	}
+	how := fmt.Sprintf("panic: %v", panicked)
+	return &tool.CrashError{How: how, Stderr: how + "\n" + stack()}
+}
+
+// stack lists the innermost functions of a panic. It names files without their folders, which
+// are nobody's business.
+func stack() string {
+	callers := make([]uintptr, 32)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
+	var b strings.Builder
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") {
+			fmt.Fprintf(&b, "%s (%s:%d)\n", frame.Function, filepath.Base(frame.File), frame.Line)
+		}
+		if !more {
+			return b.String()
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package process
+
+import (
+	_ "embed" // the schema of endpoints
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// Transport is what manifests call this transport.
+const Transport = "process"
+
+//go:embed endpoint.json
+var endpointSchema string
+
+// Endpoint is the endpoint of a process tool.
+type Endpoint struct {
+	Command []string          `json:"command"` // program and arguments, never through a shell
+	Env     map[string]string `json:"env"`     // literal variables, besides capabilities.env
+}
+
+// Describe returns what package tool needs in order to read manifests of this transport.
+func Describe() tool.Transport {
+	return tool.Transport{Name: Transport, Schema: endpointSchema, Endpoint: decode}
+}
+
+func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint string)) tool.Endpoint {
+	var e Endpoint
+	if raw != nil {
+		if err := json.Unmarshal(raw, &e); err != nil {
+			report("/endpoint", err.Error(), "command is a list, and env a mapping")
+		}
+	}
+	switch {
+	case len(e.Command) == 0 && m.Callable():
+		report("/endpoint/command", "a process tool needs a command", "command: [./program]")
+	case len(e.Command) > 0 && e.Command[0] == "":
+		report("/endpoint/command/0", "the program has no name", "command: [./program]")
+	}
+	for name := range e.Env {
+		if tool.LoaderVariable(name) {
+			report("/endpoint/env/"+name+"#", fmt.Sprintf("%q makes programs run foreign code", name), "leave it out")
+		}
+	}
+	for i, name := range m.Capability.Env {
+		if _, both := e.Env[name]; both {
+			report(fmt.Sprintf("/capabilities/env/%d", i), fmt.Sprintf("%q is also set in endpoint.env", name),
+				"keep one of the two")
+		}
+	}
+	return e
+}
+
+// Name is the command line.
+func (e Endpoint) Name() string { return strings.Join(e.Command, " ") }
+
+// Files are those that the command names: the program, and arguments such as ./main.py.
+func (e Endpoint) Files() (files []tool.File) {
+	for i, arg := range e.Command {
+		if strings.HasPrefix(arg, "./") || i == 0 && strings.Contains(arg, "/") && !path.IsAbs(arg) {
+			files = append(files, tool.File{Name: path.Clean(arg), At: fmt.Sprintf("/endpoint/command/%d", i), Runs: i == 0})
+		}
+	}
+	return files
+}

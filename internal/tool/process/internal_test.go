@@ -1,0 +1,172 @@
+//go:build linux
+
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
+	"github.com/seed-018f16cc/toolbus/question"
+)
+
+const goodOutput = `{"type":"output","output":{"a":1},"side_effects":[{"kind":"write"}],"warnings":["w"]}` + "\n"
+
+func TestReader(t *testing.T) {
+	const limit = 4 << 20
+	tests := []struct {
+		name string
+		op   protocol.Op
+		text string
+		want string // kind of the statement, or "" with an error
+		say  string // in the error
+	}{
+		{"output", protocol.OpExecute, goodOutput, protocol.LineOutput, ""},
+		{"chunks before", protocol.OpExecute, `{"type":"chunk","data":1}` + "\n" + `{"data":null,"type":"log"}` + "\n" +
+			goodOutput, protocol.LineOutput, ""},
+		{"null output", protocol.OpExecute, `{"type":"output","output":null}`, protocol.LineOutput, ""},
+		{"carriage return", protocol.OpExecute, "{\"type\":\"output\",\"output\":1}\r\n", protocol.LineOutput, ""},
+		{"error", protocol.OpExecute, `{"type":"error","error":{"code":"a_b","message":"m","effect":"applied",` +
+			`"retry_after_ms":5,"details":{}}}`, protocol.LineError, ""},
+		{"absent", protocol.OpLookup, `{"type":"absent"}`, protocol.LineAbsent, ""},
+		{"output of a lookup", protocol.OpLookup, goodOutput, protocol.LineOutput, ""},
+
+		{"absent, executing", protocol.OpExecute, `{"type":"absent"}`, "", "a line of type"},
+		{"absent with more", protocol.OpLookup, `{"type":"absent","output":1}`, protocol.LineAbsent, "not of its type"},
+		{"blank line", protocol.OpExecute, "\n" + goodOutput, "", "not a JSON object"},
+		{"no object", protocol.OpExecute, `["output"]` + "\n", "", "not a JSON object"},
+		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "a line of type"},
+		{"unknown type", protocol.OpExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
+		{"type of another kind", protocol.OpExecute, `{"type":1}` + "\n", "", "not a JSON object"},
+		{"case matters", protocol.OpExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
+		{"twice the same name", protocol.OpExecute, `{"type":"output","output":1,"output":2}` + "\n", "", `at "/output": `},
+		{"no UTF-8", protocol.OpExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", "", `at "/output": `},
+		{"chunk without data", protocol.OpExecute, `{"type":"chunk"}` + "\n", "", "without data"},
+		{"chunk with more", protocol.OpExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
+		{"output without output", protocol.OpExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
+		{"output with an error", protocol.OpExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
+		{"side effect of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "",
+			"side effect"},
+		{"side effects of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "",
+			"/side_effects"},
+		{"many side effects", protocol.OpExecute,
+			`{"type":"output","output":1,"side_effects":[` + strings.Repeat("{},", 1000) + `{}]}` + "\n", "", "more than 1000"},
+		{"many warnings", protocol.OpExecute, `{"type":"output","output":1,"warnings":[` + strings.Repeat(`"",`,
+			100) + `""]}` + "\n", "", "more than 100"},
+		{"long warning", protocol.OpExecute, `{"type":"output","output":1,"warnings":["` + strings.Repeat(`x`,
+			2000) + `"]}` + "\n", "", "longer than"},
+		{"error without error", protocol.OpExecute, `{"type":"error"}` + "\n", "", "error code"},
+		{"error with a bad code", protocol.OpExecute, `{"type":"error","error":{"code":"Bad Code"}}` + "\n", "",
+			"error code"},
+		{"error with a bad effect", protocol.OpExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "",
+			"effect"},
+		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "",
+			"negative"},
+		{"error with bad details", protocol.OpExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "",
+			"details"},
+		{"error with more", protocol.OpExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
+		{"two terminal lines", protocol.OpExecute, goodOutput + `{"type":"error","error":{"code":"a"}}` + "\n",
+			protocol.LineOutput, "after the output line"},
+		{"chunk after the end", protocol.OpExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", protocol.LineOutput,
+			"after the output line"},
+		{"long line", protocol.OpExecute, `{"type":"log","data":"` + strings.Repeat("x", protocol.MaxLine) + `"}` + "\n", "",
+			"longer than"},
+		{"too much", protocol.OpExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9),
+			"", "larger than"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newReader(strings.NewReader(test.text), test.op, limit)
+			err := r.readAll(t.Context(), &tooltest.Recorder{})
+			if r.said.kind != test.want {
+				t.Errorf("statement %q, want %q", r.said.kind, test.want)
+			}
+			if test.say == "" && err != nil || test.say != "" && (err == nil || !strings.Contains(err.Error(), test.say)) {
+				t.Errorf("error %v, want %q", err, test.say)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// A tool that asks for a pause of tens of thousands of years gets a day.
+func TestAbsurdHint(t *testing.T) {
+	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour,
+		1<<63 - 1: 24 * time.Hour} {
+		text := fmt.Sprintf(`{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":%d}}`+"\n", n)
+		r := newReader(strings.NewReader(text), protocol.OpExecute, 1<<20)
+		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil ||
+			r.said.fault.RetryAfter != want {
+			t.Errorf("%d ms: %+v, %v", n, r.said.fault, err)
+		}
+	}
+}
+
+// TestReaderCut tells a tool that died while it wrote from one that forgot the last line end.
+func TestReaderCut(t *testing.T) {
+	for i := range goodOutput {
+		r := newReader(strings.NewReader(goodOutput[:i]), protocol.OpExecute, 1000)
+		err := r.readAll(t.Context(), &tooltest.Recorder{})
+		whole := i == len(goodOutput)-1
+		if err != nil || r.cut != (i > 0 && !whole) || (r.said.kind != "") != whole {
+			t.Errorf("first %d bytes: error %v, cut %t, said %q", i, err, r.cut, r.said.kind)
+		}
+	}
+}
+
+// FuzzReader holds that no output of a tool, however cut, makes the reader fail otherwise than
+// with its own errors, or pass more on than the limit.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(goodOutput))
+	f.Add([]byte(`{"type":"chunk","data":[1,{}]}` + "\n" + `{"type":"error","error":{"code":"a"}}`))
+	f.Add([]byte("{\"type\":\"log\",\"data\":\"\\ud800\"}\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		const limit = 1000
+		sink := &tooltest.Recorder{}
+		err := newReader(bytes.NewReader(text), protocol.OpLookup, limit).readAll(context.Background(), sink)
+		var protocol *tool.ProtocolError
+		var over *tool.LimitError
+		if err != nil && !errors.As(err, &protocol) && !errors.As(err, &over) {
+			t.Errorf("error of an unknown kind: %v", err)
+		}
+		total := 0
+		for _, e := range sink.All() {
+			total += len(e.Data)
+		}
+		if total > limit {
+			t.Errorf("%d bytes passed a limit of %d", total, limit)
+		}
+	})
+}
+
+// TestSurvivorsJudged shows what a caller is told of a run that cannot be ended.
+func TestSurvivorsJudged(t *testing.T) {
+	var survivor *tool.SurvivorError
+	if err := (&ending{failed: supervisor.ErrSurvivors}).judge(t.Context()); !errors.As(err, &survivor) {
+		t.Errorf("judged as %v", err)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	m := &tool.Manifest{
+		Transport: Transport, Dir: t.TempDir(), Endpoint: Endpoint{Command: []string{"sh"}},
+		Limits: question.Limits{OutputBytes: 1, StderrBytes: 1},
+	}
+	_, err := (&Adapter{}).Execute(t.Context(), m, tool.Invocation{Input: jsontext.Value(`{`)}, &tooltest.Recorder{})
+	var start *tool.StartError
+	if !errors.As(err, &start) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,239 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
+)
+
+// worthStreaming is how large an input must be not to be copied once more into the request.
+const worthStreaming = 256 << 10
+
+// readRequest returns the request as a tool reads it, one line of JSON. A large input is read where it is, unless it
+// has line breaks.
+func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
+	input, streamed := inv.Input, len(inv.Input) > worthStreaming && !bytes.ContainsAny(inv.Input, "\r\n")
+	if streamed {
+		input = jsontext.Value("null")
+	}
+	line, err := json.Marshal(protocol.Request{
+		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: input,
+		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+	})
+	if err != nil || !streamed {
+		return bytes.NewReader(line), err
+	}
+	// No name before it holds a quote that is not escaped, so this is the member and no text of another one.
+	head, tail, _ := bytes.Cut(line, []byte(`"input":null`))
+	return io.MultiReader(bytes.NewReader(append(head, `"input":`...)), bytes.NewReader(inv.Input), atEnd(inv.Done),
+		bytes.NewReader(tail)), nil
+}
+
+// atEnd is a reader of nothing that tells when it is read: what is before it was.
+type atEnd func()
+
+// Read implements [io.Reader].
+func (f atEnd) Read([]byte) (int, error) {
+	if f != nil {
+		f()
+	}
+	return 0, io.EOF
+}
+
+// chunkKinds are the types of the lines before the terminal one.
+var chunkKinds = map[string]envelope.ChunkKind{
+	protocol.LineChunk:    envelope.ChunkData,
+	protocol.LineProgress: envelope.ChunkProgress,
+	protocol.LineLog:      envelope.ChunkLog,
+}
+
+// statement is what a tool said with its terminal line; kind is "" while it has said nothing.
+type statement struct {
+	kind   string
+	result tool.Result
+	fault  *tool.Error
+}
+
+// effect returns what the statement says of the tool's effect.
+func (s statement) effect() envelope.Effect {
+	switch {
+	case s.kind == protocol.LineOutput:
+		return envelope.EffectApplied
+	case s.fault != nil:
+		return s.fault.Effect
+	}
+	return ""
+}
+
+// reader reads what a tool writes, within bounds.
+type reader struct {
+	lines *bufio.Reader
+	op    protocol.Op
+	limit int64 // of all lines together
+	read  int64
+	line  []byte
+	said  statement
+	cut   bool // the output ended within a line
+	lost  bool // a chunk was not taken, since the context had ended
+}
+
+func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
+	return &reader{lines: bufio.NewReaderSize(r, 16<<10), op: op, limit: limit}
+}
+
+// readAll reads lines until the end and passes chunks on. The error is a *tool.ProtocolError, a
+// *tool.LimitError, a *tool.SinkError or that of the pipe; what was said before it stands. A sink
+// that takes nothing because ctx has ended is no error: the last word of the tool is still to come.
+func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
+	for {
+		err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = r.take(ctx, sink)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next reads the next line. The last one needs no end if it is a whole JSON value; otherwise
+// the tool died while it wrote.
+func (r *reader) next() error {
+	r.line = r.line[:0]
+	for {
+		part, err := r.lines.ReadSlice('\n')
+		r.line = append(r.line, part...)
+		r.read += int64(len(part))
+		switch {
+		case r.read > r.limit:
+			return &tool.LimitError{Limit: r.limit}
+		case len(r.line) > protocol.MaxLine:
+			return broken("a line is longer than %d bytes", protocol.MaxLine)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && jsontext.Value(r.line).IsValid():
+			return nil
+		case errors.Is(err, io.EOF):
+			r.cut = len(r.line) > 0
+		}
+		return err
+	}
+}
+
+// take handles one line.
+func (r *reader) take(ctx context.Context, sink tool.Sink) error {
+	if r.said.kind != "" {
+		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
+	}
+	var l protocol.Absent // any line, seen by its type alone
+	if err := json.Unmarshal(r.line, &l); err != nil {
+		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
+			return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(r.line))
+		}
+		return broken("not a JSON object with a type: %s", excerpt(r.line))
+	}
+	switch {
+	case l.Type == protocol.LineOutput:
+		return r.output()
+	case l.Type == protocol.LineError:
+		return r.fault()
+	case l.Type == protocol.LineAbsent && r.op == protocol.OpLookup:
+		r.said.kind = protocol.LineAbsent
+		return r.decode(&l)
+	case chunkKinds[l.Type] != "":
+		return r.chunk(ctx, sink)
+	}
+	return broken("a line of type %.40q: %s", l.Type, excerpt(r.line))
+}
+
+func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
+	var l protocol.Data[jsontext.Value]
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	if l.Data == nil {
+		return broken("a %s line without data", l.Type)
+	}
+	if bad := ijson.Check(l.Data); len(bad) > 0 {
+		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
+	}
+	if r.lost { // chunks after a gap are of no use
+		return nil
+	}
+	err := sink.Emit(ctx, chunkKinds[l.Type], l.Data)
+	if err != nil && ctx.Err() == nil {
+		return &tool.SinkError{Err: err}
+	}
+	r.lost = err != nil
+	return nil
+}
+
+func (r *reader) output() error {
+	var l protocol.Output[jsontext.Value, jsontext.Value]
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	result := tool.Result{Output: l.Output, SideEffects: l.SideEffects, Warnings: l.Warnings}
+	if err := result.Check(); err != nil {
+		return broken("%v", err)
+	}
+	r.said = statement{kind: protocol.LineOutput, result: result}
+	return nil
+}
+
+func (r *reader) fault() error {
+	var l protocol.Error[jsontext.Value]
+	if err := r.decode(&l); err != nil {
+		return err
+	}
+	fault := &tool.Error{
+		Code: l.Error.Code, Message: l.Error.Message, Details: l.Error.Details,
+		Effect: envelope.Effect(l.Error.Effect), RetryAfter: milliseconds(l.Error.RetryAfterMS),
+	}
+	if err := fault.Check(); err != nil {
+		return broken("%v", err)
+	}
+	r.said = statement{kind: protocol.LineError, fault: fault}
+	return nil
+}
+
+// milliseconds is n ms, but a day at the most; a negative time stays negative.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, -1), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
+}
+
+// decode reads the line into v and refuses members that its type does not have.
+func (r *reader) decode(v any) error {
+	err := json.Unmarshal(r.line, v, json.RejectUnknownMembers(true))
+	var at *json.SemanticError
+	switch {
+	case errors.As(err, &at):
+		return broken("a line is not of its type at %q: %s", at.JSONPointer, excerpt(r.line))
+	case err != nil:
+		return broken("not a line of the protocol: %s", excerpt(r.line))
+	}
+	return nil
+}
+
+func broken(format string, args ...any) error {
+	return &tool.ProtocolError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// excerpt shows the beginning of a line.
+func excerpt(line []byte) string { return fmt.Sprintf("%.120q", line) }

@@ -1,0 +1,131 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+)
+
+// run starts the tool for one operation, reads what it says, and returns when nothing of it is
+// left.
+func (a *Adapter) run(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
+) (statement, error) {
+	// The caller's context ends earlier, as a rule; no run is without an end.
+	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
+	defer cancel()
+	if ctx.Err() != nil {
+		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
+	}
+	p, err := a.start(ctx, m, op, inv)
+	if err != nil {
+		return statement{}, &tool.StartError{Err: err}
+	}
+	release := context.AfterFunc(ctx, func() { p.End(supervisor.Terminate) })
+	defer release()
+
+	r := newReader(p.Stdout, op, m.Limits.OutputBytes)
+	violation := r.readAll(ctx, sink)
+	switch {
+	case violation != nil && ctx.Err() == nil:
+		p.End(supervisor.Kill)
+	case violation != nil: // it is being ended already, and has its grace
+		violation = nil
+	case r.said.kind == "" && !p.EndsWithin(lastMoment):
+		p.End(supervisor.Terminate) // it closed its output, so it can say nothing any more
+	}
+	report, err := p.Wait()
+	e := ending{
+		said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.Stderr(),
+	}
+	if err := e.judge(ctx); err != nil {
+		return statement{}, err
+	}
+	// The peak is that of the largest process, and never below the supervisor's own, which the kernel counts until the
+	// tool's program is loaded.
+	e.said.result.Metrics = envelope.Metrics{CPUMS: report.CPUMS, MemoryPeakMB: (report.PeakRSS + 1<<20 - 1) >> 20}
+	return e.said, nil
+}
+
+func (a *Adapter) start(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation,
+) (*supervisor.Run, error) {
+	cfg, err := a.config(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Unchanged(); err != nil {
+		return nil, err
+	}
+	input, err := readRequest(op, inv)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := ctx.Deadline() // which it has; the supervisor holds the run to it also where this process is frozen
+	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
+	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
+}
+
+// ending is all that is known when a run is over.
+type ending struct {
+	said      statement
+	violation error // what was wrong with the output while the context lasted
+	cut       bool  // the output ended within a line
+	lost      bool  // a chunk was not taken, so that an output is not the whole result
+	report    supervisor.Report
+	failed    error // of the supervisor
+	stderr    string
+}
+
+// judge returns the error of the run, or nil when its statement stands.
+func (e *ending) judge(ctx context.Context) error {
+	clean := e.failed == nil && e.report.ExitCode == 0
+	switch {
+	case errors.Is(e.failed, supervisor.ErrSurvivors):
+		return &tool.SurvivorError{Waited: supervisor.Patience}
+	case e.report.Failure != "":
+		return &tool.StartError{Err: errors.New(e.report.Failure)}
+	case e.violation != nil:
+		return withStderr(e.violation, e.stderr)
+	case clean && !e.lost && (e.said.kind == protocol.LineOutput || e.said.kind == protocol.LineAbsent):
+		return nil
+	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
+		return tool.Stopped(ctx, e.said.effect(), e.stderr)
+	case e.report.Expired: // and we have not noticed yet that its time is over
+		return &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr}
+	case e.failed != nil:
+		return e.crash(e.failed.Error())
+	case e.said.fault != nil:
+		return e.said.fault
+	case clean, e.report.Ours: // ended by us, since it could say nothing any more
+		says := "standard output ended without an output or error line"
+		if e.cut {
+			says = "standard output ended within a line"
+		}
+		return &tool.ProtocolError{Reason: says, Stderr: e.stderr}
+	case e.report.Signal != "":
+		return e.crash("signal: " + e.report.Signal)
+	}
+	return e.crash(fmt.Sprintf("exit status %d", e.report.ExitCode))
+}
+
+// crash is a bad end, which an answer before it does not mend.
+func (e *ending) crash(how string) *tool.CrashError {
+	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
+}
+
+func withStderr(err error, stderr string) error {
+	switch err := err.(type) {
+	case *tool.ProtocolError:
+		err.Stderr = stderr
+	case *tool.LimitError:
+		err.Stderr = stderr
+	}
+	return err
+}
