@@ -34,7 +34,7 @@ const (
 	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
 	// HeaderRequestInfo is what the server itself says of whoever has sent a message from another account.
 	HeaderRequestInfo = "Nats-Request-Info"
-	HeaderToken       = "Tb-Token" // whose a request or a question is, see package identity
+	HeaderToken       = "Tb-Token" // whose a request or a question is, see package auth
 )
 
 // Operations of the service, the op of [Service].

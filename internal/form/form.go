@@ -34,11 +34,11 @@ var (
 	Answer    = Kind{"answer of the service", first, first}                  // package bus
 	Record    = Kind{"audit record", first + 1, first + 1}                   // packages audit and record
 	Segment   = Kind{"audit segment", first, first}                          // packages audit and record
-	Letter    = Kind{"dead letter", first, first}                            // package record
+	Letter    = Kind{"dead letter", first, first}                            // package writer
 	Control   = Kind{"control message", first, first}                        // package bus: kills, leaves, who runs what
-	Desk      = Kind{"question of an executor, or its answer", first, first} // package desk
+	Desk      = Kind{"question of an executor, or its answer", first, first} // package executorapi
 	Streams   = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
-	Authority = Kind{"entry of the control bucket", first, first}            // package authority
+	Authority = Kind{"entry of the control bucket", first, first}            // package tokenstore
 )
 
 // Written returns the form that this build writes.

@@ -399,7 +399,7 @@ func TestAnOldMessageIsOfAnOldAdmission(t *testing.T) {
 
 // The consumer is made anew: it delivers everything as if for the first time, also what
 // is over, and what somebody runs. What is older than its consumer is taken for a second delivery
-// (package work), so it is looked up before it runs, and claimed.
+// (package workqueue), so it is looked up before it runs, and claimed.
 func TestAFirstDeliveryMayBeNone(t *testing.T) {
 	b := newBase(t)
 	t.Run("another admission", func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package reader reads what package record keeps: the audit record and the dead letters.
+// Package reader reads what package writer keeps: the audit record and the dead letters.
 //
 // [Archive] is where they are read: the streams themselves, copies of them, or dispatchers, which read them for
 // operators and auditors; [Open] finds out which. [Replay] yields the records that fit a [Filter], in the order of
