@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -95,7 +95,7 @@ const (
 // describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
 // answer too.
 func (c *Client) describe(ctx context.Context, q question.Describe) (d question.Description, err error) {
-	tries := wait.Retry{Pause: describePause, Try: describeAgain}
+	tries := timer.Backoff{Pause: describePause, Try: describeAgain}
 	err = tries.Until(ctx, func(ctx context.Context) (_ bool, err error) {
 		d, err = c.describeOnce(ctx, q)
 		return !lost(err), err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -105,7 +105,7 @@ func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request, r
 func (s *chunkStream) hear(msg *nats.Msg) {
 	src, err := subjects.ParseChunk(msg.Subject)
 	if err != nil || msg.Header.Get(streaming.HeaderProof) != *s.proof.Load() {
-		wait.Signal(s.hint)
+		timer.Notify(s.hint)
 		return
 	}
 	s.live.Store(true)
@@ -198,7 +198,7 @@ func (s *chunkStream) ask(ctx context.Context, attempt int) {
 
 // pause waits for d, or only for least where something hints at chunks, and reports whether ctx has not ended.
 func (s *chunkStream) pause(ctx context.Context, least, d time.Duration) bool {
-	if !wait.For(ctx, min(d, least)) {
+	if !timer.Sleep(ctx, min(d, least)) {
 		return false
 	}
 	rest := time.NewTimer(d - min(d, least))

@@ -17,11 +17,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -70,7 +70,7 @@ type Client struct {
 
 	watch   *flight.Watcher
 	watches sync.WaitGroup
-	crew    *crew.Crew[func()]
+	crew    *flow.WorkerPool[func()]
 	closing sync.Once
 }
 
@@ -92,7 +92,8 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, bound: bound, crew: crew.New(func(job func()) { job() })}
+	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, bound: bound,
+		crew: flow.NewWorkerPool(func(job func()) { job() })}
 	c.barred, c.crowded, c.forget = func() error { return nil }, func() error { return nil }, func() {}
 	c.onRefused = func(func()) (forget func()) { return func() {} }
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
@@ -141,7 +142,7 @@ const maxName = 100
 func (c *Client) Close() (err error) {
 	c.closing.Do(func() {
 		c.forget()
-		c.crew.Dismiss()
+		c.crew.Close()
 		if c.watch.End() {
 			c.watches.Wait()
 		}
@@ -333,7 +334,7 @@ func (c *Client) askForPart(
 ) (body []byte, err error) {
 	var refusal *envelope.Error
 	q := question.Payload{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
-	err = wait.Retry{
+	err = timer.Backoff{
 		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
 	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		var a question.PayloadAnswer

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Whoever may not receive answers is told so at once, and not at the deadline that the bus is silent.
@@ -21,7 +21,7 @@ func TestNoInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	watch := stalls.Begin()
+	watch := timer.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Timeout: 20 * time.Second})

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -25,7 +25,7 @@ import (
 func (c *Client) attempts(e *errand, r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
 		pause, more := c.again(e, n, r)
-		if !more || time.Until(e.Deadline) <= pause || !wait.For(e.ctx, pause) {
+		if !more || time.Until(e.Deadline) <= pause || !timer.Sleep(e.ctx, pause) {
 			break
 		}
 		left := time.Until(e.Deadline).Milliseconds()

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -32,7 +32,7 @@ func (c *Client) known(ctx context.Context, id string, until time.Time) (*descri
 		if refused, ok := errors.AsType[*Refusal](err); ok {
 			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)
 		}
-		if !c.silent(err) || !wait.For(ctx, min(pause, time.Until(until))) || time.Until(until) <= 0 {
+		if !c.silent(err) || !timer.Sleep(ctx, min(pause, time.Until(until))) || time.Until(until) <= 0 {
 			return t, err
 		}
 	}

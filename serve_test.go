@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -60,7 +60,7 @@ func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request,
 				f.T.Error(err)
 			}
 			handle(in, req, replies)
-		}, func(context.Context, *call.Incoming, *fair.Full) {})
+		}, func(context.Context, *call.Incoming, *flow.QueueFullError) {})
 	if err != nil {
 		f.T.Fatal(err)
 	}

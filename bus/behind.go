@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // look asks the server whether it has an event that has not been observed, and takes a new consumer where it had
@@ -117,7 +117,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 		if more, err := f.more(ctx, stream, f.position()); err == nil && !more { // the last ones have expired
 			return nil
 		}
-		if !wait.For(ctx, catchUpEvery) {
+		if !timer.Sleep(ctx, catchUpEvery) {
 			return ctx.Err()
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -95,7 +95,7 @@ const (
 // Run measures again every interval, and soon after the local clock was set or the machine slept, until
 // ctx ends; while nothing can be measured, what was measured before stays.
 func (c *Clock) Run(ctx context.Context, interval time.Duration) {
-	for wait.For(ctx, min(interval, lookAtClock)) {
+	for timer.Sleep(ctx, min(interval, lookAtClock)) {
 		if c.due(interval) {
 			once, cancel := context.WithTimeout(ctx, interval)
 			_ = c.Measure(once) // it is tried again soon; what is known stays good for a while

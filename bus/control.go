@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -55,7 +55,7 @@ const (
 func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool) {
 	tries := 0
 	// An error says no more than that nobody answered.
-	_ = wait.Retry{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
+	_ = timer.Backoff{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
 		msg, err := c.request(ctx, pool, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})
 		running = err == nil && string(msg.Data) == killedRunning

@@ -6,8 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/fair"
-	"github.com/seed-018f16cc/toolbus/internal/lane"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -40,33 +39,33 @@ const (
 
 // forRequests are the bounds of requests. So few of one actor are checked at once that half of the processors are left
 // to others, to begin with whoever takes messages off the connection.
-func forRequests() fair.Limits {
+func forRequests() flow.QueueLimits {
 	processors := int64(runtime.GOMAXPROCS(0))
-	return fair.Limits{
-		Actor: fair.Load{
-			Items: maxActorRequests, Bytes: maxActorBytes, Hands: maxActorHandlers, Busy: max(1, processors/2),
+	return flow.QueueLimits{
+		Actor: flow.Load{
+			Items: maxActorRequests, Bytes: maxActorBytes, Slots: maxActorHandlers, Running: max(1, processors/2),
 		},
-		Tenant:  fair.Load{Items: maxTenantRequests, Bytes: maxTenantBytes, Hands: maxTenantHandlers},
-		All:     fair.Load{Items: maxRequests, Bytes: maxRequestBytes, Hands: maxHandlers, Busy: processors},
+		Tenant:  flow.Load{Items: maxTenantRequests, Bytes: maxTenantBytes, Slots: maxTenantHandlers},
+		All:     flow.Load{Items: maxRequests, Bytes: maxRequestBytes, Slots: maxHandlers, Running: processors},
 		Quantum: turnBytes, Least: leastOfActor,
 	}
 }
 
-func forQuestions() fair.Limits {
-	return fair.Limits{
-		Actor:   fair.Load{Items: maxActorAsked, Bytes: maxAskedBytes / 4, Hands: maxActorQuestions},
-		Tenant:  fair.Load{Items: maxTenantAsked, Bytes: maxAskedBytes / 2, Hands: maxTenantQuestions},
-		All:     fair.Load{Items: maxAsked, Bytes: maxAskedBytes, Hands: maxQuestions},
+func forQuestions() flow.QueueLimits {
+	return flow.QueueLimits{
+		Actor:   flow.Load{Items: maxActorAsked, Bytes: maxAskedBytes / 4, Slots: maxActorQuestions},
+		Tenant:  flow.Load{Items: maxTenantAsked, Bytes: maxAskedBytes / 2, Slots: maxTenantQuestions},
+		All:     flow.Load{Items: maxAsked, Bytes: maxAskedBytes, Slots: maxQuestions},
 		Quantum: turnBytes, Least: leastOfActor,
 	}
 }
 
 // forTurned bounds how many are told that they are turned away: one actor is told one after the other.
-func forTurned() fair.Limits {
-	return fair.Limits{
-		Actor:   fair.Load{Items: maxActorTurned, Hands: 1},
-		Tenant:  fair.Load{Items: maxTenantTurned},
-		All:     fair.Load{Items: maxTurned, Hands: maxActorQuestions},
+func forTurned() flow.QueueLimits {
+	return flow.QueueLimits{
+		Actor:   flow.Load{Items: maxActorTurned, Slots: 1},
+		Tenant:  flow.Load{Items: maxTenantTurned},
+		All:     flow.Load{Items: maxTurned, Slots: maxActorQuestions},
 		Quantum: turnBytes,
 	}
 }
@@ -74,31 +73,31 @@ func forTurned() fair.Limits {
 // desk takes in messages of one kind, so that no sender keeps another waiting: each is put into a queue at once,
 // where senders take turns, or turned away. Who is turned away is told so, in a second queue, as far as that has room.
 type desk[M any] struct {
-	taken  *lane.Lane[M]
-	turned *lane.Lane[turnedAway[M]]
-	overs  fair.Overs
+	taken  *flow.Lane[M]
+	turned *flow.Lane[turnedAway[M]]
+	overs  flow.OverloadLog
 }
 
 // turnedAway is a message that found no room.
 type turnedAway[M any] struct {
 	message M
-	full    *fair.Full
+	full    *flow.QueueFullError
 }
 
 // newDesk returns a desk that has messages handled, and those that are turned away told so. handle may call waits once
 // it only waits for others.
-func newDesk[M any](log *slog.Logger, kind string, limits fair.Limits, handle func(m M, waits func()),
-	tell func(M, *fair.Full)) *desk[M] {
+func newDesk[M any](log *slog.Logger, kind string, limits flow.QueueLimits, handle func(m M, waits func()),
+	tell func(M, *flow.QueueFullError)) *desk[M] {
 	return &desk[M]{
-		taken:  lane.New(limits, handle),
-		turned: lane.New(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
-		overs:  fair.Overs{Log: log, Kind: kind},
+		taken:  flow.NewLane(limits, handle),
+		turned: flow.NewLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
+		overs:  flow.OverloadLog{Log: log, Kind: kind},
 	}
 }
 
 // put takes in a message of so many bytes, or turns it away after strip has taken its body from it.
-func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
-	full, over := errors.AsType[*fair.Full](d.taken.Put(from, m, int64(size)+perMessage))
+func (d *desk[M]) put(from flow.Sender, m M, size int, strip func()) {
+	full, over := errors.AsType[*flow.QueueFullError](d.taken.Put(from, m, int64(size)+perMessage))
 	if over {
 		strip()
 		d.turn(from, m, full)
@@ -106,7 +105,7 @@ func (d *desk[M]) put(from fair.Sender, m M, size int, strip func()) {
 }
 
 // turn turns a message away.
-func (d *desk[M]) turn(from fair.Sender, m M, full *fair.Full) {
+func (d *desk[M]) turn(from flow.Sender, m M, full *flow.QueueFullError) {
 	dropped := d.turned.Put(from, turnedAway[M]{m, full}, perMessage) != nil
 	d.overs.Note(from, dropped)
 }
@@ -129,9 +128,9 @@ func (d *desk[M]) fate(subject []byte, size int) sieve.Fate {
 }
 
 // sender is whose message has a subject.
-func sender(subject string) fair.Sender {
+func sender(subject string) flow.Sender {
 	tenant, actor, _ := subjects.CallerTokens(subject)
-	return fair.Sender{Tenant: tenant, Actor: actor}
+	return flow.Sender{Tenant: tenant, Actor: actor}
 }
 
 // stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.

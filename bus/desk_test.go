@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
 )
 
 var (
-	flooder   = fair.Sender{Tenant: "t", Actor: "flooder"}
-	bystander = fair.Sender{Tenant: "t", Actor: "bystander"}
+	flooder   = flow.Sender{Tenant: "t", Actor: "flooder"}
+	bystander = flow.Sender{Tenant: "t", Actor: "bystander"}
 )
 
 // counter stands in for whoever handles messages: those of floods until they may end, others in no time.
@@ -50,7 +50,7 @@ func (c *counter) handle(m string, waits func()) {
 	c.mu.Unlock()
 }
 
-func (c *counter) tell(string, *fair.Full) {
+func (c *counter) tell(string, *flow.QueueFullError) {
 	<-c.silent
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func TestFloodAtADesk(t *testing.T) {
 		d, c := sit(slog.New(slog.NewTextHandler(&log, nil)), false)
 		const flood, flooders = 20_000, 3 // who keep all hands busy
 		for n := range flood * flooders {
-			d.put(fair.Sender{Tenant: "t", Actor: fmt.Sprint("flooder", n%flooders)}, "flood", 100, func() {})
+			d.put(flow.Sender{Tenant: "t", Actor: fmt.Sprint("flooder", n%flooders)}, "flood", 100, func() {})
 		}
 		synctest.Wait()
 		for n := range 100 {
@@ -104,7 +104,7 @@ func TestFate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d, c := sit(slog.New(slog.NewTextHandler(&log, nil)), false)
-		is := func(of fair.Sender, want sieve.Fate) {
+		is := func(of flow.Sender, want sieve.Fate) {
 			t.Helper()
 			if got := d.fate([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100); got != want {
 				t.Errorf("%s: %d, want %d", of.Actor, got, want)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -105,7 +105,7 @@ func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 			_, err = MessageAt(ctx, stream, u.Seq)
 		}
 		missing := errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-		if missing || !wait.For(ctx, StandBy) {
+		if missing || !timer.Sleep(ctx, StandBy) {
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -148,7 +148,7 @@ const (
 func (f *Follower) before(ctx context.Context, e call.Event, seq uint64) *call.State {
 	var s call.State
 	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: f.part}
-	tries := wait.Retry{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
+	tries := timer.Backoff{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
 	err := tries.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s, err = kv.Before(ctx, f.stream, key, seq, f.Passes)
 		return err == nil || form.Unreadable(err) || errors.Is(err, kv.ErrOverlong), err

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -33,11 +33,11 @@ const (
 	partTurn            = 512 << 10 // bytes of a turn
 )
 
-func forParts() fair.Limits {
-	return fair.Limits{
-		Actor:   fair.Load{Items: maxActorParts, Bytes: maxActorPartsBytes, Hands: actorInTransfer},
-		Tenant:  fair.Load{Items: maxTenantParts, Bytes: maxTenantPartsBytes, Hands: tenantInTransfer},
-		All:     fair.Load{Items: maxParts, Bytes: maxPartsBytes, Hands: partsInTransfer},
+func forParts() flow.QueueLimits {
+	return flow.QueueLimits{
+		Actor:   flow.Load{Items: maxActorParts, Bytes: maxActorPartsBytes, Slots: actorInTransfer},
+		Tenant:  flow.Load{Items: maxTenantParts, Bytes: maxTenantPartsBytes, Slots: tenantInTransfer},
+		All:     flow.Load{Items: maxParts, Bytes: maxPartsBytes, Slots: partsInTransfer},
 		Quantum: partTurn, Least: actorInTransfer,
 	}
 }
@@ -83,7 +83,7 @@ func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 	p := &Parts{PartsOptions: o}
 	p.desk = newDesk(o.Log, "parts of payloads", forParts(),
 		func(a *arrivedPart, _ func()) { p.store(ctx, a) },
-		func(a *arrivedPart, full *fair.Full) { p.answer(a, 0, p.crowded(a.subject, full)) })
+		func(a *arrivedPart, full *flow.QueueFullError) { p.answer(a, 0, p.crowded(a.subject, full)) })
 	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) {
 		p.put(&arrivedPart{m.Subject, m.Reply, m.Data, func() {}})
 	})
@@ -125,7 +125,7 @@ func (p *Parts) greedy(subject string) time.Duration {
 func (p *Parts) Take(m sieve.Message) {
 	a := &arrivedPart{m.Subject, m.Reply, m.Body, m.Free}
 	if m.Trimmed {
-		p.desk.turn(sender(m.Subject), a, &fair.Full{Of: "actor", Wait: fair.MinWait})
+		p.desk.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
 		return
 	}
 	p.put(a)
@@ -160,7 +160,7 @@ func (p *Parts) store(ctx context.Context, a *arrivedPart) {
 }
 
 // crowded is the error for a sender that has filled the store, or sends more at once than there is room for.
-func (p *Parts) crowded(subject string, full *fair.Full) *jetstream.APIError {
+func (p *Parts) crowded(subject string, full *flow.QueueFullError) *jetstream.APIError {
 	if pause := p.greedy(subject); pause > 0 || full == nil {
 		return refusedPart(jscode.StoreFailed,
 			fmt.Sprintf("you have filled the payload store: store nothing for %s", pause.Round(time.Second)))

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/sieve"
 	"github.com/seed-018f16cc/toolbus/question"
@@ -55,7 +55,7 @@ const (
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for each, in at most
 // maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *call.Incoming),
-	crowded func(context.Context, *call.Incoming, *fair.Full)) (*Intake, error) {
+	crowded func(context.Context, *call.Incoming, *flow.QueueFullError)) (*Intake, error) {
 	in := &Intake{}
 	strays := &strays{log: log}
 	in.desk = newDesk(log, "requests", forRequests(),
@@ -65,7 +65,7 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 				handle(ctx, &request)
 			}
 		},
-		func(a *arrived, full *fair.Full) {
+		func(a *arrived, full *flow.QueueFullError) {
 			if request, ok := incoming(strays, a.read()); ok {
 				crowded(ctx, &request, full)
 			}
@@ -103,7 +103,7 @@ func (in *Intake) Fate(subject []byte, size int) sieve.Fate {
 func (in *Intake) Take(m sieve.Message) {
 	a := &arrived{Msg: nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}, headers: m.Header}
 	if m.Trimmed {
-		in.desk.turn(sender(m.Subject), a, &fair.Full{Of: "actor", Wait: fair.MinWait})
+		in.desk.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
 		return
 	}
 	in.put(a)
@@ -194,7 +194,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	strays := &strays{log: log}
 	s := &Service{svc: svc, desk: newDesk(log, "questions", forQuestions(),
 		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
-		func(q *asked, full *fair.Full) { q.tell(nc, nil, crowded(full)) })}
+		func(q *asked, full *flow.QueueFullError) { q.tell(nc, nil, crowded(full)) })}
 	for _, e := range endpoints {
 		options := []micro.EndpointOpt{
 			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)),
@@ -223,7 +223,7 @@ func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
 		reply: reply, body: r.Data(),
 	}
 	q.by.Reply = reply
-	s.desk.put(fair.Sender(q.from), q, len(q.body), func() { q.body = nil })
+	s.desk.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
 // Fate is [Intake.Fate] for questions, which the client library reads.
@@ -235,7 +235,7 @@ func (s *Service) Fate(subject []byte, size int) sieve.Fate {
 }
 
 // crowded refuses a question that found no room.
-func crowded(full *fair.Full) *envelope.Error {
+func crowded(full *flow.QueueFullError) *envelope.Error {
 	return envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
 }
 

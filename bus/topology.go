@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -201,7 +201,7 @@ const ours = "Toolbus "
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
 	begun, told := time.Now(), false
-	return wait.Retry{Pause: electionPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	return timer.Backoff{Pause: electionPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		if err = ensure(ctx, js, o); passing(err) {
 			err = cmp.Or(denied(js.Conn()), err)
 		}
@@ -288,7 +288,7 @@ const (
 // create makes a stream; one that is there and the same is no error.
 func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	tries := 0
-	return wait.Retry{Try: createAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
+	return timer.Backoff{Try: createAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
 		_, err := js.CreateStream(ctx, want)
 		return tries == createTries || !errors.Is(err, context.DeadlineExceeded), err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,7 +28,7 @@ func (l *Log) Gauge() *Gauge { return &Gauge{l.js, make([]atomic.Bool, l.Partiti
 
 // Run watches until ctx ends.
 func (g *Gauge) Run(ctx context.Context) {
-	for ok := true; ok; ok = wait.For(ctx, gaugeInterval) {
+	for ok := true; ok; ok = timer.Sleep(ctx, gaugeInterval) {
 		for p := range g.full {
 			g.measure(ctx, subjects.Part(p))
 		}

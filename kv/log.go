@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -109,7 +109,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 	msg := &out.Msg
 	underway := false // a former try had no answer, and may be stored yet
 	silence := silence{log: l, since: time.Now()}
-	tries := wait.Retry{Pause: time.Millisecond, MaxPause: 100 * time.Millisecond}
+	tries := timer.Backoff{Pause: time.Millisecond, MaxPause: 100 * time.Millisecond}
 	for {
 		seq, err := l.publish(ctx, in, msg, e.Until)
 		full := errors.Is(err, call.ErrFull)
@@ -138,7 +138,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 			out.values[1] = "" // it was somebody else's; the compare-and-set is what counts
 		}
 		silence.looked(err)
-		if !wait.For(ctx, tries.Next()) {
+		if !timer.Sleep(ctx, tries.Next()) {
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // ErrDigest means that the chunks read are not those whose digest the outcome names.
@@ -67,7 +67,7 @@ func (r *Reader) Offer(run Run, header map[string][]string, data []byte) {
 	r.mu.Lock()
 	r.assembly.offer(run, f)
 	r.mu.Unlock()
-	wait.Signal(r.wake)
+	timer.Notify(r.wake)
 }
 
 // Resync says that live frames may have been lost, as after a reconnect, so that the Reader asks
@@ -76,7 +76,7 @@ func (r *Reader) Resync() {
 	r.mu.Lock()
 	r.assembly.doubt()
 	r.mu.Unlock()
-	wait.Signal(r.wake)
+	timer.Notify(r.wake)
 }
 
 // Finish tells the outcome: the run that it is of and the chunks that it names, nil if it names
@@ -90,7 +90,7 @@ func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 	r.mu.Lock()
 	r.assembly.finish(run, want)
 	r.mu.Unlock()
-	wait.Signal(r.wake)
+	timer.Notify(r.wake)
 }
 
 // Next returns the next chunk and waits for it if need be. It returns io.EOF after the last one,
@@ -140,7 +140,7 @@ func (r *Reader) step() (envelope.Chunk, action, error) {
 
 // lack tells how long the source has been lacking a chunk.
 type lack struct {
-	tries wait.Retry
+	tries timer.Backoff
 	since time.Time
 }
 

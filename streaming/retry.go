@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // maxTry bounds one try.
@@ -14,8 +14,8 @@ const maxTry = 8 * time.Second
 
 // rhythm bounds the waits between tries, and one try. A try that ran out of time is repeated
 // harmlessly, so being too impatient costs only bandwidth.
-func rhythm() wait.Retry {
-	return wait.Retry{
+func rhythm() timer.Backoff {
+	return timer.Backoff{
 		Pause: 2 * time.Millisecond, MaxPause: 500 * time.Millisecond, Try: time.Second, MaxTry: maxTry,
 	}
 }

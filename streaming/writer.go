@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // What a Writer refuses. After any of them but ErrInvalid it takes no more chunks.
@@ -165,7 +165,7 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 	}
 	w.pending, w.size = pending, size
 	w.next++
-	wait.Signal(w.wake)
+	timer.Notify(w.wake)
 	return true, nil
 }
 
@@ -178,7 +178,7 @@ func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 	w.closing = true
 	w.refused = cmp.Or[error](w.refused, ErrClosed)
 	w.mu.Unlock()
-	wait.Signal(w.wake)
+	timer.Notify(w.wake)
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -225,7 +225,7 @@ func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 		}
 		w.mu.Unlock()
 		if f.Len() > 0 {
-			wait.Signal(w.room)
+			timer.Notify(w.room)
 			return f, nil
 		}
 		if closing {
@@ -272,9 +272,9 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 }
 
 // look reads the last frame of the subject, again and again until it gets an answer or ctx ends.
-func (w *Writer) look(ctx context.Context, tries *wait.Retry, cause error) (last mark, err error) {
+func (w *Writer) look(ctx context.Context, tries *timer.Backoff, cause error) (last mark, err error) {
 	for cause != nil {
-		if !wait.For(ctx, tries.Next()) {
+		if !timer.Sleep(ctx, tries.Next()) {
 			return mark{}, fmt.Errorf("streaming: append %s: %w; the last try said: %w", w.subject, context.Cause(ctx), cause)
 		}
 		cause = tries.Once(ctx, func(ctx context.Context) (err error) {

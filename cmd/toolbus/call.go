@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -220,7 +220,7 @@ func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client,
 		if !told {
 			fmt.Fprintf(g.env.stderr, "waiting for the server at %s\n", bus.Redacted(a.Server))
 		}
-		if !wait.For(ctx, dialPause) {
+		if !timer.Sleep(ctx, dialPause) {
 			return nil, nil, ctx.Err()
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -163,7 +163,7 @@ func replayDead(ctx context.Context, g *global, letter uint64, again string) err
 			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", plain.Text(a.Actor), plain.Text(a.Tenant),
 				plain.Text(a.Ref))
 		}
-		if !wait.For(ctx, pause) {
+		if !timer.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

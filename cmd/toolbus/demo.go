@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/demo"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 func demoCmd(g *global) *cobra.Command {
@@ -64,7 +64,7 @@ func demoToolCmd(g *global) *cobra.Command {
 		Use: "tool [child]", Short: "Be the demo's own tool", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == demo.Child {
-				wait.For(context.WithoutCancel(cmd.Context()), time.Hour)
+				timer.Sleep(context.WithoutCancel(cmd.Context()), time.Hour)
 				return nil
 			}
 			self, err := os.Executable()

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
@@ -32,7 +32,7 @@ func definitions(o ExecutorOptions) (d kv.Definitions) {
 // recheck lets adapters compare the definitions of tools again in a rhythm, until ctx ends. A tool that has changed is
 // not called any more, so nothing else would find out that its server has taken the change back.
 func recheck(ctx context.Context, every time.Duration, o ExecutorOptions) {
-	for wait.For(ctx, every) {
+	for timer.Sleep(ctx, every) {
 		for _, a := range o.Adapters {
 			if c, ok := a.(tool.Comparer); ok {
 				c.Recheck(ctx, o.Registry.List())

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -95,7 +95,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		}
 		c.Logger.Error("starting over", "err", err)
 		if !lost {
-			wait.For(ctx, restartDelay)
+			timer.Sleep(ctx, restartDelay)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func standBy(ctx context.Context, c *Conn, err error) {
 		u.Gone(ctx, c.JS)
 		return
 	}
-	wait.For(ctx, bus.StandBy)
+	timer.Sleep(ctx, bus.StandBy)
 }
 
 // warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large
@@ -257,7 +257,7 @@ const oldInterval = 10 * time.Second
 
 // watchOld says which executors of Toolbus 0.1 have to be stopped, until ctx ends.
 func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
-	for wait.For(ctx, oldInterval) {
+	for timer.Sleep(ctx, oldInterval) {
 		if err := pools.Old(ctx); err != nil {
 			c.notices.Tell(c.Logger, "an executor that cannot share this bus takes calls away", err)
 		}

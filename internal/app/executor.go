@@ -14,9 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -151,7 +151,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 		case <-ctx.Done():
 		case <-hand.Done():
 		}
-		wait.For(hand, o.Drain)
+		timer.Sleep(hand, o.Drain)
 		stop()
 	})
 	if o.Ready != nil {

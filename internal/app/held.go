@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -337,9 +337,9 @@ func (h *Held) refresh(ctx context.Context, nc *nats.Conn) {
 		_, renewed, _ := h.bearer.Show()
 		switch {
 		case time.Until(at) > 0:
-			wait.For(ctx, time.Until(at))
+			timer.Sleep(ctx, time.Until(at))
 		case !renewed.After(ends) || time.Until(ends) <= 0: // it will be; or the server has ended the connection
-			wait.For(ctx, max(left/20, time.Millisecond))
+			timer.Sleep(ctx, max(left/20, time.Millisecond))
 		default:
 			h.anew(ctx, nc, ends.Add(-left/4))
 		}
@@ -363,7 +363,7 @@ const silence = 50 * time.Millisecond
 
 // quiet waits for a quiet moment, until late. It returns false when ctx ends.
 func quiet(ctx context.Context, nc *nats.Conn, late time.Time) bool {
-	for was := nc.Stats(); wait.For(ctx, silence); {
+	for was := nc.Stats(); timer.Sleep(ctx, silence); {
 		is := nc.Stats()
 		if is.InMsgs == was.InMsgs && is.OutMsgs == was.OutMsgs || !time.Now().Before(late) {
 			return true

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -76,7 +76,7 @@ func (s *shares) share(ctx context.Context) {
 func (s *shares) Stored(n int) {
 	if s.since.Add(max(int64(n), streaming.LeastPart)) >= s.step.Load() {
 		s.since.Store(0)
-		wait.Signal(s.look)
+		timer.Notify(s.look)
 	}
 }
 

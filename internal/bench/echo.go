@@ -12,10 +12,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -38,12 +38,12 @@ func (echo) Execute(ctx context.Context, m *tool.Manifest, inv tool.Invocation, 
 			if err := sink.Emit(ctx, envelope.ChunkData, inv.Input); err != nil {
 				return tool.Result{}, err
 			}
-			if !wait.For(ctx, streamPause) {
+			if !timer.Sleep(ctx, streamPause) {
 				return tool.Result{}, context.Cause(ctx)
 			}
 		}
 	case fnSlow:
-		if !wait.For(ctx, slowPause) {
+		if !timer.Sleep(ctx, slowPause) {
 			return tool.Result{}, context.Cause(ctx)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // caller makes one call; n is unique in the process.
@@ -87,7 +87,7 @@ func open(ctx context.Context, ids *numbers, rate int, d time.Duration, call cal
 
 // until waits for a point in time; it reports false when ctx ended first.
 func until(ctx context.Context, due time.Time) bool {
-	return wait.For(ctx, time.Until(due))
+	return timer.Sleep(ctx, time.Until(due))
 }
 
 func gather(ctx context.Context, parts [][]time.Duration, took time.Duration) (load, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // trips are round trips per call: requests to a party or to the server whose answer came.
@@ -41,7 +41,7 @@ func (s *side) count(ctx context.Context, h *host, ids *numbers) error {
 		if err := s.call(ctx, ids.n.Add(1)); err != nil {
 			return err
 		}
-		if !wait.For(ctx, tripPause) {
+		if !timer.Sleep(ctx, tripPause) {
 			return ctx.Err()
 		}
 	}

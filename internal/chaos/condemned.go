@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -49,7 +49,7 @@ func (r *run) revocations(ctx context.Context) {
 	n := r.condemned()
 	for i := range n {
 		at := r.driver.begun.Add(time.Duration(i+1) * r.Duration / time.Duration(n+1))
-		if !wait.For(ctx, time.Until(at)-grace) {
+		if !timer.Sleep(ctx, time.Until(at)-grace) {
 			return
 		}
 		r.sentence(ctx, callers+2*i)
@@ -66,7 +66,7 @@ func (r *run) sentence(ctx context.Context, caller int) {
 	for by := range 2 {
 		pleas.Go(func() { r.driver.plead(ctx, calling, caller+by, &refused) })
 	}
-	wait.For(ctx, grace)
+	timer.Sleep(ctx, grace)
 	done, err := r.havoc.revoke(ctx, actorOf(caller))
 	if err != nil {
 		return // the run is over
@@ -76,9 +76,9 @@ func (r *run) sentence(ctx context.Context, caller int) {
 	r.revoked = append(r.revoked, done)
 	r.mu.Unlock()
 	r.havoc.count(fault{what: Revoke})
-	wait.For(ctx, time.Second)
+	timer.Sleep(ctx, time.Second)
 	refused.Store(0)
-	for wait.For(ctx, grace) && refused.Load() < enough && time.Since(done.At) < patience {
+	for timer.Sleep(ctx, grace) && refused.Load() < enough && time.Since(done.At) < patience {
 	}
 }
 
@@ -96,7 +96,7 @@ const orderTime = 2 * time.Second
 
 // order insists on what the operator wants until ctx ends.
 func (h *havoc) order(ctx context.Context, want func(context.Context, *toolbus.Client) error) error {
-	r := wait.Retry{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
+	r := timer.Backoff{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
 	return r.Until(ctx, func(ctx context.Context) (bool, error) {
 		return want(ctx, h.operator) == nil, nil
 	})
@@ -107,7 +107,7 @@ func (d *driver) plead(ctx, calling context.Context, caller int, refused *atomic
 	var all sync.WaitGroup
 	defer all.Wait()
 	specs := ledger.Specs()
-	for n := 0; wait.For(calling, pleaEvery); n++ {
+	for n := 0; timer.Sleep(calling, pleaEvery); n++ {
 		p := play{
 			scene: condemnedScene, spec: specs[n%len(specs)], key: fmt.Sprintf("condemned-%d-%06d", caller, n),
 			input: ledger.Input{N: int64(n), WorkMS: 50},

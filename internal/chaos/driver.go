@@ -24,7 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/visitor"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -154,7 +154,7 @@ func (d *driver) run(ctx context.Context, plan []play, steady float64, lasts tim
 	defer d.wg.Wait()
 	d.wg.Go(func() { d.steady(ctx, steady, lasts) })
 	for _, p := range plan {
-		if !wait.For(ctx, time.Until(d.begun.Add(p.at))) {
+		if !timer.Sleep(ctx, time.Until(d.begun.Add(p.at))) {
 			return
 		}
 		d.wg.Go(func() { d.play(ctx, &p) })
@@ -165,7 +165,7 @@ func (d *driver) run(ctx context.Context, plan []play, steady float64, lasts tim
 func (d *driver) steady(ctx context.Context, rate float64, lasts time.Duration) {
 	for n := int64(0); rate > 0; n++ {
 		at := time.Duration(float64(n) / rate * float64(time.Second))
-		if at > lasts || !wait.For(ctx, time.Until(d.begun.Add(at))) {
+		if at > lasts || !timer.Sleep(ctx, time.Until(d.begun.Add(at))) {
 			return
 		}
 		d.wg.Go(func() {
@@ -191,18 +191,18 @@ func (d *driver) play(ctx context.Context, p *play) {
 	results := make([]*envelope.Response, len(p.asks))
 	for i, a := range p.asks {
 		first.Go(func() {
-			if wait.For(ctx, a.after) {
+			if timer.Sleep(ctx, a.after) {
 				results[i] = d.ask(ctx, p, a, p.scene, false)
 			}
 		})
 	}
-	if p.cancel > 0 && wait.For(ctx, p.cancel) {
+	if p.cancel > 0 && timer.Sleep(ctx, p.cancel) {
 		d.cancel(ctx, p, p.asks[0])
 	}
 	first.Wait()
 	d.retry(ctx, p, results[0])
 	for _, g := range p.again {
-		if wait.For(ctx, g.after) {
+		if timer.Sleep(ctx, g.after) {
 			a := p.asks[g.of]
 			d.ask(ctx, p, ask{caller: a.caller, callID: a.callID, timeout: 3 * time.Second}, "again", false)
 		}

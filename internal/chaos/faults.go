@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Action is one kind of trouble.
@@ -136,7 +136,7 @@ func (h *havoc) others(ctx context.Context, plan []fault) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, f := range plan {
-		if !wait.For(ctx, time.Until(h.begun.Add(f.at))) {
+		if !timer.Sleep(ctx, time.Until(h.begun.Add(f.at))) {
 			return
 		}
 		wg.Go(func() {
@@ -157,7 +157,7 @@ func (h *havoc) cause(ctx context.Context, f fault) bool {
 	case Storm:
 		h.tell(f.String())
 		h.storm(f, 1)
-		wait.For(ctx, f.lasts)
+		timer.Sleep(ctx, f.lasts)
 		h.storm(f, -1)
 	default:
 		h.tell(f.String())

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -45,7 +45,7 @@ func (h *havoc) strangers(ctx context.Context, o Options) {
 		began := false
 		all := mischiefs()
 		for _, i := range random.Perm(len(all)) {
-			wait.For(ctx, 3*time.Second+time.Duration(random.Int64N(int64(6*time.Second))))
+			timer.Sleep(ctx, 3*time.Second+time.Duration(random.Int64N(int64(6*time.Second))))
 			if m := all[i]; ctx.Err() == nil && time.Since(h.begun)+m.lasts <= o.Duration-time.Second {
 				m.cause(ctx, h)
 				began = true
@@ -96,7 +96,7 @@ func (h *havoc) leave(ctx context.Context, lasts time.Duration, then func()) {
 	for _, name := range dispatchers {
 		all.Go(func() { h.insist(ctx, name, order{what: Kill, wait: lasts}) })
 	}
-	wait.For(ctx, lasts/4)
+	timer.Sleep(ctx, lasts/4)
 	then()
 	all.Wait()
 	h.holdUp(from)

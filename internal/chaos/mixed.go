@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // exchange replaces dispatchers and executors by those of the other build, one by one in any order: up to the newer,
@@ -26,7 +26,7 @@ const between = time.Second
 
 func (h *havoc) replaceAll(ctx context.Context, random *rand.Rand, all []string, build, what string) {
 	for _, i := range random.Perm(len(all)) {
-		if !wait.For(ctx, time.Duration(random.Int64N(int64(between)))) {
+		if !timer.Sleep(ctx, time.Duration(random.Int64N(int64(between)))) {
 			return
 		}
 		h.tell(all[i] + " is replaced by the " + what + " build")

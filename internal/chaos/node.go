@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // node is one process that is kept running.
@@ -85,11 +85,11 @@ func (n *node) keep(ctx context.Context) {
 		}
 		pending = n.attend(ctx, p)
 		if pending == nil {
-			wait.For(ctx, restartDelay)
+			timer.Sleep(ctx, restartDelay)
 			continue
 		}
 		n.build = cmp.Or(pending.build, n.build)
-		wait.For(ctx, pending.wait)
+		timer.Sleep(ctx, pending.wait)
 	}
 	if pending != nil {
 		close(pending.done)
@@ -167,7 +167,7 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 	switch o.what {
 	case Freeze:
 		if p.cmd.Process.Signal(sigStop) == nil {
-			wait.For(ctx, o.wait)
+			timer.Sleep(ctx, o.wait)
 			_ = p.cmd.Process.Signal(sigCont) // it may have been killed meanwhile
 		}
 		return false

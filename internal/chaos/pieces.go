@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -65,7 +65,7 @@ func (h *havoc) servers(ctx context.Context, o Options) {
 		began := false
 		for _, i := range d.Perm(len(some)) {
 			h.whole(ctx)
-			wait.For(ctx, time.Second+d.within(3*time.Second))
+			timer.Sleep(ctx, time.Second+d.within(3*time.Second))
 			if p := some[i]; ctx.Err() == nil && time.Since(h.begun)+p.least <= o.Duration-time.Second {
 				h.piece(ctx, p, d)
 				began = true
@@ -97,13 +97,13 @@ const wholeTime = time.Minute
 func (h *havoc) whole(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wholeTime)
 	defer cancel()
-	for now := time.Now(); wait.For(ctx, lookEvery) && !h.watch.whole(now, len(h.cluster.servers)); {
+	for now := time.Now(); timer.Sleep(ctx, lookEvery) && !h.watch.whole(now, len(h.cluster.servers)); {
 	}
 }
 
 // insist has an order carried out, however often the process is just being seen to otherwise.
 func (h *havoc) insist(ctx context.Context, name string, o order) {
-	for !h.cluster.nodes[name].do(ctx, o) && wait.For(ctx, 10*time.Millisecond) {
+	for !h.cluster.nodes[name].do(ctx, o) && timer.Sleep(ctx, 10*time.Millisecond) {
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/keep"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // listener is one of the NATS servers: its name and where it listens.
@@ -112,7 +112,7 @@ func (c *cluster) elected(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		wait.For(ctx, 100*time.Millisecond)
+		timer.Sleep(ctx, 100*time.Millisecond)
 	}
 	return fmt.Errorf("the servers have no leader: %w", errors.Join(context.Cause(ctx), err))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -66,7 +66,7 @@ func (w *watch) close() error {
 
 // run looks until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	for before := false; wait.For(ctx, lookEvery); {
+	for before := false; timer.Sleep(ctx, lookEvery); {
 		from, seen := time.Now(), w.lookAll(ctx)
 		w.note(seen, from, time.Now(), before)
 		before = len(seen) == len(w.streams)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -66,7 +66,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&n.Tools, "tools", "tools", "folder of tool manifests")
 	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
-	f.Int64Var(&n.memory, "payload-memory", room.Default>>20,
+	f.Int64Var(&n.memory, "payload-memory", flow.DefaultMemory>>20,
 		"MiB of memory that large inputs may take at once; calls wait for it, and an input that needs more is refused")
 	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
 	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example "+

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // executorVariable tells the demo's tool which executor runs it; its manifest lets it through.
@@ -59,7 +59,7 @@ func (p Program) Run(ctx context.Context) error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid()}}); err != nil {
 		return err
 	}
-	if !wait.For(ctx, time.Duration(call.Input.MS)*time.Millisecond) {
+	if !timer.Sleep(ctx, time.Duration(call.Input.MS)*time.Millisecond) {
 		return errors.New("woken up")
 	}
 	return p.say("output", "output", napped{p.executor(), rand.Text()})
@@ -84,7 +84,7 @@ func (p Program) orphan() error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid(), child}}); err != nil {
 		return err
 	}
-	wait.For(context.Background(), time.Hour) // whoever asked it to end: no
+	timer.Sleep(context.Background(), time.Hour) // whoever asked it to end: no
 	return nil
 }
 

@@ -13,8 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/stalls"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -191,7 +190,7 @@ const busy = 200 * time.Millisecond
 func killed(ctx context.Context, s *stage) (t told, err error) {
 	var at started
 	const timeout = 1500 * time.Millisecond // two processes have to start in it
-	watch := stalls.Begin()
+	watch := timer.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	r, err := s.callers[ada].Call(ctx, toolbus.Call{
@@ -339,7 +338,7 @@ func survivors(ctx context.Context, pids []int) (left []int) {
 				left = append(left, pid)
 			}
 		}
-		if len(left) == 0 || !wait.For(ctx, 10*time.Millisecond) {
+		if len(left) == 0 || !timer.Sleep(ctx, 10*time.Millisecond) {
 			break
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Bus is a bus with accounts and tokens, all of whose state is in a folder.
@@ -205,7 +205,7 @@ func formerOf(file string) (p auth.Principal, ok bool) {
 
 // keepCredited writes new tokens, long before those that there are expire.
 func (b *Bus) keepCredited(ctx context.Context, store *tokenstore.Store, log *slog.Logger) {
-	for wait.For(ctx, auth.Life/3) {
+	for timer.Sleep(ctx, auth.Life/3) {
 		if err := b.credit(ctx, store); err != nil && ctx.Err() == nil {
 			log.Warn("credentials were not renewed", "err", err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -68,7 +68,7 @@ func (h *acceptances) hold(a acceptance) {
 	defer h.mu.Unlock()
 	h.held = append(h.held, a)
 	if len(h.held) == 1 {
-		wait.Signal(h.first)
+		timer.Notify(h.first)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -61,11 +61,11 @@ func (d *Dispatcher) formerOfLarge(ctx context.Context, a *asker) (string, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	share, err := d.inputs.room.Take(ctx, fair.Sender(a.in.From), 2*ref.Bytes)
+	share, err := d.inputs.room.Acquire(ctx, flow.Sender(a.in.From), 2*ref.Bytes)
 	if err != nil {
 		return "", err
 	}
-	defer share.Free()
+	defer share.Release()
 	input, err := d.Payloads.Get(ctx, subjects.Owner(a.in.From).On(a.ask.Facts.Pool), ref)
 	if err != nil {
 		return "", err

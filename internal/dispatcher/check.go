@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // asker is a checked request on its way into the log.
@@ -27,7 +27,7 @@ type asker struct {
 	stored jsontext.Value // the request as the log gets it; nil if it may only be answered, not admitted
 	known  call.State     // of its log, if that has been read
 	unsure bool           // its admission may be in the log, or come into it
-	held   *fair.Tally    // that counts it while it is opened
+	held   *flow.Counter  // that counts it while it is opened
 }
 
 // legible makes the names of the subject fit to be put on record, and reports whether they were.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -117,7 +117,7 @@ func (d *Dispatcher) endDeserted(ctx context.Context) {
 	if d.Evidence == nil {
 		return
 	}
-	for wait.For(ctx, desertedEvery) {
+	for timer.Sleep(ctx, desertedEvery) {
 		if pools := d.empty(); len(pools) > 0 {
 			for _, g := range d.guards {
 				d.endAll(ctx, g, g.deserted(pools, d.Now()))
@@ -138,10 +138,10 @@ func (d *Dispatcher) empty() map[string]bool {
 }
 
 func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
-	crew := crew.Bounded(deserters, func(job *due) {
+	crew := flow.NewBoundedWorkerPool(deserters, func(job *due) {
 		d.safely("a call without executors", func() { d.endOne(ctx, g, job) })
 	})
-	defer crew.End()
+	defer crew.Wait()
 	for _, job := range found {
 		if ctx.Err() == nil {
 			crew.Start(job)

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -145,13 +145,13 @@ type Dispatcher struct {
 	mu      sync.Mutex
 	lines   map[lineKey]*line
 	guards  []*guard // by partition
-	opened  fair.Tallies
+	opened  flow.Counters
 	// tellings are outcomes on their way to callers that wait here.
 	tellings    chan telling
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
-	partings    *wait.Queue[question.Leave] // joiners that wait here, and whose own deadline is before the attempt's
+	partings    *timer.Queue[question.Leave] // joiners that wait here, and whose own deadline is before the attempt's
 	inputs      *inputs
 	answers     *answers // the Replies
 	stages      []stage
@@ -170,7 +170,7 @@ func New(o Options) *Dispatcher {
 	d := &Dispatcher{
 		Options: o, answers: replies, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: wait.NewQueue[question.Leave](),
+		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: timer.NewQueue[question.Leave](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
 	for range max(1, o.Partitions) {

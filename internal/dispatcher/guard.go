@@ -11,10 +11,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -27,7 +26,7 @@ type guard struct {
 	wake chan struct{} // the nearest deadline may have changed
 
 	mu    sync.Mutex
-	due   wait.Heap[*due]
+	due   timer.Heap[*due]
 	byKey map[call.AttemptKey]*due // undecided attempts
 	order []*due                   // the same as the log has them, and decided ones behind the first
 	over  int                      // how many in order are decided
@@ -39,17 +38,17 @@ type guard struct {
 
 // due is an open attempt and when to end it.
 type due struct {
-	place    wait.Entry[*due] // among those that are due, by bus time; in none while it is worked on
+	place    timer.Entry[*due] // among those that are due, by bus time; in none while it is worked on
 	tool, id string
 	attempt  int
 	admitted uint64
 	done     bool // decided
 	claimed  bool
-	pool     *poolQueue    // where it waits; nil where it is claimed, or where that is not known
-	early    time.Time     // not before this time is it ended for want of executors, in bus time
-	tried    bool          // to end it: not again
-	opened   *fair.Tallies // where it is counted
-	tally    *fair.Tally   // nil where it is not
+	pool     *poolQueue     // where it waits; nil where it is claimed, or where that is not known
+	early    time.Time      // not before this time is it ended for want of executors, in bus time
+	tried    bool           // to end it: not again
+	opened   *flow.Counters // where it is counted
+	tally    *flow.Counter  // nil where it is not
 }
 
 func newGuard(now func() time.Time) *guard {
@@ -151,7 +150,7 @@ func (g *guard) oldest() uint64 {
 func (g *guard) endAt(d *due, at time.Time) {
 	if g.due.Put(&d.place, at); at.Before(g.armed) {
 		g.armed = at
-		wait.Signal(g.wake)
+		timer.Notify(g.wake)
 	}
 }
 
@@ -205,12 +204,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // keepDeadlines keeps those of one partition until ctx ends.
 func (d *Dispatcher) keepDeadlines(ctx context.Context, g *guard) {
-	crew := crew.Bounded(expirers, func(job *due) {
+	crew := flow.NewBoundedWorkerPool(expirers, func(job *due) {
 		if !d.safely("a deadline", func() { d.expire(ctx, g, job) }) {
 			g.retry(job, retryPanic)
 		}
 	})
-	defer crew.End()
+	defer crew.Wait()
 	keep(ctx, g.wake, func() time.Duration {
 		now, pause := g.next()
 		for _, job := range now {

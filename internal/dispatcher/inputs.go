@@ -11,10 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/recent"
-	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -39,8 +37,8 @@ const (
 // inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
 // hundred bytes may refer to 64 MiB.
 type inputs struct {
-	room  *room.Room
-	known *recent.Facts[*prints]
+	room  *flow.MemoryBudget
+	known *flow.TTLMap[*prints]
 }
 
 // prints are what is known of an input that was checked.
@@ -50,7 +48,8 @@ type prints struct {
 
 func newInputs(bytes int64) *inputs {
 	return &inputs{
-		room: room.New(bytes, maxActorInputs, maxInputsHeld), known: recent.NewFacts[*prints](maxPrints, printsTime),
+		room: flow.NewMemoryBudget(bytes, maxActorInputs, maxInputsHeld), known: flow.NewTTLMap[*prints](maxPrints,
+			printsTime),
 	}
 }
 
@@ -59,7 +58,7 @@ type large struct {
 	ref       envelope.PayloadRef
 	key       string  // of its prints: all that they depend on
 	prints    *prints // nil until they are known
-	share     *room.Share
+	share     *flow.Reservation
 	canonical bool // the input is in canonical form
 }
 
@@ -170,9 +169,9 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 	defer cancel()
 	c.in.OnlyWaits()
-	share, err := d.inputs.room.Take(ctx, fair.Sender(c.in.From), needs)
+	share, err := d.inputs.room.Acquire(ctx, flow.Sender(c.in.From), needs)
 	switch {
-	case errors.Is(err, room.ErrNever):
+	case errors.Is(err, flow.ErrTooLarge):
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("to check the input takes %d MiB of memory, more than this dispatcher has for inputs: %d MiB",
 				(needs+1<<20-1)>>20, d.inputs.room.Total()>>20)).
@@ -192,7 +191,7 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 func (d *Dispatcher) release(c *candidate) {
 	if c.large != nil && c.large.share != nil {
 		c.input = nil
-		c.large.share.Free()
+		c.large.share.Release()
 		c.large.share = nil
 	}
 }

@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/internal/fair"
-	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // Requests with large inputs leave handlers to others: when too many wait, of one actor or of all, the next is refused.
 func TestRoomForInputs(t *testing.T) {
 	inputs := newInputs(0)
-	take := func(actor int) (*room.Share, error) {
-		return inputs.room.Take(t.Context(), fair.Sender{Tenant: "t", Actor: fmt.Sprint(actor)}, 1)
+	take := func(actor int) (*flow.Reservation, error) {
+		return inputs.room.Acquire(t.Context(), flow.Sender{Tenant: "t", Actor: fmt.Sprint(actor)}, 1)
 	}
-	var held []*room.Share
+	var held []*flow.Reservation
 	for n := range maxInputsHeld {
 		share, err := take(n / maxActorInputs)
 		if err != nil {
@@ -25,7 +24,7 @@ func TestRoomForInputs(t *testing.T) {
 	if _, err := take(-1); err == nil {
 		t.Error("room for one too many")
 	}
-	held[0].Free()
+	held[0].Release()
 	if _, err := take(1); err == nil {
 		t.Error("room for one too many of an actor")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -30,7 +30,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	}()
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	if !wait.For(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+	if !timer.Sleep(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
 		return
 	}
 	s = l.learn(s)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // How many calls may be open that is not told otherwise, and how many of an actor go ahead. An executor of the default
@@ -39,7 +39,7 @@ func (d *Dispatcher) letGo(a *asker) {
 }
 
 // count counts a watched attempt among those of its owner until it is decided.
-func (g *guard) count(o *fair.Tallies, s call.State, a call.Attempt) {
+func (g *guard) count(o *flow.Counters, s call.State, a call.Attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.byKey[call.AttemptKey{ID: s.ID, N: a.N}]

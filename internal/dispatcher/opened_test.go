@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -73,7 +73,7 @@ func TestCrowded(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		in := w.request(1)
 		in.Body = nil
-		w.d.Crowded(t.Context(), in, &fair.Full{Of: "actor", Wait: 1500 * time.Millisecond})
+		w.d.Crowded(t.Context(), in, &flow.QueueFullError{Of: "actor", Wait: 1500 * time.Millisecond})
 		r := w.outcome(1)
 		if r.Error.Code != envelope.CodeQueue || r.Provenance.Final || r.Error.Details.RetryAfterMS != 1500 ||
 			r.Error.Details.Effect != envelope.EffectUnknown || r.CallID != envelope.NoCallID || r.Check() != nil {

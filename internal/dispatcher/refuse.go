@@ -8,7 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -50,7 +50,7 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 
 // Crowded refuses a request that was not read, since too much of its sender waits. Others must not wait for that.
 // Nothing is known of its call: another copy may be admitted.
-func (d *Dispatcher) Crowded(ctx context.Context, in *call.Incoming, full *fair.Full) {
+func (d *Dispatcher) Crowded(ctx context.Context, in *call.Incoming, full *flow.QueueFullError) {
 	legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType)
 	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)

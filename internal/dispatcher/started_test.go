@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -30,7 +30,7 @@ func TestNotStarted(t *testing.T) {
 			w.ask(1)
 		}, true},
 		"too many of its sender": {effectful, func(w *world) {
-			w.d.Crowded(w.t.Context(), w.request(1), &fair.Full{Of: "actor", Wait: time.Second})
+			w.d.Crowded(w.t.Context(), w.request(1), &flow.QueueFullError{Of: "actor", Wait: time.Second})
 		}, true},
 		"too late": {effectful, func(w *world) {
 			in := w.request(1)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/question"
 )
@@ -204,7 +204,7 @@ const recordPause = time.Second
 
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
 	defer d.sharers.Add(-int64(len(s.with)))
-	_ = wait.Retry{Pause: recordPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	_ = timer.Backoff{Pause: recordPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		if err = d.Records.Allowed(ctx, s.of, s.attempt, s.with); err != nil {
 			d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
 		}

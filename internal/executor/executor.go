@@ -12,11 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -118,7 +117,7 @@ type Executor struct {
 	forged  dropped.Messages              // kills that the log does not confirm
 	hand    hand                          // of the newest message
 	since   time.Time                     // no kill was missed since then; zero: all may have been
-	room    *room.Room                    // for large inputs
+	room    *flow.MemoryBudget            // for large inputs
 	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
 }
 
@@ -128,7 +127,7 @@ func New(o Options) *Executor {
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
 		doubts: map[*job]bool{}, doubted: make(chan struct{}, 1),
-		room: room.New(o.PayloadMemory, 0, 0),
+		room: flow.NewMemoryBudget(o.PayloadMemory, 0, 0),
 	}
 }
 
@@ -297,7 +296,7 @@ const decideTime = 10 * time.Second
 type hand struct {
 	ctx    context.Context
 	longer context.Context // ends decideTime after ctx
-	dog    *watchdog.Watchdog
+	dog    *timer.Watchdog
 }
 
 // under returns the hand of ctx. Callers hold e.mu.
@@ -305,7 +304,7 @@ func (e *Executor) under(ctx context.Context) hand {
 	if e.hand.ctx != ctx {
 		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
-		e.hand = hand{ctx, longer, watchdog.New(ctx)}
+		e.hand = hand{ctx, longer, timer.NewWatchdog(ctx)}
 	}
 	return e.hand
 }
@@ -362,7 +361,7 @@ func late(s call.State, end call.Ending, d *call.Decision) bool {
 // tool might not be able to give it once more.
 func (e *Executor) decide(ctx context.Context, j *job, end call.Ending, d outcome.Draft) (outcome.Outcome, error) {
 	var o outcome.Outcome
-	err := wait.Retry{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	err := timer.Backoff{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		o, err = outcome.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
 		if done = !errors.Is(err, call.ErrFull); !done {
 			e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/room"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/observe"
 )
 
@@ -29,11 +29,11 @@ type job struct {
 	work       work
 	unreadable error // why work is empty
 	inputRef   *envelope.PayloadRef
-	input      *room.Share    // of a large input in memory; nil without one
-	earlier    []call.Outcome // none where the body cannot be read
-	enqueued   time.Time      // bus time of admission
-	started    time.Time      // bus time the tool was started
-	covered    bool           // the record holds the request
+	input      *flow.Reservation // of a large input in memory; nil without one
+	earlier    []call.Outcome    // none where the body cannot be read
+	enqueued   time.Time         // bus time of admission
+	started    time.Time         // bus time the tool was started
+	covered    bool              // the record holds the request
 
 	// Of the run.
 	adapter  tool.Adapter
@@ -45,8 +45,8 @@ type job struct {
 	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
 	killed    atomic.Bool // the log says that the attempt is decided, and the run ends
 	mu        sync.Mutex
-	run       *watchdog.Run // of the tool, or of the wait for the record; nil before it
-	stream    *watchdog.Run // stores the chunks of the tool; nil before the first
+	run       *timer.Run // of the tool, or of the wait for the record; nil before it
+	stream    *timer.Run // stores the chunks of the tool; nil before the first
 	running   bool
 	since     time.Time // when the tool started; Seek returns it
 }
@@ -61,7 +61,7 @@ func (j *job) kill() {
 
 // stop ends the contexts of the job. Callers hold j.mu.
 func (j *job) stop() {
-	for _, run := range []*watchdog.Run{j.run, j.stream} {
+	for _, run := range []*timer.Run{j.run, j.stream} {
 		if run != nil {
 			run.Stop()
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -117,7 +117,7 @@ func (e *Executor) Confirm(ctx context.Context) {
 			reads.Go(func() error { e.verify(ctx, j); return nil })
 		}
 		_ = reads.Wait() // no read returns an error
-		wait.For(ctx, confirmPause)
+		timer.Sleep(ctx, confirmPause)
 	}
 }
 

@@ -13,9 +13,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/room"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -31,9 +30,9 @@ func (n noRoom) Fault() *envelope.Error { return n.fault }
 func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	waiting, stop := e.storing(ctx, j)
 	defer stop()
-	share, err := e.room.Take(waiting, fair.Sender(j.owner()), 2*j.inputRef.Bytes)
+	share, err := e.room.Acquire(waiting, flow.Sender(j.owner()), 2*j.inputRef.Bytes)
 	switch {
-	case errors.Is(err, room.ErrNever):
+	case errors.Is(err, flow.ErrTooLarge):
 		return nil, noRoom{envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("to read the input takes %d MiB of memory, more than this executor has for inputs: %d MiB",
 				(2*j.inputRef.Bytes+1<<20-1)>>20, e.room.Total()>>20)).
@@ -46,7 +45,7 @@ func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	}
 	data, err := e.Payloads.Get(ctx, j.owner().On(j.state.Pool), *j.inputRef)
 	if err != nil {
-		share.Free()
+		share.Release()
 		return nil, err
 	}
 	share.Keep(j.inputRef.Bytes)
@@ -94,6 +93,6 @@ func (j *job) owner() subjects.Owner {
 // freeInput gives back the room of a large input.
 func (j *job) freeInput() {
 	if j.input != nil {
-		j.input.Free()
+		j.input.Release()
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/schema"
 )
@@ -300,7 +300,7 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 
 // untilDue starts a run of the job that ends at the attempt's deadline, in bus time, and by a kill, and sets as to it.
 // Its Deadline is the attempt's: adapters pass it on to supervisors, which keep it while this process is frozen.
-func (e *Executor) untilDue(j *job, as **watchdog.Run) *watchdog.Run {
+func (e *Executor) untilDue(j *job, as **timer.Run) *timer.Run {
 	a, _ := j.state.Attempt(j.attempt)
 	run := j.hand.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
 	j.mu.Lock()
@@ -332,7 +332,7 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 }
 
 // begun tells whoever observes that a run begins, and returns the context for it.
-func (e *Executor) begun(run *watchdog.Run, j *job) context.Context {
+func (e *Executor) begun(run *timer.Run, j *job) context.Context {
 	if e.Observer.Begin == nil {
 		return run
 	}

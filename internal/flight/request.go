@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Call is one that is open.
@@ -15,9 +15,9 @@ type Call struct {
 	Deadline time.Time
 
 	// What follows belongs to the watcher.
-	place  wait.Entry[*Call] // among the open ones, by when it is looked at next
-	leaves bool              // its caller goes away
-	out    *Request          // that is on its way; nil where none is
+	place  timer.Entry[*Call] // among the open ones, by when it is looked at next
+	leaves bool               // its caller goes away
+	out    *Request           // that is on its way; nil where none is
 }
 
 // Words is how many come to one caller at the most: the answer to its request, what came of that, and that it is

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Watcher looks after all open calls of a client: it knows when their requests are sent again, and when their callers
@@ -15,7 +15,7 @@ type Watcher struct {
 	wake chan struct{} // the nearest time may have changed
 
 	mu    sync.Mutex
-	open  wait.Heap[*Call]
+	open  timer.Heap[*Call]
 	armed time.Time // until then nothing is looked at
 	ended bool      // there will be no more calls
 }
@@ -50,7 +50,7 @@ func (w *Watcher) End() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
-	wait.Signal(w.wake)
+	timer.Notify(w.wake)
 	return w.open.Len() == 0
 }
 
@@ -114,7 +114,7 @@ func (w *Watcher) reconnected() {
 		if x := e.out; x != nil && !x.over {
 			w.resend(x)
 			if x.Missed != nil {
-				wait.Signal(x.Missed)
+				timer.Notify(x.Missed)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (w *Watcher) move(e *Call, at time.Time) {
 func (w *Watcher) put(e *Call, at time.Time) {
 	if w.open.Put(&e.place, at); at.Before(w.armed) {
 		w.armed = at
-		wait.Signal(w.wake)
+		timer.Notify(w.wake)
 	}
 }
 
@@ -242,7 +242,7 @@ func (w *Watcher) Remove(e *Call) *Request {
 		x.over = true
 	}
 	if w.ended {
-		wait.Signal(w.wake)
+		timer.Notify(w.wake)
 	}
 	return e.out
 }
@@ -257,7 +257,7 @@ func (w *Watcher) Release() {
 		}
 		e.Told <- Word{Over: true}
 	}
-	wait.Signal(w.wake)
+	timer.Notify(w.wake)
 }
 
 // Deadline is that of a call.

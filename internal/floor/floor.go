@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 const (
@@ -241,7 +241,7 @@ func (p *Pipeline) Settle(ctx context.Context) error {
 		if err != nil || done >= info.State.LastSeq {
 			return err
 		}
-		if !wait.For(ctx, settlePoll) {
+		if !timer.Sleep(ctx, settlePoll) {
 			return fmt.Errorf("the log is at %d, its record at %d: %w", info.State.LastSeq, done, ctx.Err())
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // What is put on record, a few times a second as Toolbus does: everything that came within a span, in messages of no
@@ -87,7 +87,7 @@ func (r *record) see(msg jetstream.Msg) {
 	r.lines = append(append(r.lines, `,"event":"`...), msg.Subject()...)
 	r.lines = append(append(r.lines, `","state":"`...), state...)
 	r.lines = append(r.lines, "\"}\n"...)
-	wait.Signal(r.more)
+	timer.Notify(r.more)
 }
 
 // run writes what came, one flush after the other.
@@ -98,7 +98,7 @@ func (r *record) run(ctx context.Context) {
 			return
 		case <-r.more:
 		}
-		if !wait.For(ctx, recordEvery) {
+		if !timer.Sleep(ctx, recordEvery) {
 			return
 		}
 		if err := r.flush(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 )
@@ -85,7 +85,7 @@ const recordMoves = 3 * time.Second
 
 // movesOn reports whether the event that is the oldest without a record gets one soon.
 func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.RawStreamMsg) bool {
-	if !wait.For(ctx, recordMoves) {
+	if !timer.Sleep(ctx, recordMoves) {
 		return false
 	}
 	oldest, err := writer.Unrecorded(ctx, js)

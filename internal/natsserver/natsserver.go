@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/internal/bucket"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // Options of a server. The zero value listens on a free loopback port and keeps nothing.
@@ -160,12 +160,12 @@ type logger struct {
 	to *slog.Logger
 
 	mu    sync.Mutex
-	limit bucket.Bucket
+	limit flow.Bucket
 	left  int // lines since the last one that was logged
 }
 
 func newLogger(to *slog.Logger) *logger {
-	return &logger{to: to, limit: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
+	return &logger{to: to, limit: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
 }
 
 func (l *logger) log(level slog.Level, format string, v []any) {

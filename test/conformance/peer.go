@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
 )
 
 // peer is an MCP server behind a URL. The zero value is none.
@@ -48,7 +48,7 @@ func start(ctx context.Context, program string) (*peer, error) {
 		if err == nil {
 			return p, conn.Close()
 		}
-		if !wait.For(ctx, 20*time.Millisecond) {
+		if !timer.Sleep(ctx, 20*time.Millisecond) {
 			p.end()
 			return nil, fmt.Errorf("%s does not listen: %w", program, err)
 		}

@@ -21,7 +21,7 @@ var folders = map[string]string{
 	"dispatcher": "internal/dispatcher", "executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer",
 	"kv": "kv", "workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
 	"flight": "internal/flight", "executorapi": "internal/executor/executorapi", "streaming": "streaming",
-	"app": "internal/app", "room": "internal/room", "recent": "internal/recent", "reader": "internal/audit/reader",
+	"app": "internal/app", "flow": "internal/flow", "reader": "internal/audit/reader",
 	"accounts": "accounts", "tokenstore": "internal/auth/tokenstore", "tokensource": "internal/auth/tokensource",
 	"auth":    "internal/auth",
 	"outcome": "internal/call/outcome", "process": "internal/tool/process", "mcp": "internal/tool/mcp",

@@ -35,19 +35,12 @@ var layers = []layer{
 	{"schema", "internal/ijson"},
 	{"envelope", "internal/ijson internal/members internal/nearest schema"},
 	{"subjects", ""},
-	{"internal/wait", ""},
-	{"internal/watchdog", "internal/wait"},
-	{"internal/bucket", ""},
-	{"internal/stalls", ""},
+	{"internal/timer", ""},
 	{"internal/form", ""},
-	{"internal/crew", ""},
 	{"internal/dropped", ""},
-	{"internal/fair", ""},
-	{"internal/lane", "internal/crew internal/fair"},
 	{"internal/sieve", ""},
 	{"internal/coalesce", ""},
-	{"internal/recent", ""},
-	{"internal/room", "internal/fair"},
+	{"internal/flow", ""},
 	{"internal/jscode", ""},
 	// The protocol, tools and records as pure functions and data.
 	{"internal/call", "envelope internal/ijson subjects"},
@@ -62,48 +55,47 @@ var layers = []layer{
 	{"accounts", "envelope internal/auth subjects"},
 	// The two halves of a call. They know no NATS: their surroundings are small interfaces.
 	{"internal/dispatcher", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
-		"internal/crew internal/fair internal/form internal/gate internal/ijson internal/recent internal/room " +
-		"internal/tool internal/wait observe question schema subjects"},
-	{"internal/executor", "envelope internal/call internal/call/outcome internal/dropped internal/fair " +
-		"internal/form internal/ijson internal/mcpmeta internal/room internal/tool internal/wait " +
-		"internal/watchdog observe schema subjects"},
-	{"internal/flight", "envelope internal/wait"},
+		"internal/flow internal/form internal/gate internal/ijson internal/timer internal/tool observe question " +
+		"schema subjects"},
+	{"internal/executor", "envelope internal/call internal/call/outcome internal/dropped internal/flow " +
+		"internal/form internal/ijson internal/mcpmeta internal/timer internal/tool observe schema subjects"},
+	{"internal/flight", "envelope internal/timer"},
 	// NATS.
 	{"internal/ack", ""},
-	{"kv", "envelope internal/ack internal/call internal/form internal/jscode internal/wait subjects"},
-	{"streaming", "envelope internal/ack internal/form internal/jscode internal/wait subjects"},
-	{"bus", "envelope internal/call internal/coalesce internal/dropped internal/fair internal/form " +
-		"internal/jscode internal/lane internal/sieve internal/wait kv question subjects"},
-	{"internal/audit/writer", "bus envelope internal/ack internal/audit internal/call internal/form " +
-		"internal/jscode internal/recent internal/wait kv question subjects"},
+	{"kv", "envelope internal/ack internal/call internal/form internal/jscode internal/timer subjects"},
+	{"streaming", "envelope internal/ack internal/form internal/jscode internal/timer subjects"},
+	{"bus", "envelope internal/call internal/coalesce internal/dropped internal/flow internal/form " +
+		"internal/jscode internal/sieve internal/timer kv question subjects"},
+	{"internal/audit/writer", "bus envelope internal/ack internal/audit internal/call internal/flow " +
+		"internal/form internal/jscode internal/timer kv question subjects"},
 	{"internal/audit/reader", "bus envelope internal/audit internal/audit/writer internal/auth internal/call " +
-		"internal/form internal/recent internal/wait question subjects"},
-	{"internal/executor/workqueue", "envelope internal/call internal/crew internal/form internal/jscode " +
-		"internal/wait kv subjects"},
-	{"internal/auth/tokenstore", "accounts bus envelope internal/audit internal/auth internal/bucket " +
-		"internal/crew internal/form internal/jscode internal/nearest internal/wait question subjects"},
-	{"internal/auth/tokensource", "bus envelope internal/auth internal/wait question subjects"},
-	{"internal/health", "accounts bus internal/audit/writer internal/wait kv question"},
+		"internal/flow internal/form internal/timer question subjects"},
+	{"internal/executor/workqueue", "envelope internal/call internal/flow internal/form internal/jscode " +
+		"internal/timer kv subjects"},
+	{"internal/auth/tokenstore", "accounts bus envelope internal/audit internal/auth internal/flow " +
+		"internal/form internal/jscode internal/nearest internal/timer question subjects"},
+	{"internal/auth/tokensource", "bus envelope internal/auth internal/timer question subjects"},
+	{"internal/health", "accounts bus internal/audit/writer internal/timer kv question"},
 	{"internal/executor/executorapi", "bus envelope internal/audit/writer internal/call internal/call/outcome " +
-		"internal/dropped internal/executor/workqueue internal/fair internal/form internal/lane internal/wait " +
-		"kv question streaming subjects"},
+		"internal/dropped internal/executor/workqueue internal/flow internal/form internal/timer kv question " +
+		"streaming subjects"},
 	// What runs tools.
 	{"internal/tool/supervisor", ""},
 	{"internal/tool/process/protocol", ""},
 	{"internal/tool/process", "envelope internal/ijson internal/tool internal/tool/process/protocol " +
 		"internal/tool/supervisor"},
-	{"internal/tool/native", "envelope internal/ijson internal/tool internal/watchdog"},
+	{"internal/tool/native", "envelope internal/ijson internal/timer internal/tool"},
 	{"internal/tool/mcp/client", "internal/ijson internal/tool/supervisor"},
 	{"internal/tool/mcp", "envelope internal/call internal/ijson internal/mcpmeta internal/tool " +
 		"internal/tool/mcp/client internal/tool/supervisor schema"},
-	{"internal/tool/tooltest", "envelope internal/call internal/stalls internal/tool question"},
+	{"internal/tool/tooltest", "envelope internal/call internal/timer internal/tool question"},
 	// What observes: the wiring hands it to the cores, which never see it.
 	{"internal/telemetry", "envelope observe"},
-	{"internal/natsserver internal/natsserver/natstest internal/rawpipeline", "internal/bucket"},
+	{"internal/natsserver internal/natsserver/natstest internal/rawpipeline", "internal/flow"},
 	{"internal/natsserver/bustest", "bus envelope internal/call internal/form internal/natsserver/natstest kv " +
 		"question subjects"},
 	{"internal/deploytest", "accounts internal/auth"},
-	{"internal/floor", "bus internal/wait subjects"},
+	{"internal/floor", "bus internal/timer subjects"},
 	// A tool as a program of its own: what it is written with, and the shipped ones, which know the process
 	// protocol and nothing else.
 	{"program", "internal/tool/process/protocol"},

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -81,7 +81,7 @@ func (c copies) Messages(ctx context.Context, stream string, from Place,
 				at = jetstreamext.GetBatchSeq(last + 1)
 			}
 			if more && n == 0 {
-				more = quiet == 0 && wait.For(ctx, pollPause)
+				more = quiet == 0 && timer.Sleep(ctx, pollPause)
 			}
 		}
 	}

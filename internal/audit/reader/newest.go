@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/recent"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // How the newest records are searched for: in so many of the newest messages of each stream at first, and in so many
@@ -32,7 +32,7 @@ func (s *source) whole(messages uint64) bool {
 // newest yields the newest records that fit, in the order of time. It reads no more of the streams than it has to.
 func (a *auditReader) newest(ctx context.Context) error {
 	for span := uint64(newestSpan); ; span *= newestGrowth {
-		a.told = recent.Names{} // what is read again is not told yet
+		a.told = flow.SeenSet{} // what is read again is not told yet
 		for _, s := range a.sources {
 			s.goBack(span)
 			s.first = time.Time{}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/recent"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,7 +55,7 @@ type auditReader struct {
 	readers
 	yield   func(*Line) bool
 	sources []*source
-	told    recent.Names // ids of records that more than one process may have written
+	told    flow.SeenSet // ids of records that more than one process may have written
 }
 
 // errEnough ends a reader whose consumer wants no more.

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -109,7 +109,7 @@ func (t through) read(ctx context.Context, stream string, from Place, quiet time
 		case page.More || part != nil:
 		case !follow:
 			return nil
-		case !wait.For(ctx, pollPause):
+		case !timer.Sleep(ctx, pollPause):
 			return nil
 		}
 	}
@@ -123,7 +123,7 @@ func (t through) patient(ctx context.Context, q question.Stored, quiet time.Dura
 		ctx, cancel = context.WithTimeout(ctx, quiet)
 		defer cancel()
 	}
-	err = wait.Retry{Pause: pollPause, Try: answerTime}.Until(ctx, func(ctx context.Context) (bool, error) {
+	err = timer.Backoff{Pause: pollPause, Try: answerTime}.Until(ctx, func(ctx context.Context) (bool, error) {
 		page, err = t.ask(ctx, q)
 		away := errors.Is(err, context.DeadlineExceeded) || quiet == 0 && errors.Is(err, bus.ErrNobody)
 		return !away, err

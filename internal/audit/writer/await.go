@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -48,7 +48,7 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 		}
 	}
 	p := newProjector(js, part)
-	err = wait.Retry{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
+	err = timer.Backoff{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
 		return err != nil || p.done.Seq >= end, err
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -94,7 +94,7 @@ func (c *Coverage) Run(ctx context.Context) {
 		err := c.follow(ctx, status)
 		if ctx.Err() == nil && err != nil {
 			c.log.Warn("the record is not followed: strict calls wait", "err", err)
-			wait.For(ctx, standBy/10)
+			timer.Sleep(ctx, standBy/10)
 		}
 	}
 }

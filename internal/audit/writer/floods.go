@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // How many refusals a dispatcher records one by one, a second and at once. What is over that is counted.
@@ -99,7 +99,7 @@ func (f *floods) take(k kind, now time.Time) (c *count, n uint64) {
 	a.left--
 	f.all.left--
 	f.kinds[k] = a
-	wait.Signal(f.begun)
+	timer.Notify(f.begun)
 	return nil, 0
 }
 
@@ -110,7 +110,7 @@ func (f *floods) add(a *allowance, now time.Time) (*count, uint64) {
 	}
 	if a.count == nil {
 		a.count = &count{allowance: a, ready: make(chan struct{})}
-		wait.Signal(f.begun)
+		timer.Notify(f.begun)
 	}
 	a.count.n++
 	a.count.last = now

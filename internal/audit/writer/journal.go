@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/recent"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,7 +28,7 @@ type Journal struct {
 	gate     *writer // of what has to do with calls
 	denials  *writer // apart, so that a flood of them pushes no evidence of calls out
 	floods   floods
-	told     recent.Names // who is on record as allowed
+	told     flow.SeenSet // who is on record as allowed
 }
 
 // NewJournal returns the journal of a process, whose records are dated by now, in bus time, and named by nonces. It
@@ -103,7 +103,7 @@ func (j *Journal) closeCounts(ctx context.Context) {
 		case <-ctx.Done():
 		case <-j.floods.begun:
 		}
-		for busy := true; busy && wait.For(ctx, countQuiet/2); {
+		for busy := true; busy && timer.Sleep(ctx, countQuiet/2); {
 			var over []*count
 			if over, busy = j.floods.over(time.Now()); len(over) == 0 {
 				continue

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -76,7 +76,7 @@ func (p *Projector) Observe(ctx context.Context, o bus.Observed) {
 		p.pass(o.Seq)
 		return
 	}
-	for !p.add(r, o.Known) && wait.For(ctx, pollEvery) {
+	for !p.add(r, o.Known) && timer.Sleep(ctx, pollEvery) {
 	}
 	if a, ok := o.State.Attempt(o.Attempt); ok && a.Strict && o.Kind == call.Requested {
 		p.await(o.Seq)
@@ -88,7 +88,7 @@ func (p *Projector) await(seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.awaited = max(p.awaited, seq)
-	wait.Signal(p.enough)
+	timer.Notify(p.enough)
 }
 
 // pass notes that the log was observed up to seq. A flush that somebody has begun is finished when all of it was.
@@ -97,7 +97,7 @@ func (p *Projector) pass(seq uint64) {
 	defer p.mu.Unlock()
 	p.seen = max(p.seen, seq)
 	if p.begun.k > 0 {
-		wait.Signal(p.more)
+		timer.Notify(p.more)
 	}
 }
 
@@ -116,9 +116,9 @@ func (p *Projector) add(r audit.Record, known time.Duration) bool {
 	}
 	p.pending = append(p.pending, r)
 	p.waiting.Known(r.LogSeq, known)
-	wait.Signal(p.more)
+	timer.Notify(p.more)
 	if len(p.pending) == maxFlush {
-		wait.Signal(p.enough)
+		timer.Notify(p.enough)
 	}
 	return true
 }
@@ -135,7 +135,7 @@ func (p *Projector) Lag(served time.Duration) time.Duration {
 // records from then on. Run has to go on meanwhile.
 func (p *Projector) Flush(ctx context.Context) error {
 	for newest := p.hurry(); !p.recorded(newest); {
-		if !wait.For(ctx, pollEvery) {
+		if !timer.Sleep(ctx, pollEvery) {
 			return ctx.Err()
 		}
 	}
@@ -147,7 +147,7 @@ func (p *Projector) hurry() (newest uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hurried = true
-	wait.Signal(p.enough)
+	timer.Notify(p.enough)
 	if n := len(p.pending); n > 0 {
 		newest = p.pending[n-1].LogSeq
 	}
@@ -221,7 +221,7 @@ func (p *Projector) flushAll(ctx context.Context) error {
 			p.log.Warn("audit record not written yet", "err", err)
 			pause = tries.Next()
 		}
-		if !wait.For(ctx, pause) {
+		if !timer.Sleep(ctx, pause) {
 			return nil
 		}
 		if err := p.findEnd(ctx); err != nil {
@@ -263,8 +263,8 @@ const (
 
 // rhythm is that of a projector which has no answer: AUDIT may have a leader again at any moment, and calls are refused
 // if the record is behind for long.
-func rhythm() wait.Retry {
-	return wait.Retry{Pause: standBy / 10, MaxPause: standBy, Try: findTime, MaxTry: findLong}
+func rhythm() timer.Backoff {
+	return timer.Backoff{Pause: standBy / 10, MaxPause: standBy, Try: findTime, MaxTry: findLong}
 }
 
 // findEnd reads where the record ends, again and again until it can.

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // forgetful answers by the API of the server behind another prefix, all but the first questions.
@@ -91,10 +91,10 @@ func TestFlushBeginsAnew(t *testing.T) {
 	line.Set(proxy.Trouble{proxy.Delivery: {Drop: 1}})
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.Run(ctx) }) // the record says how it went
-	for line.Counts()[proxy.Delivery].Dropped == 0 && wait.For(ctx, time.Millisecond) {
+	for line.Counts()[proxy.Delivery].Dropped == 0 && timer.Sleep(ctx, time.Millisecond) {
 	}
 	line.Set(nil)
-	for !p.recorded(3) && wait.For(ctx, time.Millisecond) {
+	for !p.recorded(3) && timer.Sleep(ctx, time.Millisecond) {
 	}
 	if ctx.Err() != nil {
 		t.Error("the flush is not on record")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // writer puts records of its own process on record, those that come while a flush is under way in the next one. They
@@ -42,7 +42,7 @@ func (w *writer) append(ctx context.Context, records ...audit.Record) error {
 	w.mu.Lock()
 	w.waiting = append(w.waiting, e)
 	w.mu.Unlock()
-	wait.Signal(w.more)
+	timer.Notify(w.more)
 	select {
 	case <-e.done:
 		return e.err
@@ -96,7 +96,7 @@ func (w *writer) flush(ctx context.Context, all []*entry) {
 // tells.
 func (w *writer) store(ctx context.Context, lines []*audit.Lines, all []*entry) error {
 	stored := 0
-	pace := wait.Retry{Pause: standBy / 10, MaxPause: standBy}
+	pace := timer.Backoff{Pause: standBy / 10, MaxPause: standBy}
 	return pace.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s := w.as
 		s.K = stored + 1

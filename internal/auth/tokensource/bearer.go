@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -212,7 +212,7 @@ func (b *Bearer) Run(ctx context.Context, asker Asker, again func()) {
 		b.mu.Lock()
 		at := b.renewAt
 		b.mu.Unlock()
-		if !wait.For(ctx, time.Until(at)) {
+		if !timer.Sleep(ctx, time.Until(at)) {
 			return
 		}
 		expired, ok := b.insist(ctx, asker)
@@ -228,7 +228,7 @@ func (b *Bearer) Run(ctx context.Context, asker Asker, again func()) {
 // insist asks until the token is renewed, and reports whether it was before ctx ended. With expired the token had ended
 // by then, perhaps while nobody answered, so that the connection may be one that can do nothing else.
 func (b *Bearer) insist(ctx context.Context, asker Asker) (expired, ok bool) {
-	r := wait.Retry{Pause: pause, MaxPause: maxPause, Try: b.firstAsk(), MaxTry: askTime}
+	r := timer.Backoff{Pause: pause, MaxPause: maxPause, Try: b.firstAsk(), MaxTry: askTime}
 	for told := false; ; {
 		expired = b.Expired()
 		err := r.Once(ctx, func(ctx context.Context) error { return b.Renew(ctx, asker) })
@@ -246,7 +246,7 @@ func (b *Bearer) insist(ctx context.Context, asker Asker) (expired, ok bool) {
 		} else if ctx.Err() == nil && b.Expired() {
 			b.log.Warn("the credential has expired, and is not renewed yet", "err", err)
 		}
-		if !wait.For(ctx, next) {
+		if !timer.Sleep(ctx, next) {
 			return expired, false
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // forgetful is an office that does not answer the first question.
@@ -34,7 +34,7 @@ func TestOneQuestionMayBeLost(t *testing.T) {
 			_, ends, _ := b.Show()
 			ctx, stop := context.WithTimeout(t.Context(), 2*life)
 			defer stop()
-			wait.For(ctx, time.Until(b.renewAt))
+			timer.Sleep(ctx, time.Until(b.renewAt))
 			if _, ok := b.insist(ctx, &forgetful{office: o}); !ok || time.Now().After(ends) {
 				t.Errorf("a token of %s is renewed %s after it has expired", life, time.Since(ends))
 			}

@@ -14,8 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/bucket"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // Check makes an identity of a token. Of one that has expired it returns what it said, too, with an error of
@@ -40,10 +39,10 @@ type CalloutOptions struct {
 type Callout struct {
 	CalloutOptions
 	sub  *nats.Subscription
-	crew *crew.Crew[*nats.Msg]
+	crew *flow.WorkerPool[*nats.Msg]
 
 	mu         sync.Mutex
-	complaints bucket.Bucket
+	complaints flow.Bucket
 	left       int // complaints since the last one that was logged
 }
 
@@ -66,8 +65,8 @@ const (
 
 // ServeCallout answers until Stop.
 func ServeCallout(nc *nats.Conn, o CalloutOptions) (*Callout, error) {
-	c := &Callout{CalloutOptions: o, complaints: bucket.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
-	c.crew = crew.Bounded(maxCallouts, c.serve)
+	c := &Callout{CalloutOptions: o, complaints: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
+	c.crew = flow.NewBoundedWorkerPool(maxCallouts, c.serve)
 	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.crew.Start(msg) })
 	if err == nil {
 		err = nc.FlushTimeout(5 * time.Second)
@@ -88,7 +87,7 @@ func (c *Callout) Stop() {
 		case <-time.After(time.Second):
 		}
 	}
-	c.crew.End()
+	c.crew.Wait()
 }
 
 func (c *Callout) serve(msg *nats.Msg) {

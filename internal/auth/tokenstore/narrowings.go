@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/bucket"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // Bounds of how often the tokens of one root family are narrowed, at each dispatcher.
@@ -20,7 +20,7 @@ const (
 // safe for concurrent use.
 type narrowings struct {
 	mu   sync.Mutex
-	root map[string]*bucket.Bucket
+	root map[string]*flow.Bucket
 }
 
 // take reports whether a token of the root family may be narrowed now, and counts it if so.
@@ -28,14 +28,14 @@ func (n *narrowings) take(root string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.root == nil {
-		n.root = map[string]*bucket.Bucket{}
+		n.root = map[string]*flow.Bucket{}
 	}
 	if len(n.root) >= maxNarrowers {
-		maps.DeleteFunc(n.root, func(_ string, b *bucket.Bucket) bool { return b.Idle(now) })
+		maps.DeleteFunc(n.root, func(_ string, b *flow.Bucket) bool { return b.Idle(now) })
 	}
 	b := n.root[root]
 	if b == nil {
-		b = &bucket.Bucket{Rate: narrowPerSecond, Burst: narrowAtOnce}
+		b = &flow.Bucket{Rate: narrowPerSecond, Burst: narrowAtOnce}
 		n.root[root] = b
 	}
 	return b.Take(now)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -30,13 +30,13 @@ type latest struct {
 
 // proveAll keeps up the lease of what is known, until ctx ends.
 func (s *Store) proveAll(ctx context.Context) {
-	for s.Prove(ctx) == nil && wait.For(ctx, proveEvery) {
+	for s.Prove(ctx) == nil && timer.Sleep(ctx, proveEvery) {
 	}
 }
 
 // Prove returns when all that was revoked before it was called is known here, or with an error when ctx ends.
 func (s *Store) Prove(ctx context.Context) error {
-	tries := wait.Retry{Pause: provePause, MaxPause: proveEvery, Try: proveTime}
+	tries := timer.Backoff{Pause: provePause, MaxPause: proveEvery, Try: proveTime}
 	return tries.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := s.prove(ctx)
 		return err == nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -306,7 +306,7 @@ func (s *Service) Rotate(
 // afresh signs what an operator has with the new key: somebody has to be able to issue credentials when all others are
 // worth nothing.
 func (s *Service) afresh(ctx context.Context, kid string, by *auth.Principal) (token string, err error) {
-	err = wait.Retry{Pause: 10 * time.Millisecond}.Until(ctx, func(context.Context) (bool, error) {
+	err = timer.Backoff{Pause: 10 * time.Millisecond}.Until(ctx, func(context.Context) (bool, error) {
 		known, _, ok := s.Store.current()
 		return ok && known == kid, nil // it hears of it as all others do
 	})

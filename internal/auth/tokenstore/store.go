@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/jscode"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -89,7 +89,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: lease},
 		},
 	}
-	err = wait.Retry{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		err = s.first(ctx)
 		return !jscode.Is(err, jscode.WrongLast, jscode.UnderWay), err // then another one is faster
 	})

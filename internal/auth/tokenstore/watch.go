@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -42,7 +42,7 @@ func (s *Store) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("keys and revocations are not heard of", "err", err)
-			wait.For(ctx, watchPause)
+			timer.Sleep(ctx, watchPause)
 		}
 	}
 }

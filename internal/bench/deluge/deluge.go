@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -89,7 +89,7 @@ func (f Flood) Send(ctx context.Context) error {
 		n, f.Fn = slowCalls, f.SlowFn
 	}
 	f.Ready()
-	wait.For(ctx, pause)
+	timer.Sleep(ctx, pause)
 	began := time.Now()
 	for i := range n {
 		if slices.Contains([]string{calls, rush, slow}, f.Kind) {
@@ -98,7 +98,7 @@ func (f Flood) Send(ctx context.Context) error {
 		if err := c.NC.PublishMsg(msg); err != nil {
 			return err
 		}
-		if each > 0 && !wait.For(ctx, time.Until(began.Add(time.Duration(i)*each))) {
+		if each > 0 && !timer.Sleep(ctx, time.Until(began.Add(time.Duration(i)*each))) {
 			return nil
 		}
 	}
@@ -148,7 +148,7 @@ func (f Flood) calls(ctx context.Context, conn *toolbus.Conn) error {
 	}
 	defer c.Close()
 	f.Ready()
-	wait.For(ctx, pause)
+	timer.Sleep(ctx, pause)
 	for n := range rounds {
 		var g errgroup.Group
 		for i := range inputs {

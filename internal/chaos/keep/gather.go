@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -43,7 +43,7 @@ func Gather(ctx context.Context, at deployment.Access, h *check.History, kept Ke
 	if err != nil {
 		return err
 	}
-	if !wait.For(ctx, late) {
+	if !timer.Sleep(ctx, late) {
 		return ctx.Err()
 	}
 	entries, err = readLog(ctx, js, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // Run copies the log now and then until ctx ends.
 func (a Keepsake) Run(ctx context.Context, at deployment.Access) {
-	for next := copyEvery; wait.For(ctx, next); {
+	for next := copyEvery; timer.Sleep(ctx, next); {
 		next = copyEvery
 		if a.copy(ctx, at) != nil {
 			next = copyAgain

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Visitor calls tools over MCP. It is safe for concurrent use.
@@ -59,7 +59,7 @@ func (v *Visitor) Call(ctx context.Context, c Call) (*envelope.Response, error) 
 			return r, nil
 		}
 		last = err
-		if !wait.For(ctx, pause) {
+		if !timer.Sleep(ctx, pause) {
 			return nil, last
 		}
 	}

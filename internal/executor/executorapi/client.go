@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -112,7 +112,7 @@ const (
 func (c *Client) insist(ctx context.Context, what string, ask func(context.Context) error) error {
 	begun, answered := time.Now(), false
 	var before error // the end of ctx says nothing of why there was no answer
-	err := wait.Retry{Pause: askAgain, MaxPause: askSeldom}.Until(ctx, func(ctx context.Context) (bool, error) {
+	err := timer.Backoff{Pause: askAgain, MaxPause: askSeldom}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)
 		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			err = before
@@ -213,7 +213,7 @@ func gone(err error) error {
 func (c *Client) Wait(ctx context.Context, part subjects.Part, seq uint64, at time.Time) error {
 	q := covering{Part: part, Seq: seq, At: at}
 	var is covered
-	err := wait.Retry{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
+	err := timer.Backoff{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := c.put(ctx, subjects.OpCovered, q, &is)
 		return is.Covered || final(err) || form.Unreadable(err), err
 	})

@@ -16,9 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dropped"
-	"github.com/seed-018f16cc/toolbus/internal/fair"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/lane"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -46,9 +45,9 @@ type Desk struct {
 
 	drops   dropped.Messages
 	subs    []*nats.Subscription
-	quick   *lane.Lane[job]
-	waiting *lane.Lane[job] // questions that may wait for as long as coveredTime
-	overs   fair.Overs
+	quick   *flow.Lane[job]
+	waiting *flow.Lane[job] // questions that may wait for as long as coveredTime
+	overs   flow.OverloadLog
 	open    context.Context // ends when it stops
 	stop    context.CancelFunc
 }
@@ -90,11 +89,11 @@ const (
 )
 
 // limits bounds questions, of which so many are answered at once.
-func limits(instance, pool, all int64) fair.Limits {
-	return fair.Limits{
-		Actor:   fair.Load{Items: maxInstanceAsked, Bytes: maxAskedBytes / 4, Hands: instance},
-		Tenant:  fair.Load{Items: maxPoolAsked, Bytes: maxAskedBytes / 2, Hands: pool},
-		All:     fair.Load{Items: maxAsked, Bytes: maxAskedBytes, Hands: all},
+func limits(instance, pool, all int64) flow.QueueLimits {
+	return flow.QueueLimits{
+		Actor:   flow.Load{Items: maxInstanceAsked, Bytes: maxAskedBytes / 4, Slots: instance},
+		Tenant:  flow.Load{Items: maxPoolAsked, Bytes: maxAskedBytes / 2, Slots: pool},
+		All:     flow.Load{Items: maxAsked, Bytes: maxAskedBytes, Slots: all},
 		Quantum: turnBytes,
 	}
 }
@@ -103,9 +102,10 @@ func limits(instance, pool, all int64) fair.Limits {
 func (d *Desk) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
 	answer := func(j job, _ func()) { d.answer(j) }
-	d.quick = lane.New(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
-	d.waiting = lane.New(limits(maxInstanceAsked, maxPoolAsked, maxAsked), answer) // each strict call is one that waits
-	d.overs = fair.Overs{Log: d.Log, Kind: "questions of executors, by pool and instance"}
+	d.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
+	d.waiting = flow.NewLane(limits(maxInstanceAsked, maxPoolAsked, maxAsked),
+		answer) // each strict call is one that waits
+	d.overs = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
 		subjects.OpHello:  answering(d.hello),
 		subjects.OpWork:   answering(d.work),
@@ -122,7 +122,7 @@ func (d *Desk) Serve(ctx context.Context) error {
 	return d.listen(subjects.OpCovered, answering(d.covered), d.waiting)
 }
 
-func (d *Desk) listen(op string, handle handler, in *lane.Lane[job]) error {
+func (d *Desk) listen(op string, handle handler, in *flow.Lane[job]) error {
 	sub, err := d.NC.QueueSubscribe(subjects.DeskWildcard(op), desksQueue, func(msg *nats.Msg) {
 		d.take(in, job{op: op, handle: handle, msg: msg})
 	})
@@ -138,7 +138,7 @@ const noWord = "a question of an executor names no word for its answer; executor
 
 // take puts a question where the questions of its executor wait. A question that finds no room is dropped and counted:
 // its executor asks again, of any dispatcher.
-func (d *Desk) take(in *lane.Lane[job], j job) {
+func (d *Desk) take(in *flow.Lane[job], j job) {
 	var ok bool
 	if j.to, ok = d.answerTo(j.msg); !ok {
 		d.drops.Note(d.Log, noWord, j.msg.Subject)
@@ -149,7 +149,7 @@ func (d *Desk) take(in *lane.Lane[job], j job) {
 		d.drops.Note(d.Log, err.Error(), j.msg.Subject)
 		return
 	}
-	from := fair.Sender{Tenant: j.from.pool, Actor: j.from.instance}
+	from := flow.Sender{Tenant: j.from.pool, Actor: j.from.instance}
 	if in.Put(from, j, int64(len(j.msg.Data))+perQuestion) != nil {
 		d.overs.Note(from, true)
 	}

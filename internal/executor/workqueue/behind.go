@@ -3,7 +3,7 @@ package workqueue
 import (
 	"slices"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
@@ -48,7 +48,7 @@ func (w *Workers) answers(s *source, heard bool) {
 	if now == before {
 		return
 	}
-	wait.Signal(w.changed)
+	timer.Notify(w.changed)
 	if now == kv.PullsAhead && w.Log != nil {
 		w.Log.Warn("the server does not answer for calls of actors that have many open, which go ahead with all others now; "+
 			"unless it is away, give this process the permissions of its build", "consumer", s.stream+" > "+s.name)

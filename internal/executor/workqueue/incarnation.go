@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/internal/wait"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // incarnation is what is known of a consumer, so that its counts of deliveries can be trusted. One
@@ -58,7 +58,7 @@ const (
 )
 
 // lookSoon has the consumers looked at, as soon as that can be.
-func (w *Workers) lookSoon() { wait.Signal(w.lookNow) }
+func (w *Workers) lookSoon() { timer.Notify(w.lookNow) }
 
 // look keeps what is known of the consumers up to date until ctx ends.
 func (w *Workers) look(ctx context.Context) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/crew"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -74,7 +74,7 @@ type Workers struct {
 	repeats   repeats
 	sources   []*source
 	handle    func(context.Context, *Message)
-	crew      *crew.Crew[*Message]
+	crew      *flow.WorkerPool[*Message]
 	consumers Consumers
 	missing   bool // a consumer was, at the last look
 	behind    bool // what goes behind is pulled, too
@@ -198,7 +198,7 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 	w.mu.Lock()
 	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
 	w.mu.Unlock()
-	w.crew = crew.New(func(m *Message) {
+	w.crew = flow.NewWorkerPool(func(m *Message) {
 		if w.handle(ctx, m); !m.lost.Load() {
 			w.done(m)
 		}
@@ -238,7 +238,7 @@ func (w *Workers) stop() {
 	}
 	w.giveBackAll()
 	w.mu.Unlock()
-	w.crew.End()
+	w.crew.Wait()
 }
 
 // Pause takes no more work before the connection is made anew: what the server hands to one that ends then comes again

@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 // of the run, whatever the function passes: only so is every Emit over when the run is.
 type gate struct {
 	running context.Context // of the run, with further values
-	run     *watchdog.Run
+	run     *timer.Run
 	sink    tool.Sink
 	limit   int64
 	of      *Adapter

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 )
 
 // grace is how long a function has to return after its context ended.
@@ -115,7 +115,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 	if ctx.Err() != nil {
 		return answer{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
-	of := watchdog.Of(ctx)
+	of := timer.RunOf(ctx)
 	if of == nil {
 		return answer{}, &tool.StartError{Err: errNoRun}
 	}

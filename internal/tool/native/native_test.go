@@ -13,11 +13,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/internal/watchdog"
 	"github.com/seed-018f16cc/toolbus/question"
 )
 
@@ -58,7 +58,7 @@ func host(ctx context.Context, run func(context.Context) ended) ended {
 		due = time.Now().Add(time.Hour)
 	}
 	over := make(ending, 1)
-	of := watchdog.New(ctx).Start(due, over)
+	of := timer.NewWatchdog(ctx).Start(due, over)
 	defer of.Stop()
 	go func() {
 		if e := run(of); !errors.Is(e.err, tool.ErrAbandoned) {

@@ -13,13 +13,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // stop runs a function that waits, ends its context once it runs, and returns the error.
 func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 	t.Helper()
-	watch := stalls.Begin()
+	watch := timer.StartStallMeter()
 	defer watch.End()
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
@@ -99,7 +99,7 @@ func testDaemons(t *testing.T, s *suite) {
 		done <- err
 	}()
 	witness.Alive(t, 2)
-	watch := stalls.Begin()
+	watch := timer.StartStallMeter()
 	defer watch.End()
 	cancel()
 	start := time.Now()

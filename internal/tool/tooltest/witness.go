@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/stalls"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Witnessed is a socket to which processes connect (see Attend), so that a test knows which of
@@ -69,7 +69,7 @@ func (w *Witnessed) Gone(t *testing.T) { w.GoneWithin(t, 50*time.Millisecond) }
 // GoneWithin is Gone with a time.
 func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 	t.Helper()
-	watch := stalls.Begin()
+	watch := timer.StartStallMeter()
 	defer watch.End()
 	for i, conn := range w.conns {
 		if !ends(t, conn, d, watch) {
@@ -80,7 +80,7 @@ func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 
 // ends says whether the process at the other end ends within d. Where control timers are late, so may be the
 // look at what has ended long ago: it is taken again.
-func ends(t *testing.T, conn net.Conn, d time.Duration, watch *stalls.Watch) bool {
+func ends(t *testing.T, conn net.Conn, d time.Duration, watch *timer.StallMeter) bool {
 	t.Helper()
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		late := watch.Late()

@@ -1,0 +1,21 @@
+package timer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+)
+
+// Where timers fire in time, nothing is said to be late.
+func TestInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := timer.StartStallMeter()
+		defer w.End()
+		<-time.After(time.Minute)
+		if late := w.Late(); late != 0 {
+			t.Errorf("%s late", late)
+		}
+	})
+}
