@@ -210,7 +210,7 @@ func (w *Watcher) Answered(x *Request, r *envelope.Response) {
 }
 
 // Leave says that the caller of a call goes away. It may go at once where it alone waits for an answer; else
-// the watcher soon gives it what there is.
+// the watcher soon sends it the answer that has come, if any.
 func (w *Watcher) Leave(e *Call, now time.Time) (alone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -289,8 +289,8 @@ func TestRefusedCopies(t *testing.T) {
 	}
 }
 
-// A token that is renewed may expire while a request is on its way. The request is sent again with the new one. Where
-// there is none by the deadline the caller is told that it has expired.
+// A token that is renewed may expire while a request is on its way. The request is sent again with the new one. If
+// none comes by the deadline, the caller receives the refusal A-AUTH-EXPIRED.
 func TestRefusedForAnExpiredToken(t *testing.T) {
 	expired := envelope.Failure("", envelope.NewError(envelope.CodeExpired, ""),
 		envelope.Provenance{AuditEventID: "gate.1"}, envelope.Metrics{})

@@ -207,7 +207,7 @@ func deadlines(x *index) (found []Violation) {
 // Calm is the scene of a request that was made when all faults had ended: it has an outcome.
 const Calm = "calm"
 
-// said is what the caller was told first, in words.
+// said describes the first answer that the caller received.
 func (a *Ask) said() string {
 	if len(a.Answers) == 0 {
 		return "no answer, " + cmp.Or(a.Unsent, "and no error")
