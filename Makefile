@@ -8,7 +8,7 @@ MODEL := ./test/model/...
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test attack check check-long bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
-	format vet lint tidy model race chaos-short fuzz-short
+	subjects format vet lint tidy model race chaos-short fuzz-short
 
 help: ## say what each command does
 	@echo "Toolbus: make COMMAND"
@@ -35,7 +35,7 @@ attack: ## attack and flood three servers with TLS, whose executors have a user 
 	$(GO) test -count=1 -timeout 10m -v -run TestSiege ./test/attack -args -full
 	$(GO) test -count=1 -timeout 10m -skip TestSiege ./test/attack -args -full
 
-check: format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each and those of envelopes 60 s, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
+check: subjects format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each and those of envelopes 60 s, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
 
 check-long: build ## eighty minutes of chaos, some of it with three servers, with identity and with an older build, and the large model; before a release
 	bin/toolbus chaos --seed 1 --duration 30m
@@ -65,6 +65,9 @@ fuzz: ## run every fuzz target for a minute
 
 # The parts of check, in the order of their cost. The tests are last, so that what CI prints ends
 # with the lines of the test runner.
+
+subjects:
+	.ci/subjects
 
 format:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
