@@ -59,7 +59,7 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
 	fl.StringVar(&f.Tool, "tool", "", "only this tool")
-	fl.StringVar(&f.Actor, "for-actor", "", "only calls of this actor; --actor does the same")
+	cli.OldFlag(fl, "for-actor", g.flags.Lookup("actor"))
 	fl.StringVar(&f.Call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
 	fl.StringVar(&f.Run, "run", "", "only calls of this run (run_id of the context)")
 	fl.StringVar(&f.Role, "role", "", "only calls in this role (role_id)")
@@ -101,8 +101,6 @@ func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err
 		return filter, usagef("--until %s is before --since %s", f.until, f.since)
 	case f.lastGiven() && f.last < 1:
 		return filter, usagef("--last %d: show one record at least", f.last)
-	case g.given("actor") && f.Actor != "" && f.Actor != g.actor:
-		return filter, usagef("--actor and --for-actor name two actors: one is enough")
 	case g.given("actor"):
 		filter.Actor = g.actor
 	}

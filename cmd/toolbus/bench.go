@@ -31,7 +31,7 @@ ratios of Toolbus to raw and to the floor, and whether the targets are met: the 
 is missed. An embedded server is part of ours. docs/performance.md says how to read the columns.
 Needs no running bus.`,
 		Example: `  toolbus bench --quick
-  toolbus bench --server-mode process --sync default --callers 16,128 --size 256
+  toolbus bench --server-mode process --sync interval --callers 16,128 --size 256
   toolbus bench --scenario drain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := g.isServer(cmd); err != nil {
@@ -81,7 +81,7 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Rounds, "rounds", 3, "rounds of each side per row")
 	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
-	f.StringVar(&o.Sync, "sync", bench.Both, "fsync of the server: default, always or both")
+	f.StringVar(&o.Sync, "sync", bench.Both, "when the server syncs writes to disk: always, interval or both")
 	f.StringVar(&o.Scenario, "scenario", bench.Matrix,
 		"matrix, drain, tools, idle, stream, flood, large, identity, mcp or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
@@ -113,7 +113,7 @@ func benchNodeCmd(g *global) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Tools, "tools", "tools", "folder of tool manifests")
-	f.StringVar(&o.Keys, "keys", "", "folder of the deployment's secrets, of a dispatcher")
+	f.StringVar(&o.Keys, "secrets-dir", "", "folder of the deployment's secrets, of a dispatcher")
 	f.StringVar(&readyFile, "ready-file", "", "file to write the bus URL to once it serves")
 	f.IntVar(&o.Slots, "slots", 16, "calls that run at once")
 	return cmd

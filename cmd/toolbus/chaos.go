@@ -43,15 +43,20 @@ violation may need several runs of its seed to come again. Keep what was recorde
 	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
 	f.Float64Var(&o.Steady, "steady", 0, "further calls a second, of a tool that is part of its executor")
 	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
-	f.BoolVar(&o.SyncAlways, "sync-always", true, "the server syncs to disk before every acknowledgement")
+	o.SyncAlways = true
+	cli.SyncFlag(cmd, &o.SyncAlways, "when the server syncs writes to disk: before it acknowledges them, or later")
+	cli.OldSyncFlag(f, "sync-always")
 	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2 (default: by the seed)")
 	f.BoolVar(&o.Strict, "strict", false, "let calls start only once their requests are on record")
-	f.BoolVar(&o.Calm, "calm", false, "make no trouble, to see that the calls end well without it")
+	f.BoolVar(&o.NoFaults, "no-faults", false, "make no trouble, to see that the calls end well without it")
 	f.BoolVar(&o.Identity, "identity", false, "with accounts and short-lived tokens: make trouble of credentials, too")
 	f.IntVar(&o.Servers, "servers", 1, "NATS servers, 1 or 3: three are killed and frozen by a plan of their own")
-	f.StringVar(&o.Only, "only", "", "with --servers 3, make only this trouble: "+strings.Join(chaos.Pieces(), ", "))
-	f.StringVar(&o.Beside, "beside", "",
+	f.StringVar(&o.Fault, "fault", "", "with --servers 3, make only this trouble: "+strings.Join(chaos.Pieces(), ", "))
+	f.StringVar(&o.OldBinary, "old-binary", "",
 		"another build of this program, as old or older: dispatchers and executors are replaced by it and back, one by one")
+	cli.OldFlag(f, "calm", f.Lookup("no-faults"))
+	cli.OldFlag(f, "only", f.Lookup("fault"))
+	cli.OldFlag(f, "beside", f.Lookup("old-binary"))
 	return cmd
 }
 

@@ -93,7 +93,7 @@ func issueCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "issue --actor ACTOR", Short: "Issue a credential", Args: cli.NoArgs,
 		Long: `Issues a credential for an actor of a tenant: of the role agent, unless --role says otherwise. It takes the
-credentials of an operator, or with --keys the secrets of the deployment, and then no running bus.
+credentials of an operator, or with --secrets-dir the secrets of the deployment, and then no running bus.
 
 The program that uses the file renews the token in it, every 15 minutes, for as long as --for says. A client that
 cannot renew one, such as an MCP client that shows its token to "toolbus gateway mcp", gets a token of up to 24 hours
@@ -104,7 +104,8 @@ its whole name: agent://billing and billing are two.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
   toolbus credentials issue --actor agent://desktop --life 24h --out desktop.token
-  toolbus credentials issue --role operator --actor user://ada --keys ./deployment/keys --for 24h --out ada.token`,
+  toolbus credentials issue --role operator --actor user://ada --for 24h --out ada.token \
+    --secrets-dir ./deployment/keys`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !g.given("actor") {
 				return usagef("name the actor that the credential is for with --actor")
@@ -142,7 +143,8 @@ its whole name: agent://billing and billing are two.`,
 	f.StringVar(&q.Pool, "pool", "", "pool, of an executor")
 	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h; 0 is never")
 	f.DurationVar(&life, "life", auth.Life, "life of each token, 1s to 24h: of a client that cannot renew one")
-	f.StringVar(&keys, "keys", "", "folder with the secrets of the deployment")
+	f.StringVar(&keys, "secrets-dir", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cli.OldFlag(f, "keys", f.Lookup("secrets-dir"))
 	completeFlag(cmd, "role", values(auth.Roles()))
 	h.flags(cmd)
 	return cmd
@@ -341,7 +343,7 @@ func listCredentialsCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the credentials that were issued and have not ended", Args: cli.NoArgs,
 		Long: `Lists families of tokens, the newest first, of all tenants, or of the tenant and the actor that flags name.
-What was narrowed from them, or made with --keys, is not listed.`,
+What was narrowed from them, or made with --secrets-dir, is not listed.`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := question.TokenList{}

@@ -199,7 +199,7 @@ func TestCredentialMistakes(t *testing.T) {
 		"wider":           {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
 		"nothing":         {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
 		"no token":        {[]string{"tools", "list"}, "--credentials"},
-		"no keys":         {[]string{"credentials", "issue", "--actor", "a", "--keys", dir}, "keys"},
+		"no keys":         {[]string{"credentials", "issue", "--actor", "a", "--secrets-dir", dir}, "keys"},
 	} {
 		if code, stdout, stderr := s.do(c.args...); code == 0 || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)

@@ -35,15 +35,15 @@ func devCmd(g *global) *cobra.Command {
 		Use: "dev", Short: "Run a whole bus in this process: NATS, a dispatcher, an executor, your tools", GroupID: "run",
 		Args: cli.NoArgs,
 		Long: `Runs an embedded NATS server with file storage (synced before every acknowledgement), one dispatcher
-and one executor. All state lives under --state and survives a restart. Stop it with Ctrl-C: calls in
+and one executor. All state lives under --data-dir and survives a restart. Stop it with Ctrl-C: calls in
 hand have ten seconds to end, and it says so; a second one ends it at once.
 
 Its server lets in nobody without a token. The commands of this user on this machine find it, and get the tokens
 that they need by themselves, for any --actor and --tenant; a program of yours shows what is in
-credentials/agent below --state, which is kept good as long as the bus runs. With --open it asks for none, and
+credentials/agent below --data-dir, which is kept good as long as the bus runs. With --open it asks for none, and
 whoever reaches the port may do everything.`,
 		Example: `  toolbus dev
-  toolbus dev --state ./state --port 0 --tools ./tools --ready-file ./ready`,
+  toolbus dev --data-dir ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(g.isServer(cmd), d.node.Check(), d.pool.Check(), d.admission.Check(&d.node),
 				checkState(d.state)); err != nil {
@@ -55,7 +55,8 @@ whoever reaches the port may do everything.`,
 	}
 	home := filepath.Join(cmp.Or(g.env.state, filepath.Join(g.env.home, ".local", "state")), "toolbus")
 	f := cmd.Flags()
-	f.StringVar(&d.state, "state", home, "directory for everything that is kept")
+	f.StringVar(&d.state, "data-dir", home, "folder for streams, keys and credentials; made if it is missing")
+	cli.OldFlag(f, "state", f.Lookup("data-dir"))
 	f.IntVar(&d.port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
 	f.BoolVar(&d.open, "open", false, "ask for no tokens: whoever reaches the port may do everything, in any name")
 	d.node.Flags(cmd)
@@ -67,7 +68,7 @@ whoever reaches the port may do everything.`,
 
 func checkState(dir string) error {
 	if dir == "" {
-		return usagef("--state is empty: it is a directory for everything that is kept")
+		return usagef("--data-dir is empty: it is a directory for everything that is kept")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ The profiles: single is one server; standard three, each write on two of them; d
 write is on disk before it is acknowledged.`,
 		Example: `  toolbus keys init ./deployment --profile single
   toolbus keys init ./deployment --profile durable --host nats-1.example:4222 --host nats-2.example:4222 \
-    --host nats-3.example:4222 --etc /etc/toolbus --store /var/lib/toolbus`,
+    --host nats-3.example:4222 --etc /etc/toolbus --store-dir /var/lib/toolbus`,
 		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, args[0]) },
 	}
 	cmd.Flags().StringVar(&plan.Profile, "profile", "single", "single, standard or durable")
@@ -53,7 +53,8 @@ func placeFlags(cmd *cobra.Command, plan *accounts.Plan) {
 			"by default 127.0.0.1 from port 4222 on")
 	f.BoolVar(&plan.Encrypted, "tls", false, "encrypt on loopback, too; beyond it everything is")
 	f.StringVar(&plan.Etc, "etc", "", "folder that these files will be in where the servers run; by default DIR")
-	f.StringVar(&plan.Store, "store", "", "folder for streams and logs where the servers run; by default DIR/store")
+	f.StringVar(&plan.Store, "store-dir", "", "folder for streams and logs where the servers run; by default DIR/store")
+	cli.OldFlag(f, "store", f.Lookup("store-dir"))
 }
 
 func keysServersCmd(g *global) *cobra.Command {

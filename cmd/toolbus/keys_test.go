@@ -42,7 +42,7 @@ func TestKeysInit(t *testing.T) {
 // The configurations of servers are written again as they were, and nothing else is.
 func TestKeysServers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deployment")
-	s, place := shell{t: t}, []string{"--store", "/var/lib/x", "--host", "127.0.0.1:5222"}
+	s, place := shell{t: t}, []string{"--store-dir", "/var/lib/x", "--host", "127.0.0.1:5222"}
 	if code, _, stderr := s.do(append([]string{"keys", "init", dir}, place...)...); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}

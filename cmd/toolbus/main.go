@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
@@ -136,7 +137,8 @@ type global struct {
 	lines  bool // JSON is printed as a stream of lines: the chunks of a call, then its outcome
 	tenant string
 	actor  string
-	dial   time.Duration // how long a server may take to accept the connection; 0 is the default
+	flags  *pflag.FlagSet // that every command has
+	dial   time.Duration  // how long a server may take to accept the connection; 0 is the default
 	// given reports whether a flag of these is on the command line.
 	given func(flag string) bool
 }
@@ -199,10 +201,12 @@ Exit codes:
 		Version: cli.Version(),
 	}
 	cli.Family(root)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.check() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		return cmp.Or(cli.CheckOldFlags(cmd.Flags()), g.check())
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
-	g.given = f.Changed
+	g.flags, g.given = f, f.Changed
 	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,

@@ -153,7 +153,7 @@ func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shel
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
-		done <- run(ctx, env, append([]string{"dev", "--state", state, "--port", port, "--tools", tools}, flags...))
+		done <- run(ctx, env, append([]string{"dev", "--data-dir", state, "--port", port, "--tools", tools}, flags...))
 	}()
 	var once sync.Once
 	stop = func() {
@@ -433,8 +433,8 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dev --slots -2 " + serve), "1 or more"},
 		{strings.Fields("dev --pool A.B " + serve), "lower-case"},
 		{strings.Fields("executor --pool A.B " + serve), "lower-case"},
-		{strings.Fields("dev --otlp garbage " + serve), "http or https"},
-		{strings.Fields("dispatcher --otlp ftp://x/y " + serve), "http or https"},
+		{strings.Fields("dev --otlp-endpoint garbage " + serve), "http or https"},
+		{strings.Fields("dispatcher --otlp-endpoint ftp://x/y " + serve), "http or https"},
 		{strings.Fields("dispatcher --replicas 6 " + serve), "1 to 5"},
 		{strings.Fields("dev --server nats://bus " + serve), "server of its own"},
 		{strings.Fields("nats --server nats://bus"), "server of its own"},
@@ -443,15 +443,15 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("chaos --server nats://bus"), "server of its own"},
 		{[]string{"dev", "--tools", ""}, "folder of tool manifests"},
 		{[]string{"executor", "--tools", ""}, "folder of tool manifests"},
-		{[]string{"dev", "--state", "", "--tools", t.TempDir()}, "--state is empty"},
-		{[]string{"nats", "--state", ""}, "--state is empty"},
+		{[]string{"dev", "--data-dir", "", "--tools", t.TempDir()}, "--data-dir is empty"},
+		{[]string{"nats", "--data-dir", ""}, "--data-dir is empty"},
 		{[]string{"call", "play", "--actor", ""}, "--actor is empty"},
 		{[]string{"dead", "list", "--tenant", ""}, "--tenant is empty"},
 		{strings.Fields("call play --attempts -1"), "1 or more"},
 		{[]string{"tools", "list", "--server", ""}, "--server is empty"},
 		{[]string{"dispatcher", "--server", ""}, "--server is empty"},
 		{strings.Fields("audit replay --since 5m --until 10m"), "before"},
-		{strings.Fields("audit replay --actor agent://a --for-actor agent://b"), "two actors"},
+		{strings.Fields("audit replay --actor agent://a --for-actor agent://b"), "old name of --actor"},
 		{strings.Fields("completion nosuch"), "no command"},
 		{strings.Fields("completion bash extra"), "no arguments"},
 		{strings.Fields("help nosuch"), "no command"},
@@ -462,8 +462,8 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("chaos --rate -1"), "more than 0"},
 		{strings.Fields("chaos --calls -1"), "0 or more"},
 		{strings.Fields("chaos --servers 2"), "1 or 3"},
-		{strings.Fields("chaos --only leader"), "--servers 3"},
-		{strings.Fields("chaos --servers 3 --only rain"), "leader, rolling, freeze, all"},
+		{strings.Fields("chaos --fault leader"), "--servers 3"},
+		{strings.Fields("chaos --servers 3 --fault rain"), "leader, rolling, freeze, all"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)
@@ -534,11 +534,11 @@ func TestSecondServer(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"dev", "--state", state, "--port", "0", "--tools", t.TempDir()}, 1, "--state"},
-		{[]string{"nats", "--state", filepath.Join(state, "nats"), "--port", "0"}, 1, "--state"},
-		{[]string{"dev", "--state", t.TempDir(), "--port", port, "--tools", t.TempDir()}, 1, "--port 0"},
-		{[]string{"dev", "--state", t.TempDir(), "--port", "65536", "--tools", t.TempDir()}, exitUsage, "65535"},
-		{[]string{"nats", "--state", t.TempDir(), "--port", "-1"}, exitUsage, "65535"},
+		{[]string{"dev", "--data-dir", state, "--port", "0", "--tools", t.TempDir()}, 1, "--data-dir"},
+		{[]string{"nats", "--data-dir", filepath.Join(state, "nats"), "--port", "0"}, 1, "--data-dir"},
+		{[]string{"dev", "--data-dir", t.TempDir(), "--port", port, "--tools", t.TempDir()}, 1, "--port 0"},
+		{[]string{"dev", "--data-dir", t.TempDir(), "--port", "65536", "--tools", t.TempDir()}, exitUsage, "65535"},
+		{[]string{"nats", "--data-dir", t.TempDir(), "--port", "-1"}, exitUsage, "65535"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != c.code || !strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit %d, %s", c.args, code, stderr)
@@ -622,7 +622,7 @@ func TestToolThatCannotRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, _, stderr := shell{t: t}.do("dev", "--state", t.TempDir(), "--port", "0", "--tools", tools)
+	code, _, stderr := shell{t: t}.do("dev", "--data-dir", t.TempDir(), "--port", "0", "--tools", tools)
 	if code != 1 || !strings.Contains(stderr, "play") || !strings.Contains(stderr, "/nonexistent/program") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}

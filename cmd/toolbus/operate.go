@@ -31,17 +31,17 @@ func doctorCmd(g *global) *cobra.Command {
 exit code is 1 when a check fails.
 
 Of a deployment with tokens it compares servers, accounts and streams with the profile that its keys were made
-with. With the token of an operator it asks a dispatcher about them; with --keys it looks for itself, and at
+with. With the token of an operator it asks a dispatcher about them; with --secrets-dir it looks for itself, and at
 dispatchers with a token for an operator that it makes for a minute.
 
 With --config it asks no server: it checks the limits in the configuration files of servers, those of accounts and
 logs, too, which a running server does not report.`,
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
-			"  toolbus doctor --server nats://bus:4222 --keys ./deployment/keys\n" +
+			"  toolbus doctor --server nats://bus:4222 --secrets-dir ./deployment/keys\n" +
 			"  toolbus doctor --config /etc/toolbus/nats-1.conf",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if g.given("keys") && keys == "" || g.given("profile") && keys == "" {
-				return usagef("--keys names the folder of the deployment's secrets, and --profile goes with it")
+			if cmd.Flags().Changed("secrets-dir") && keys == "" || cmd.Flags().Changed("profile") && keys == "" {
+				return usagef("--secrets-dir names the folder of the deployment's secrets, and --profile goes with it")
 			}
 			var checks []doctor.Check
 			for _, file := range files {
@@ -58,10 +58,11 @@ logs, too, which a running server does not report.`,
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
-	cmd.Flags().StringVar(&keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cmd.Flags().StringVar(&keys, "secrets-dir", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cli.OldFlag(cmd.Flags(), "keys", cmd.Flags().Lookup("secrets-dir"))
 	cmd.Flags().StringSliceVar(&files, "config", nil, "configuration file of a server to check, instead of a running one")
 	cmd.Flags().StringVar(&profile, "profile", "",
-		"with --keys: the profile that it should be of, by default the one that it was made with")
+		"with --secrets-dir: the profile that it should be of, by default the one that it was made with")
 	return cmd
 }
 

@@ -23,9 +23,9 @@ func revokeCmd(g *global) *cobra.Command {
 all families of an actor of the tenant and of its sub-actors (ACTOR/...). Families narrowed from them end with them.
 Within a second the bus admits nothing that is done with their tokens, and closes their connections.
 
-The revocation is stored in any case, for tokens that were made with --keys or narrowed are not listed. If no listed
-family matches, it is stored, the exit code is 1, and the nearest names that are listed are printed: check the spelling
-before you rely on it. The family of a file exists, so it needs no list.`,
+The revocation is stored in any case, because tokens made with --secrets-dir and narrowed tokens are not listed. If no
+listed family matches, the exit code is 1, and the nearest listed names are printed: check the spelling before you rely
+on it. The family of a file exists, so it needs no list.`,
 		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
   toolbus credentials revoke billing.token
   toolbus credentials revoke --actor agent://billing --tenant acme`,

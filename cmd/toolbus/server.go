@@ -26,7 +26,7 @@ func natsCmd(g *global) *cobra.Command {
 	var o natsserver.Options
 	cmd := &cobra.Command{
 		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: cli.NoArgs,
-		Example: "  toolbus nats --state ./nats --port 4280 --sync-always",
+		Example: "  toolbus nats --data-dir ./nats --port 4280 --sync always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {
 				return err
@@ -47,9 +47,11 @@ func natsCmd(g *global) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.StoreDir, "state", "nats", "store directory")
+	f.StringVar(&o.StoreDir, "data-dir", "nats", "folder for the streams; made if it is missing")
+	cli.OldFlag(f, "state", f.Lookup("data-dir"))
 	f.IntVar(&o.Port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	f.BoolVar(&o.SyncAlways, "sync-always", false, "sync to disk before every acknowledgement")
+	cli.SyncFlag(cmd, &o.SyncAlways, "when writes are synced to disk: before they are acknowledged, or every two minutes")
+	cli.OldSyncFlag(f, "sync-always")
 	f.StringVar(&readyFile, "ready-file", "", "file to write the URL to once it serves")
 	f.StringVar(&o.Cluster.Name, "cluster-as", "", "name of this server in a cluster with those of --route")
 	f.IntVar(&o.Cluster.Port, "cluster-port", 0, "port for the servers of the cluster")
@@ -87,7 +89,7 @@ func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Se
 	return srv, func() { srv.Stop(); release() }, nil
 }
 
-var errHeld = errors.New("another server uses it; name another directory with --state")
+var errHeld = errors.New("another server uses it; name another directory with --data-dir")
 
 // hold keeps other servers out of the store: two would spoil each other's files. The system lets go
 // of it when the process ends in any way.

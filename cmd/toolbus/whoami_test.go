@@ -169,7 +169,7 @@ func TestRevokeUnlisted(t *testing.T) {
 func TestLongLife(t *testing.T) {
 	s, operator := deployed(t)
 	for _, more := range [][]string{{"--credentials", operator},
-		{"--keys", filepath.Join(filepath.Dir(operator), "keys")}} {
+		{"--secrets-dir", filepath.Join(filepath.Dir(operator), "keys")}} {
 		file := filepath.Join(t.TempDir(), "agent")
 		s.must(append([]string{"credentials", "issue", "--actor", "agent://a", "--life", "24h", "--out", file}, more...)...)
 		held, err := heldBy(file)

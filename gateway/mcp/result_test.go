@@ -136,7 +136,7 @@ func TestWordsForReports(t *testing.T) {
 
 // What an executor says of its own commands, or of keys, is not for models.
 func TestWordsAreForModels(t *testing.T) {
-	e := envelope.NewError(envelope.CodeUnavailable, "approve it with `toolbus tools approve x`").WithCause("see --keys").
+	e := envelope.NewError(envelope.CodeUnavailable, "approve it with `toolbus tools approve x`").WithCause("the keys").
 		WithFix("call again with the same key")
 	text := inWords(envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
 	if want := byCode[envelope.CodeUnavailable].says; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {

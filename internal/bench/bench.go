@@ -20,7 +20,7 @@ type Options struct {
 	Rounds     int           // of each side per row; default 3
 	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
 	Mode       string        // embedded, process or both (default): where the server runs
-	Sync       string        // default, always or both (default)
+	Sync       string        // always, interval or both (default)
 	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, large, identity or all
 	Quick      bool          // a small matrix that takes less than a minute
 	Drain      int           // calls of the large drain; default a million
@@ -33,11 +33,14 @@ type Options struct {
 	Progress   io.Writer     // may be nil
 }
 
+// formerInterval is the word that 0.1 had for [Interval].
+const formerInterval = "default"
+
 // The words of Options.
 const (
 	Embedded = "embedded"
 	Process  = "process"
-	Default  = "default"
+	Interval = "interval"
 	Always   = "always"
 	Both     = "both"
 
@@ -113,6 +116,9 @@ func (o Options) withDefaults() Options {
 	o.Duration, o.Rounds = positive(o.Duration, 5*time.Second), positive(o.Rounds, 3)
 	o.Slots, o.Drain = positive(o.Slots, 256), positive(o.Drain, 1_000_000)
 	o.Mode, o.Sync, o.Side = word(o.Mode, Both), word(o.Sync, Both), word(o.Side, All)
+	if o.Sync == formerInterval {
+		o.Sync = Interval
+	}
 	o.Scenario, o.Dir = word(o.Scenario, Matrix), word(o.Dir, os.TempDir())
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -143,7 +149,7 @@ func (o Options) Check() error {
 		known       []string
 	}{
 		{"server-mode", o.Mode, []string{Embedded, Process, Both}},
-		{"sync", o.Sync, []string{Default, Always, Both}},
+		{"sync", o.Sync, []string{Always, Interval, Both}},
 		{"scenario", o.Scenario, []string{Matrix, Drain, Tools, Idle, Stream, Flood, Large, Identity, MCP, All}},
 		{"side", o.Side, []string{raw, theFloor, ours, All}},
 	} {

@@ -106,7 +106,7 @@ func TestPercentiles(t *testing.T) {
 func TestMatrix(t *testing.T) {
 	o := Options{
 		Callers: []int{2}, Sizes: []int{256}, Duration: 500 * time.Millisecond, Rounds: 2, Rate: 100,
-		Mode: Embedded, Sync: Default, Dir: t.TempDir(), Slots: 16,
+		Mode: Embedded, Sync: Interval, Dir: t.TempDir(), Slots: 16,
 	}
 	watch := timer.StartStallMeter()
 	defer watch.End()
@@ -150,7 +150,7 @@ func TestMatrix(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	o := Options{
 		Callers: []int{2}, Sizes: []int{256}, Duration: 300 * time.Millisecond, Rounds: 1, Quick: true,
-		Scenario: Identity, Mode: Embedded, Sync: Default, Dir: t.TempDir(), Slots: 16,
+		Scenario: Identity, Mode: Embedded, Sync: Interval, Dir: t.TempDir(), Slots: 16,
 	}
 	r, err := Run(t.Context(), o)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestIdentity(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	row := func(server, sync string, bytes, callers int) *Row {
+	row := func(server string, sync syncMode, bytes, callers int) *Row {
 		return &Row{Server: server, Sync: sync, Bytes: bytes, Callers: callers,
 			Ratio: &Ratios{PerSecond: 0.55, P50: 1.4, P95: 1.2, P99: 3}, FloorRatio: &Ratios{PerSecond: 0.7},
 			Toolbus: &Stats{Allocs: 250}}
@@ -173,11 +173,11 @@ func TestTargets(t *testing.T) {
 		checks int
 		missed int
 	}{
-		{row(Process, Default, 256, 1), 2, 1}, {row(Process, Default, 256, 16), 3, 2},
-		{row(Process, Default, 256, 128), 3, 1}, {row(Embedded, Default, 256, 16), 1, 0},
-		{row(Process, Default, 64<<10, 1), 0, 0}, {row(Process, Default, 64<<10, 16), 1, 1},
+		{row(Process, Interval, 256, 1), 2, 1}, {row(Process, Interval, 256, 16), 3, 2},
+		{row(Process, Interval, 256, 128), 3, 1}, {row(Embedded, Interval, 256, 16), 1, 0},
+		{row(Process, Interval, 64<<10, 1), 0, 0}, {row(Process, Interval, 64<<10, 16), 1, 1},
 		{row(Process, Always, 256, 16), 1, 1}, {row(Process, Always, 256, 128), 1, 1},
-		{row(Process, Always, 64<<10, 16), 0, 0}, {row(Process, Default, 256, 0), 1, 0},
+		{row(Process, Always, 64<<10, 16), 0, 0}, {row(Process, Interval, 256, 0), 1, 0},
 	} {
 		checks := c.row.targets()
 		if len(checks) != c.checks || missed(checks) != c.missed {

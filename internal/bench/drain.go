@@ -122,7 +122,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	if o.Identity {
 		d.host, err = o.startGuarded(ctx, "drain", Process)
 	} else {
-		d.host, err = o.startHost(ctx, "drain", Process, Default)
+		d.host, err = o.startHost(ctx, "drain", Process, Interval)
 	}
 	if err != nil {
 		return nil, err

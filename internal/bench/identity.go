@@ -40,7 +40,7 @@ func guarded(ctx context.Context, o Options, r *Report) (err error) {
 		mode = Embedded // to profile it
 	}
 	for _, start := range []func() (*host, error){
-		func() (*host, error) { return o.startHost(ctx, "open", mode, Default) },
+		func() (*host, error) { return o.startHost(ctx, "open", mode, Interval) },
 		func() (*host, error) { return o.startGuarded(ctx, "guarded", mode) },
 	} {
 		h, err := start()

@@ -20,7 +20,7 @@ const (
 
 // idle runs the real commands with a hundred tools and no calls.
 func idle(ctx context.Context, o Options, r *Report) error {
-	h, err := o.startHost(ctx, "idle", Process, Default)
+	h, err := o.startHost(ctx, "idle", Process, Interval)
 	if err != nil {
 		return err
 	}

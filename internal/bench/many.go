@@ -32,7 +32,7 @@ func many(ctx context.Context, o Options, r *Report) error {
 
 // starts runs the real commands and takes the time until they serve.
 func (o Options) starts(ctx context.Context, res *Result) error {
-	h, err := o.startHost(ctx, "many", Process, Default)
+	h, err := o.startHost(ctx, "many", Process, Interval)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (o Options) perCall(ctx context.Context, res *Result) (err error) {
 
 // withTools runs the product with n tools on a server of its own; calls go round all of them.
 func (o Options) withTools(ctx context.Context, n int) (*side, error) {
-	h, err := o.startHost(ctx, fmt.Sprint("tools", n), Process, Default)
+	h, err := o.startHost(ctx, fmt.Sprint("tools", n), Process, Interval)
 	if err != nil {
 		return nil, err
 	}

@@ -10,42 +10,53 @@ import (
 
 // Row is one load of the matrix, under which every side was.
 type Row struct {
-	Server     string  `json:"server"`
-	Sync       string  `json:"sync"`
-	Bytes      int     `json:"bytes"`
-	Callers    int     `json:"callers"` // 0 in the open loop
-	Rate       int     `json:"rate,omitzero"`
-	Raw        *Stats  `json:"raw,omitzero"`
-	Floor      *Stats  `json:"floor,omitzero"`
-	Toolbus    *Stats  `json:"toolbus,omitzero"`
-	Ratio      *Ratios `json:"ratio,omitzero"`       // Toolbus / raw
-	FloorRatio *Ratios `json:"floor_ratio,omitzero"` // Toolbus / floor
-	State      *State  `json:"state,omitzero"`       // of an event
-	Checks     []Check `json:"checks,omitzero"`
+	Server     string   `json:"server"`
+	Sync       syncMode `json:"sync"`
+	Bytes      int      `json:"bytes"`
+	Callers    int      `json:"callers"` // 0 in the open loop
+	Rate       int      `json:"rate,omitzero"`
+	Raw        *Stats   `json:"raw,omitzero"`
+	Floor      *Stats   `json:"floor,omitzero"`
+	Toolbus    *Stats   `json:"toolbus,omitzero"`
+	Ratio      *Ratios  `json:"ratio,omitzero"`       // Toolbus / raw
+	FloorRatio *Ratios  `json:"floor_ratio,omitzero"` // Toolbus / floor
+	State      *State   `json:"state,omitzero"`       // of an event
+	Checks     []Check  `json:"checks,omitzero"`
+}
+
+// syncMode is [Interval] or [Always].
+type syncMode string
+
+// MarshalText implements encoding.TextMarshaler. Reports keep the word of 0.1, so that they can be compared.
+func (s syncMode) MarshalText() ([]byte, error) {
+	if s == Interval {
+		s = formerInterval
+	}
+	return []byte(s), nil
 }
 
 // rows lists what is to be measured.
 func (o Options) rows() []Row {
 	if o.Quick {
 		return []Row{
-			{Server: Process, Sync: Default, Bytes: 256, Callers: 1},
-			{Server: Process, Sync: Default, Bytes: 256, Callers: 16},
-			{Server: Process, Sync: Default, Bytes: 256, Callers: 128},
-			{Server: Process, Sync: Default, Bytes: 64 << 10, Callers: 16},
-			{Server: Process, Sync: Default, Bytes: 256, Rate: 200},
+			{Server: Process, Sync: Interval, Bytes: 256, Callers: 1},
+			{Server: Process, Sync: Interval, Bytes: 256, Callers: 16},
+			{Server: Process, Sync: Interval, Bytes: 256, Callers: 128},
+			{Server: Process, Sync: Interval, Bytes: 64 << 10, Callers: 16},
+			{Server: Process, Sync: Interval, Bytes: 256, Rate: 200},
 			{Server: Process, Sync: Always, Bytes: 256, Callers: 128},
 		}
 	}
 	var rows []Row
-	for _, sync := range choose(o.Sync, Default, Always) {
+	for _, sync := range choose(o.Sync, Interval, Always) {
 		for _, mode := range choose(o.Mode, Embedded, Process) {
 			for _, size := range o.Sizes {
 				for _, n := range o.Callers {
-					rows = append(rows, Row{Server: mode, Sync: sync, Bytes: size, Callers: n})
+					rows = append(rows, Row{Server: mode, Sync: syncMode(sync), Bytes: size, Callers: n})
 				}
 			}
 			if o.Rate > 0 {
-				rows = append(rows, Row{Server: mode, Sync: sync, Bytes: o.Sizes[0], Rate: o.Rate})
+				rows = append(rows, Row{Server: mode, Sync: syncMode(sync), Bytes: o.Sizes[0], Rate: o.Rate})
 			}
 		}
 	}
@@ -79,7 +90,7 @@ func matrix(ctx context.Context, o Options, r *Report) error {
 
 // measure fills in a row: warm-up, then rounds of all sides, each time in the other direction; round trips at the end.
 func (o Options) measure(ctx context.Context, row *Row) (err error) {
-	h, err := o.startHost(ctx, "matrix", row.Server, row.Sync)
+	h, err := o.startHost(ctx, "matrix", row.Server, string(row.Sync))
 	if err != nil {
 		return err
 	}

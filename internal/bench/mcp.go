@@ -17,7 +17,7 @@ const (
 
 // bridged compares an MCP server called through the bus with the same server called directly.
 func bridged(ctx context.Context, o Options, r *Report) error {
-	h, err := o.startHost(ctx, "mcp", Process, Default)
+	h, err := o.startHost(ctx, "mcp", Process, Interval)
 	if err != nil {
 		return err
 	}

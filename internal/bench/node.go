@@ -93,7 +93,7 @@ func (h *host) node(role string, more ...string) ([]string, error) {
 	case h.secrets == nil:
 		return args, nil
 	case role == Dispatcher:
-		return append(args, "--keys", h.secrets.Secrets()), nil
+		return append(args, "--secrets-dir", h.secrets.Secrets()), nil
 	}
 	p := auth.Principal{Actor: deluge.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
 	if role == Executor {

@@ -142,7 +142,7 @@ func (r *Report) writeRows(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, columns)
 	for _, row := range r.Rows {
-		load := strings.Join([]string{row.Server, row.Sync, size(row.Bytes), row.load()}, "\t")
+		load := strings.Join([]string{row.Server, string(row.Sync), size(row.Bytes), row.load()}, "\t")
 		for _, s := range row.sides() {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", load, s.name, s.of.cells(row.Server == Process))
 		}

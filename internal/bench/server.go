@@ -65,7 +65,7 @@ func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, er
 		h.url, h.connect, h.stop = srv.URL(), []nats.Option{srv.InProcess()}, srv.Stop
 		return h, nil
 	}
-	c, err := o.startChild(ctx, dir, "nats", "nats", "--state", store, "--port", "0", "--config", file)
+	c, err := o.startChild(ctx, dir, "nats", "nats", "--data-dir", store, "--port", "0", "--config", file)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, er
 }
 
 func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*host, error) {
-	args := []string{"nats", "--state", filepath.Join(dir, "nats"), "--port", "0"}
+	args := []string{"nats", "--data-dir", filepath.Join(dir, "nats"), "--port", "0"}
 	if sync == Always {
-		args = append(args, "--sync-always")
+		args = append(args, "--sync", "always")
 	}
 	c, err := o.startChild(ctx, dir, "nats", args...)
 	if err != nil {

@@ -16,7 +16,7 @@ const streamLead = 1.0 // ms
 
 // stream compares the first chunk of a streaming call with the answer to a short one.
 func stream(ctx context.Context, o Options, r *Report) (err error) {
-	h, err := o.startHost(ctx, "stream", Process, Default)
+	h, err := o.startHost(ctx, "stream", Process, Interval)
 	if err != nil {
 		return err
 	}

@@ -26,19 +26,19 @@ type Options struct {
 	Rate     float64       // keys asked for a second, each several times; default 10
 	Steady   float64       // further calls a second, of a tool that is part of its executor
 	Calls    int           // how many keys at the most; 0 is as many as fit
-	// Beside is another build of the program: dispatchers and executors begin as it, and are replaced by Binary and
+	// OldBinary is another build of the program: dispatchers and executors begin as it, and are replaced by Binary and
 	// back, one by one. Binary is the newer: it checks what both have written, and all end as it.
-	Beside string
-	Dir    string // where it happens; default a folder of its own among temporary files
-	Keep   bool   // keep that folder, with logs and the recorded history
+	OldBinary string
+	Dir       string // where it happens; default a folder of its own among temporary files
+	Keep      bool   // keep that folder, with logs and the recorded history
 	// SyncAlways makes the server sync before it acknowledges. Killing a server loses nothing
 	// of what it acknowledged either way; only a power cut tells the difference.
 	SyncAlways bool
 	Strict     bool             // calls start only once their requests are on record
 	Partitions int              // of the call log; default 2 for odd seeds, else 1
 	Servers    int              // 1, or 3 that replicate the streams; default 1
-	Only       string           // of [Pieces]: make no other trouble; for several servers
-	Calm       bool             // make no trouble: what fails then is broken without it
+	Fault      string           // of [Pieces]: make no other trouble; for several servers
+	NoFaults   bool             // make no trouble: what fails then is broken without it
 	Identity   bool             // everybody has a token of a short life; credentials are trouble, too
 	Tell       func(string)     // is told what is done; may be nil
 	Every      time.Duration    // how often Progress is told; default 5 s
@@ -78,18 +78,18 @@ func (o Options) Check() error {
 	switch {
 	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 || o.Steady < 0:
 		return errors.New("--duration and --rate are more than 0, --calls and --steady are 0 or more")
-	case o.Steady > 0 && o.Beside != "":
-		return errors.New("--steady is not for --beside: an older build has no such executor")
+	case o.Steady > 0 && o.OldBinary != "":
+		return errors.New("--steady is not for --old-binary: an older build has no such executor")
 	case o.Partitions < 0 || o.Partitions > 2:
 		return errors.New("--partitions is 1 or 2")
 	case o.Servers != 1 && o.Servers != 3:
 		return errors.New("--servers is 1 or 3")
-	case o.Strict && o.Beside != "":
-		return errors.New("--strict is not for --beside: executors of an older build need not wait for the record")
-	case o.Only != "" && o.Servers == 1:
-		return errors.New("--only is for --servers 3")
-	case o.Only != "" && !slices.Contains(Pieces(), o.Only):
-		return fmt.Errorf("--only is one of %s", strings.Join(Pieces(), ", "))
+	case o.Strict && o.OldBinary != "":
+		return errors.New("--strict is not for --old-binary: executors of an older build need not wait for the record")
+	case o.Fault != "" && o.Servers == 1:
+		return errors.New("--fault is for --servers 3")
+	case o.Fault != "" && !slices.Contains(Pieces(), o.Fault):
+		return fmt.Errorf("--fault is one of %s", strings.Join(Pieces(), ", "))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (r *run) play(ctx context.Context) error {
 	background.Go(func() { progress(ctx, r.Options, r.driver, r.havoc) })
 	background.Go(func() { r.kept.Run(ctx, r.cluster.direct()) })
 	var trouble sync.WaitGroup
-	if !r.Calm {
+	if !r.NoFaults {
 		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
 		trouble.Go(func() { r.revocations(ctx) })
 	}
@@ -212,7 +212,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.Beside != "",
+	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.OldBinary != "",
 		Revoked: r.revoked, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
 	if err := keep.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err

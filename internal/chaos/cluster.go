@@ -38,7 +38,7 @@ func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 }
 
 // servesMCP says whether some of the tools are those of an MCP server, which builds of before do not know.
-func (o Options) servesMCP() bool { return o.Beside == "" }
+func (o Options) servesMCP() bool { return o.OldBinary == "" }
 
 // tools are those that calls are made of.
 func (o Options) tools() []ledger.Spec {
@@ -136,18 +136,18 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		c.add(s.name, command, nil)
 	}
 	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
-	if o.Beside == "" { // older builds know nothing of that
-		dispatch = append(dispatch, "--ahead-per-actor", ahead)
+	if o.OldBinary == "" { // older builds know nothing of that
+		dispatch = append(dispatch, "--overflow-after", ahead)
 	}
 	if o.Strict {
 		dispatch = append(dispatch, "--audit", "strict")
 	}
 	if o.Identity {
-		dispatch = append(dispatch, "--keys", c.deployment.Secrets())
+		dispatch = append(dispatch, "--secrets-dir", c.deployment.Secrets())
 	}
 	for _, name := range dispatchers {
 		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
-		if o.Beside != "" {
+		if o.OldBinary != "" {
 			c.nodes[name].newer = []string{"--older-builds"}
 		}
 	}
@@ -161,8 +161,8 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		}
 		c.add(name, args, skews)
 	}
-	if o.Beside != "" {
-		c.begin(o.Beside)
+	if o.OldBinary != "" {
+		c.begin(o.OldBinary)
 	}
 	if err := c.open(o); err != nil {
 		return nil, errors.Join(err, c.close())
@@ -180,7 +180,7 @@ func (c *cluster) begin(build string) {
 // common is what dispatchers and executors are both told.
 func (c *cluster) common(o Options, name string) []string {
 	return []string{
-		"--fsync", "--group", group,
+		"--sync", "always", "--batch", group,
 		"--partitions", strconv.Itoa(o.Partitions), "--replicas", strconv.Itoa(len(c.servers)),
 		"--server", c.url(name), "--tools", c.tools(), "--lease", lease.String(),
 	}

@@ -119,13 +119,13 @@ func (h *havoc) run(ctx context.Context, o Options) {
 	if o.Servers > 1 {
 		wg.Go(func() { h.servers(ctx, o) })
 	}
-	if o.Beside != "" {
+	if o.OldBinary != "" {
 		wg.Go(func() { h.exchange(ctx, o) })
 	}
 	if o.Identity {
 		wg.Go(func() { h.strangers(ctx, o) })
 	}
-	if o.Only == "" {
+	if o.Fault == "" {
 		h.cluster.setAll(h.weather)
 		h.others(ctx, planFaults(o))
 	}

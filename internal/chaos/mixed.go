@@ -16,7 +16,7 @@ func (h *havoc) exchange(ctx context.Context, o Options) {
 	all := slices.Concat(dispatchers, executors)
 	h.replaceAll(ctx, random, all, o.Binary, "newer")
 	for again := true; again && ctx.Err() == nil; again = time.Since(h.begun) < o.Duration/2 {
-		h.replaceAll(ctx, random, all, o.Beside, "older")
+		h.replaceAll(ctx, random, all, o.OldBinary, "older")
 		h.replaceAll(ctx, random, all, o.Binary, "newer")
 	}
 }

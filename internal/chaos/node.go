@@ -110,6 +110,8 @@ func (n *node) launch() (*process, error) {
 	args := n.args
 	if n.build == n.binary {
 		args = slices.Concat(args, n.newer)
+	} else {
+		args = oldBinaryArgs(args)
 	}
 	if n.skews != nil {
 		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())

@@ -60,7 +60,7 @@ type happening struct {
 // the servers have got over the last.
 func (h *havoc) servers(ctx context.Context, o Options) {
 	d := &dice{rand.New(rand.NewPCG(o.Seed, 5)), o.Partitions}
-	some := slices.DeleteFunc(pieces(), func(p piece) bool { return o.Only != "" && p.name != o.Only })
+	some := slices.DeleteFunc(pieces(), func(p piece) bool { return o.Fault != "" && p.name != o.Fault })
 	for {
 		began := false
 		for _, i := range d.Perm(len(some)) {

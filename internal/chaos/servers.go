@@ -54,14 +54,14 @@ func (c *cluster) command(l listener, always bool) ([]string, error) {
 		return l.args(c.dir, c.servers, always), nil
 	}
 	file, err := c.deployment.Configure(l.shape(c.dir, c.servers, always))
-	return []string{"nats", "--state", l.store(c.dir), "--port", strconv.Itoa(l.port), "--config", file}, err
+	return []string{"nats", "--data-dir", l.store(c.dir), "--port", strconv.Itoa(l.port), "--config", file}, err
 }
 
 // args is the command that runs a server that lets everybody in.
 func (l listener) args(dir string, all []listener, always bool) []string {
-	args := []string{"nats", "--state", l.store(dir), "--port", strconv.Itoa(l.port)}
+	args := []string{"nats", "--data-dir", l.store(dir), "--port", strconv.Itoa(l.port)}
 	if always {
-		args = append(args, "--sync-always")
+		args = append(args, "--sync", "always")
 	}
 	if l.routes == 0 {
 		return args

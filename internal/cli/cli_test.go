@@ -206,7 +206,7 @@ func TestOptions(t *testing.T) {
 	n := &cli.Node{}
 	cmd := &cobra.Command{}
 	n.Flags(cmd)
-	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp",
+	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp-endpoint",
 		"http://127.0.0.1:1/v1/traces"}); err != nil {
 		t.Fatal(err)
 	}

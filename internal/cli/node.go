@@ -56,7 +56,7 @@ type Node struct {
 	lease      time.Duration
 	memory     int64 // MiB
 	skew       time.Duration
-	group      int
+	batch      int
 	readyFile  string
 	otlp       string
 }
@@ -69,8 +69,9 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.Int64Var(&n.memory, "payload-memory", flow.DefaultMemory>>20,
 		"MiB of memory that large inputs may take at once; calls wait for it, and an input that needs more is refused")
 	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
-	f.StringVar(&n.otlp, "otlp", "", "collector to send traces to over OTLP/HTTP, for example "+
-		"http://127.0.0.1:4318/v1/traces")
+	f.StringVar(&n.otlp, "otlp-endpoint", "", "URL of a collector to send traces to over OTLP/HTTP, for example "+
+		"http://127.0.0.1:4318/v1/traces (default: send none)")
+	OldFlag(f, "otlp", f.Lookup("otlp-endpoint"))
 	f.BoolVarP(&n.Verbose, "verbose", "v", false, "log every event, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
 	_ = f.MarkHidden("clock-skew") // exists
@@ -79,19 +80,23 @@ func (n *Node) Flags(cmd *cobra.Command) {
 // ServerFlags adds the flags that say what the server does, to a process that does not start it.
 func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&n.Fsync, "fsync", false, "the server runs with sync_interval: always: side-effectful tools may be "+
-		"called, and what waits for a sync shares it")
+	SyncFlag(cmd, &n.Fsync, "how the NATS servers sync: always if they run with sync_interval: always; then "+
+		"side-effectful tools may be called, and writes that wait share a sync")
+	OldSyncFlag(f, "fsync")
 	f.IntVar(&n.replicas, "replicas", 1, "servers that hold each stream; 3 in a cluster of three")
 	f.IntVar(&n.partitions, "partitions", 0,
 		"partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
-	f.IntVar(&n.group, "group", 0, "with --fsync: how many events must wait to be written together")
-	_ = f.MarkHidden("group") // exists
+	f.IntVar(&n.batch, "batch", 0, "with --sync always: how many events must wait to be written together")
+	_ = f.MarkHidden("batch") // exists
+	OldFlag(f, "group", f.Lookup("batch"))
 }
 
 // KeysFlag adds the flag for the secrets of the deployment.
 func (n *Node) KeysFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&n.keys, "keys", "", "folder of the deployment's secrets, of `toolbus keys init`: dispatchers "+
-		"then say who new connections are; without it whoever reaches the server may do everything")
+	f := cmd.Flags()
+	f.StringVar(&n.keys, "secrets-dir", "", "folder of the deployment's secrets, written by \"toolbus keys init\": "+
+		"the dispatcher then authenticates connections; without it any client may call any tool as any actor")
+	OldFlag(f, "keys", f.Lookup("secrets-dir"))
 }
 
 // RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
@@ -126,7 +131,7 @@ func (n *Node) Check() error {
 	case n.retention.Check() != nil:
 		return Usagef("%v", n.retention.Check())
 	case n.otlp != "" && !httpURL(n.otlp):
-		return Usagef("--otlp %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
+		return Usagef("--otlp-endpoint %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
 	}
 	return nil
 }
@@ -141,7 +146,7 @@ func httpURL(s string) bool {
 func (n *Node) Options(ctx context.Context, service string,
 	stderr io.Writer) (o toolbus.Options, end func(), err error) {
 	o = toolbus.Options{
-		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.group, Replicas: n.replicas,
+		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.batch, Replicas: n.replicas,
 		Partitions: n.partitions, Retention: n.retention, Logger: Logger(stderr, n.Verbose),
 		PayloadMemory: n.memory << 20, Keys: n.keys,
 	}
@@ -254,9 +259,10 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&a.perActor, "open-per-actor", dispatcher.DefaultOpenPerActor,
 		"how many calls of one actor may be open; further ones are refused with R-CAP-OPEN")
 	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant, "the same, of one tenant")
-	cmd.Flags().IntVar(&a.ahead, "ahead-per-actor", dispatcher.DefaultAheadPerActor,
+	cmd.Flags().IntVar(&a.ahead, "overflow-after", dispatcher.DefaultAheadPerActor,
 		"how many open calls of one actor executors are handed before those of actors that have more open; less than seven "+
 			"eighths of the slots of an executor")
+	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
 	cmd.Flags().BoolVar(&a.older, "older-builds", false,
 		"work with executors of the build before this one (f16d274), for the time of an upgrade")
 }
@@ -272,7 +278,7 @@ func (a *Admission) Check(n *Node) error {
 	case a.perActor < 1 || a.perTenant < 1:
 		return Usagef("--open-per-actor is %d, --open-per-tenant %d: they are 1 or more", a.perActor, a.perTenant)
 	case a.ahead < 1:
-		return Usagef("--ahead-per-actor is %d: it is 1 or more", a.ahead)
+		return Usagef("--overflow-after is %d: it is 1 or more", a.ahead)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit is %s or %s, and not %q", auditLags, auditStrict, a.audit)
 	}

@@ -21,7 +21,7 @@ func Dispatcher(env Env, access func() (Access, error)) *cobra.Command {
 		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
 projects the audit record. Any number may run side by side. SIGTERM stops the intake, answers what
 is in hand and ends.`,
-		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --fsync",
+		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --sync always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, access))
 		},
@@ -42,7 +42,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 		o := a.Options()
 		o.Ready = func(instance string) {
 			if n.keys == "" {
-				fmt.Fprintln(env.Stderr, "warning: without --keys whoever reaches the server may do everything, in any name")
+				fmt.Fprintln(env.Stderr, "warning: without --secrets-dir whoever reaches the server may do everything, in any name")
 			}
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
@@ -132,7 +132,7 @@ func Executor(env Env, access func() (Access, error)) *cobra.Command {
 		Long: `Runs an executor: it pulls admitted calls of its pool, as many as it has free slots, and runs
 their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
 after ten seconds, are handed back.`,
-		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --fsync --pool default --slots 32",
+		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --sync always --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, access))
 		},
@@ -197,7 +197,9 @@ func Run(
 	cmd := command(env, reach.Find)
 	reach.Flags(cmd.Flags())
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return reach.Check(cmd.Flags().Changed) }
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		return cmp.Or(CheckOldFlags(cmd.Flags()), reach.Check(cmd.Flags().Changed))
+	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)

@@ -29,7 +29,7 @@ func MoveStreams(store string, open bool, log *slog.Logger) error {
 		return nil
 	case hasStreams(to):
 		return fmt.Errorf("%s holds streams with tokens (%s) and without (%s): move one of the folders away, or name "+
-			"another directory with --state", filepath.Join(store, "jetstream"), accounts.TB, globalAccount)
+			"another directory with --data-dir", filepath.Join(store, "jetstream"), accounts.TB, globalAccount)
 	}
 	if err := os.RemoveAll(of(to)); err != nil {
 		return fmt.Errorf("streams of the account %s: %w", to, err)

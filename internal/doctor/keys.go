@@ -52,7 +52,7 @@ func WithKeys(ctx context.Context, url string, keys *accounts.Keys, profile stri
 	checks = append(checks, health.Placed(ctx, js, want)...)
 	token, p, err := operatorToken(ctx, js, keys)
 	if err != nil {
-		return append(checks, question.Failed("tokens", err.Error(), "start a dispatcher with --keys"))
+		return append(checks, question.Failed("tokens", err.Error(), "start a dispatcher with --secrets-dir"))
 	}
 	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
 	return append(checks, Diagnose(ctx, url, o, connect...)...)

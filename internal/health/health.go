@@ -189,7 +189,7 @@ func replicas(profile accounts.Profile, few, behind []string) question.Check {
 func readable(unread []string) question.Check {
 	if len(unread) > 0 {
 		return question.Failed("direct reads", "auditors and callers cannot read "+some(unread)+": allow_direct is off",
-			"start a dispatcher with --keys, or alter them: `nats stream edit NAME --allow-direct`")
+			"start a dispatcher with --secrets-dir, or alter them: `nats stream edit NAME --allow-direct`")
 	}
 	return question.Well("direct reads", "on where tokens lead to streams, and nowhere else")
 }

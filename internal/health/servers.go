@@ -97,8 +97,9 @@ func syncing(all []told[server], want Want) question.Check {
 	case lazy == "":
 		return question.Well("sync", "each write is on disk before it is acknowledged")
 	case want.Fsync:
-		return question.Failed("sync", lazy+" acknowledge writes before they are on disk, and dispatchers run with --fsync",
-			"start dispatchers without --fsync, or "+fix)
+		return question.Failed("sync", lazy+
+			" acknowledge writes before they are on disk, and dispatchers run with --sync always",
+			"start dispatchers without --sync always, or "+fix)
 	case profile.SyncAlways:
 		return question.Failed("sync", lazy+" acknowledge writes before they are on disk, which profile "+
 			profile.Name+" promises not to", fix)

@@ -22,7 +22,7 @@ func TestServersSay(t *testing.T) {
 		"does not, and nobody counts on it": {`{"jetstream":{"config":{}}}`, Want{Profile: "standard"}, syncing,
 			question.CheckOK, ""},
 		"does not, and a dispatcher counts on it": {`{"jetstream":{"config":{}}}`, Want{Fsync: true}, syncing,
-			question.CheckFailed, "without --fsync"},
+			question.CheckFailed, "without --sync always"},
 		"does not, and its profile says so": {`{"jetstream":{"config":{}}}`, Want{Profile: "durable"}, syncing,
 			question.CheckFailed, "sync_interval: always"},
 		"in the clear": {`{"host":"0.0.0.0"}`, Want{}, heard, question.CheckFailed, "give them TLS"},

@@ -133,7 +133,7 @@ func (w *world) serve(t *testing.T) {
 			t.Errorf("import of %s: %v\n%s", name, err, out)
 		}
 	}
-	w.Bus = w.start(t, "dev", "dev", "--port", "0", "--state", state, "--tools", w.Tools)
+	w.Bus = w.start(t, "dev", "dev", "--port", "0", "--data-dir", state, "--tools", w.Tools)
 	w.Token = filepath.Join(state, "credentials", "agent")
 	w.Door = w.start(t, "gateway", "gateway", "mcp", "--listen", "127.0.0.1:0", "--server", w.Bus)
 }

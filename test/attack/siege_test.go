@@ -170,7 +170,7 @@ func (s *siege) files() {
 
 func (s *siege) startDispatcher() *deploytest.Process {
 	s.Helper()
-	args := append([]string{"dispatcher", "--keys", filepath.Join(s.Dir, "keys"), "--tools", s.Tools, "--replicas",
+	args := append([]string{"dispatcher", "--secrets-dir", filepath.Join(s.Dir, "keys"), "--tools", s.Tools, "--replicas",
 		strconv.Itoa(len(s.Servers))}, s.Access()...)
 	return deploytest.Start(s.T, "is serving", s.Toolbus(), args...)
 }

@@ -47,15 +47,15 @@ func survive(t *testing.T, d *deployment, profile string) {
 	part := func(ready string, args ...string) {
 		deploytest.Start(t, ready, d.Toolbus(), append(args, "--server", d.URL, "--tools", d.Tools)...)
 	}
-	dispatcher := []string{"dispatcher", "--keys", keys, "--replicas", replicas}
+	dispatcher := []string{"dispatcher", "--secrets-dir", keys, "--replicas", replicas}
 	if profile == "durable" {
-		dispatcher = append(dispatcher, "--fsync")
+		dispatcher = append(dispatcher, "--sync", "always")
 	}
 	part("is serving", dispatcher...)
 	worker, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})
-	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--keys", keys)
+	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--secrets-dir", keys)
 	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
 
 	c := d.caller()

@@ -41,7 +41,8 @@ func callLarge(t *testing.T, of deploytest.Programs, older string, serves bool, 
 	t.Helper()
 	d := deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: "single"})
 	d.Serve(0)
-	args := append([]string{"dispatcher", "--keys", filepath.Join(d.Dir, "keys"), "--tools", d.Tools}, d.Access()...)
+	args := append([]string{"dispatcher", "--secrets-dir", filepath.Join(d.Dir, "keys"), "--tools", d.Tools},
+		d.Access()...)
 	deploytest.Start(t, "is serving", d.Toolbus(), append(args, flags...)...)
 	file, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	ready := "waiting for a dispatcher"

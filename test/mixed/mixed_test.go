@@ -72,7 +72,8 @@ func run(t *testing.T, newer, older string, more ...string) {
 	if *long {
 		lasts = 5 * time.Minute
 	}
-	output(t, newer, append([]string{"chaos", "--beside", older, "--duration", lasts.String(), "--seed", "1"}, more...)...)
+	args := []string{"chaos", "--old-binary", older, "--duration", lasts.String(), "--seed", "1"}
+	output(t, newer, append(args, more...)...)
 }
 
 // output runs a program and returns what it says; what it says in vain is in the test's log.

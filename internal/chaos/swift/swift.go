@@ -64,8 +64,11 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.tools, "tools", "", "")
 	f.StringVar(&o.credentials, "credentials", "", "")
 	f.StringVar(&o.ready, "ready-file", "", "")
-	f.BoolVar(&o.Fsync, "fsync", false, "")
-	f.IntVar(&o.KV.Group, "group", 0, "")
+	f.Func("sync", "", func(word string) error {
+		o.Fsync = word == "always"
+		return nil
+	})
+	f.IntVar(&o.KV.Group, "batch", 0, "")
 	f.IntVar(&o.Topology.Partitions, "partitions", 0, "")
 	f.IntVar(&o.Topology.Replicas, "replicas", 0, "")
 	f.DurationVar(&o.Lease, "lease", 0, "")
