@@ -43,6 +43,11 @@ type ClientOptions struct {
 	Scopes   []string
 	// Token returns the token of the actor, as it is now; nil is none, for a bus that asks for none.
 	Token func() string
+	// StableKeys gives each call without a Key the key that [StableKey] computes, in the place of a fresh one. It is for
+	// a caller that must find a call again after a crash and stores nothing. Equal calls are then one call: the second
+	// one replays the success of the first one for 24 h (limits.retention_s of the tool), whatever has changed since. So
+	// do not set it for tools that read what may change, or write what others may overwrite.
+	StableKeys bool
 	// Payloads fetches and stores what is too large to travel inline; without it such calls
 	// are refused.
 	Payloads *streaming.Payloads
@@ -50,7 +55,7 @@ type ClientOptions struct {
 	Logger   *slog.Logger     // one INFO line per call; nil discards
 }
 
-// Client calls tools. It keeps the duties of the agent: it computes stable keys, retries only what may be retried, and
+// Client calls tools. It keeps the duties of the agent: it gives keys to calls, retries only what may be retried, and
 // checks outputs. It refuses only requests that it cannot send; dispatchers check all others, and record what they
 // refuse. Its methods are safe for concurrent use.
 type Client struct {
@@ -158,8 +163,13 @@ type Call struct {
 	Fn      string // may be left out where the tool has one function
 	Input   jsontext.Value
 	// at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
-	Timeout  time.Duration
-	Key      string // idempotency key; default: stable over tool, fn, version and input
+	Timeout time.Duration
+	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
+	// one joins the first one while that runs, and replays its success for 24 h (limits.retention_s of the tool). By
+	// default each Call of a client gets a fresh random key, which its retries share; [Response.Key] and [KeyOf] say
+	// which. A caller that may crash before it has the answer needs a key that it can find again: one of its own that it
+	// stores before it calls, or a stable one, see [ClientOptions.StableKeys].
+	Key      string
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
@@ -174,9 +184,9 @@ type Call struct {
 	MemoryMBLimit int64
 	NetAllowlist  []string
 	Provenance    jsontext.Value // an object
-	// CallID names this asking; default: a fresh one. Asking again with the same id gives the same
-	// outcome, so a call that names one is made once, whatever Retry says: to try again is to ask
-	// under another id, and that is then up to the caller.
+	// CallID names this asking; default: a fresh one. Asking again with the same id and the same Key gives the same
+	// outcome, so the library makes a call with a CallID once, whatever Retry says. To try again, call with the same Key
+	// and another CallID.
 	CallID string
 	// Context has the trace, session, role, run and lane of the call, and more. Empty members are filled in: ActorID,
 	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
@@ -193,24 +203,30 @@ type Call struct {
 	Chunk func(envelope.Chunk) error
 }
 
-// Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is
-// the call's, if it is the earlier one. Outcomes that are errors are responses, not Go errors; a Go error means
-// that the caller or this client is why there is none, and that nothing was sent, unless ctx was cancelled or
-// Chunk failed: then the call may go on, and the same key finds it. When the bus gives
-// no answer at all, the response says final: false, and the same key may be asked again. So it does, at once and with
-// A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the [Conn] any more. A function
-// of the call that panics makes Call panic with a [Panic].
+// Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is the
+// call's, if it is the earlier one. An error outcome is a Response, not a Go error. A Go error stands for a call
+// without an outcome: the client could not send the call, ctx was cancelled, or Chunk returned an error. In the last
+// two cases the call may still run; the same call with the key that [KeyOf] returns finds it. When the bus gives no
+// answer at all, the response says final: false, and the same call with the key of the response asks again. So it
+// does, at once and with A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the
+// [Conn] any more. A function of the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
+	if call.Key == "" && !c.StableKeys {
+		call.Key = freshID()
+	}
 	m := c.inTime(ctx, call, started)
 	if barred := c.barred(); barred != nil && m.Err != nil && m.Request != nil {
 		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
-		return c.excluded(m.Request, started.Add(timeout), barred, false), nil
+		r := c.excluded(m.Request, started.Add(timeout), barred, false)
+		r.Key = m.Request.Constraints.IdempotencyKey
+		return r, nil
 	}
 	if m.Err != nil {
-		return nil, m.Err
+		return nil, keyed(m.Err, call)
 	}
 	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
+	m.Response.Key = m.Request.Constraints.IdempotencyKey
 	return m.Response, nil
 }
 

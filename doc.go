@@ -3,13 +3,17 @@
 // # Calling
 //
 // [Connect] opens a connection, and [Conn.Client] makes a [Client], which keeps the duties of a caller: it checks what
-// it sends, computes keys, tries again what may be tried again, and checks what it gets.
+// it sends, tries again what may be tried again, and checks what it gets.
 //
 //	conn, err := toolbus.Connect(ctx, "", toolbus.Options{})
 //	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://me"})
 //	resp, err := client.Call(ctx, toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
 //
 // Every call ends in one of four outcomes, which is in the response; an error of Go means that there is none.
+//
+// Calls with the same [Call.Key] are one call: the second one joins the first one or replays its success. Without a
+// key each [Client.Call] is a call of its own. The response has the key, and [KeyOf] returns it for an error: the same
+// call with that key asks again after a lost answer, and runs again after a [RetryableError].
 //
 // # Tools
 //

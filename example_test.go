@@ -315,8 +315,9 @@ func ExampleAddWithLookup() {
 	client, stop := exampleClient(tools)
 	defer stop()
 
-	for range 2 { // the key of a call is made of what it asks for: the second is the first
-		resp, err := client.Call(context.Background(), toolbus.Call{Tool: "letter.send", Input: []byte(`{"text":"hi"}`)})
+	call := toolbus.Call{Tool: "letter.send", Input: []byte(`{"text":"hi"}`), Key: "letter-2026-0042"}
+	for range 2 { // the second call has the key of the first one, and so its outcome
+		resp, err := client.Call(context.Background(), call)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -42,6 +42,10 @@ type Failure struct{ Response *Response }
 // Error implements error.
 func (f *Failure) Error() string { return inFull(f.Response.Error) }
 
+// Key returns the idempotency key of the call. The same call with this key asks again, or runs the next attempt after a
+// [RetryableError]; it never makes a second effect. It is "" for a call with a stable key that could not be sent.
+func (f *Failure) Key() string { return f.Response.Key }
+
 // Is reports whether target is the [ToolError] that the tool returned.
 func (f *Failure) Is(target error) bool {
 	declared, ok := target.(*ToolError)
@@ -64,7 +68,7 @@ func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out
 		return out, &Failure{resp}
 	}
 	if err := json.Unmarshal(resp.Output, &out, asJSON, json.RejectUnknownMembers(false)); err != nil {
-		return out, fmt.Errorf("decode the output: %w", err)
+		return out, &callError{fmt.Errorf("decode the output: %w", err), resp.Key}
 	}
 	return out, nil
 }

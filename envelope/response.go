@@ -34,6 +34,9 @@ type Response struct {
 	Provenance  Provenance       `json:"provenance"`
 	Warnings    []string         `json:"warnings,omitzero"`
 	CommitToken *string          `json:"commit_token,omitzero"`
+
+	// Key is the idempotency key of the call, which the client sets that made the call. It is not on the wire.
+	Key string `json:"-"`
 }
 
 // Metrics of one call; zero values are valid and always present. QueueMS is the time from

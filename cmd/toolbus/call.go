@@ -48,7 +48,7 @@ func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal)
 		return nil, err
 	}
 	defer done()
-	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor}
+	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: true} // call gives others itself
 	if err := a.Vouch(&of, as.Role); err != nil {
 		return nil, err
 	}
@@ -135,9 +135,11 @@ server that is away is waited for until the timeout; then the answer is a retrya
 "final": false. With --json --stream standard output is one stream of lines of JSON: the chunks, which have a
 "kind", then the outcome, which has a "status".
 
-Each invocation takes a fresh idempotency key; --key auto computes the stable one, so that the same
-call made twice runs once, and --key K uses yours. The key is printed to standard error when the
-outcome is a retryable_error: with it the same call may be made again.
+Each invocation takes a fresh idempotency key, and is a call of its own. --key K uses yours; --key auto
+computes a stable one from tool, function, version range and input. Calls with one key and input are one
+call, which runs once: for 24 h the second one prints the outcome of the first one, if that was a success.
+The key is printed to standard error when the outcome is a retryable_error: with it the same call may be
+made again.
 
 What asks about the call later takes its reference, which is printed to standard error.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
@@ -159,8 +161,8 @@ What asks about the call later takes its reference, which is printed to standard
 	fl.StringVar(&f.lane, "lane", "", "`ID` of the lane of that run (context.lane_id); default: the token's")
 	fl.StringVar(&f.role, "role-id", "", "`ID` of the role that the agent plays (context.role_id), for the record")
 	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
-	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id gives the "+
-		"same outcome, so it is asked once, whatever --attempts says")
+	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id and key "+
+		"gives the same outcome, so it is asked once, whatever --attempts says")
 	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again "+
 		"are void")
@@ -289,6 +291,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 		return err
 	}
 	if ref == "" && hasLog(resp) {
+		call.Key = resp.Key
 		if ref, err = reference(ctx, c, call); err != nil {
 			fmt.Fprintln(g.env.stderr, "toolbus: the reference of this call is not known:", err) // its outcome is
 		} else if g.json {
@@ -335,13 +338,6 @@ func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (strin
 		for fn := range t.Functions { // it has one: the call was taken without
 			req.Fn = fn
 		}
-	}
-	if call.Key == "" {
-		key, err := envelope.StableKey(req.ToolID, req.Fn, cmp.Or(call.Version, "*"), call.Input)
-		if err != nil {
-			return "", err
-		}
-		req.Constraints.IdempotencyKey = key
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }

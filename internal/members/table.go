@@ -14,8 +14,8 @@ import (
 // is safe for concurrent use.
 type Table[T any] struct{ members []member }
 
-// Of returns the table of T. Names and omissions are those of the json tags; T itself must not have methods that
-// encode or decode it.
+// Of returns the table of T. Names and omissions are those of the json tags; a field with the tag "-" is no member. T
+// itself must not have methods that encode or decode it.
 func Of[T any]() Table[T] { return Table[T]{list(reflect.TypeFor[T]())} }
 
 // Append appends v to b, without white space. It returns false if v holds a value that only the JSON library can
@@ -65,6 +65,9 @@ const (
 
 func list(t reflect.Type) (members []member) {
 	for f := range t.Fields() {
+		if f.Tag.Get("json") == "-" {
+			continue
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		m := member{field: f.Index[0], name: `,"` + name + `":`}
 		switch options {

@@ -33,6 +33,7 @@ type all struct {
 	Lasts   *time.Time        `json:"lasts,omitzero"`
 	Float   float64           `json:"float,omitzero"`
 	Parts   []part            `json:"parts,omitzero"`
+	Local   string            `json:"-"`
 
 	Extra map[string]jsontext.Value `json:",embed"`
 }

@@ -132,7 +132,7 @@ func TestClientRetries(t *testing.T) {
 	}
 }
 
-// A caller who names the call id gets the outcome of that id, and always the same one.
+// A caller who names the key and the call id gets the outcome of that id, and always the same one.
 func TestNamedCallIsNotRetried(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"flaky": {class: call.Pure,
@@ -142,7 +142,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 		}}})
 	d.dispatcher()
 	d.executor(6)
-	ask := toolbus.Call{Tool: "flaky", CallID: "11111111-0000-4000-8000-000000000000",
+	ask := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
 		Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
 	for range 2 {
 		r := mustCall(t, d.client(), ask)

@@ -98,6 +98,13 @@ def call():
     like(shown("result-answer"), c.ask("result", stands("result-question")))
     again = c.call(dict(r, call_id=str(uuid.uuid4())))  # another asking with the key of the first
     assert again["provenance"]["replayed"] and again["output"] == outcome["output"] and again["call_id"] != r["call_id"]
+    for _ in range(2):  # each request has a key of its own
+        fresh = c.call(c.request(to=7))
+        assert not fresh["provenance"]["replayed"] and fresh["output"] == {"sum": 28}, fresh
+    stable = [c.request(to=7), c.request(to=7)]
+    for r, replayed in zip(stable, (False, True)):
+        r["constraints"]["idempotency_key"] = stable_key(r)
+        assert c.call(r)["provenance"]["replayed"] == replayed, r
     shared = c.request(to=8)
     shared["constraints"]["idempotency_scope"] = "global"
     for actor in ("agent://py", "agent://other"):

@@ -1,0 +1,317 @@
+package toolbus_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/toolbustest"
+)
+
+// client connects a client of its own to a bus.
+func client(t *testing.T, url string, o toolbus.ClientOptions) *toolbus.Client {
+	t.Helper()
+	conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	c, err := conn.Client(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// succeeds makes a call that must succeed.
+func succeeds(t *testing.T, c *toolbus.Client, call toolbus.Call) *toolbus.Response {
+	t.Helper()
+	r, err := c.Call(t.Context(), call)
+	if err != nil || r.Status != toolbus.Success {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return r
+}
+
+// TestEqualCallsHaveEffects writes A, B and A again to a file. Each call without a key has its effect; with stable keys
+// the third one replays the first one, and the file holds B.
+func TestEqualCallsHaveEffects(t *testing.T) {
+	for name, c := range map[string]struct {
+		stable bool
+		want   string
+	}{"fresh keys": {false, "A"}, "stable keys": {true, "B"}} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "note.txt")
+			tools := toolbus.NewTools()
+			must(t, tools, toolbus.Tool{ID: "write", Class: toolbus.Idempotent},
+				func(_ context.Context, _ *toolbus.Run, text string) (string, error) {
+					return text, os.WriteFile(file, []byte(text), 0o600)
+				})
+			b := toolbustest.Start(t, tools)
+			caller := client(t, b.URL, toolbus.ClientOptions{StableKeys: c.stable})
+			keys := map[string]bool{}
+			for i, text := range []string{`"A"`, `"B"`, `"A"`} {
+				r := succeeds(t, caller, toolbus.Call{Tool: "write", Input: jsontext.Value(text)})
+				if want := c.stable && i == 2; r.Provenance.Replayed != want {
+					t.Errorf("call %d: replayed is %t", i, !want)
+				}
+				keys[r.Key] = true
+			}
+			if got, err := os.ReadFile(file); err != nil || string(got) != c.want {
+				t.Errorf("the file holds %q, %v", got, err)
+			}
+			if want := 3; len(keys) != want && !c.stable || keys[""] {
+				t.Errorf("the keys are %v", keys)
+			}
+		})
+	}
+}
+
+// TestConcurrentEqualCalls holds that two equal calls are two: each returns only once both have started.
+func TestConcurrentEqualCalls(t *testing.T) {
+	tools := toolbus.NewTools()
+	h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure})
+	b := toolbustest.Start(t, tools)
+	one, other := called(t, b, toolbus.Call{Tool: "hold"}), called(t, b, toolbus.Call{Tool: "hold"})
+	for n := range 2 {
+		select {
+		case <-h.started:
+		case <-time.After(time.Minute):
+			t.Fatalf("%d calls have started", n)
+		}
+	}
+	close(h.release)
+	<-h.ended
+	<-h.ended
+	a, z := <-one, <-other
+	if a == nil || z == nil || a.Status != toolbus.Success || z.Status != toolbus.Success || a.Key == z.Key {
+		t.Errorf("%+v and %+v", a, z)
+	}
+}
+
+// TestCrashBetweenSendAndAnswer has a caller leave when its call is accepted, and another process make the same call.
+// With a key that it has stored, or a stable one, that is the same call; with a fresh one it is a second call.
+func TestCrashBetweenSendAndAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		stable bool
+		key    string
+		runs   int
+	}{
+		"stored key": {key: "stored-before-the-call", runs: 1},
+		"stable key": {stable: true, runs: 1},
+		"fresh key":  {runs: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := toolbus.NewTools()
+			started, release := make(chan struct{}, 3), make(chan struct{})
+			must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
+				func(_ context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
+					started <- struct{}{}
+					<-release
+					return "paid", nil
+				})
+			b := toolbustest.Start(t, tools)
+			o := toolbus.ClientOptions{StableKeys: c.stable}
+			call := toolbus.Call{Tool: "pay", Key: c.key, Timeout: time.Minute}
+			ctx, crash := context.WithCancel(t.Context())
+			call.Accepted = func(toolbus.Accepted) { crash() }
+			if r, err := client(t, b.URL, o).Call(ctx, call); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			<-started
+			call.Accepted = func(toolbus.Accepted) { close(release) }
+			succeeds(t, client(t, b.URL, o), call)
+			if runs := 1 + len(started); runs != c.runs {
+				t.Errorf("the tool ran %d times, want %d", runs, c.runs)
+			}
+		})
+	}
+}
+
+// TestKeyAfterRetryableError repeats a failed call by its key: the next attempt runs, and later calls replay its
+// success.
+func TestKeyAfterRetryableError(t *testing.T) {
+	var runs, effects atomic.Int32
+	tools := toolbus.NewTools()
+	about := toolbus.Tool{ID: "write", Class: toolbus.SideEffectful, Errors: []*toolbus.ToolError{errBusy}}
+	must(t, tools, about, func(context.Context, *toolbus.Run, struct{}) (string, error) {
+		if runs.Add(1) == 1 {
+			failed := errBusy.Because("full")
+			failed.Effect = toolbus.EffectNone
+			return "", failed
+		}
+		effects.Add(1)
+		return "written", nil
+	})
+	b := toolbustest.Start(t, tools)
+	call := toolbus.Call{Tool: "write"}
+	_, err := toolbus.Invoke[string](t.Context(), b.Client, call, struct{}{})
+	failure, ok := errors.AsType[*toolbus.Failure](err)
+	if !ok || failure.Response.Status != toolbus.RetryableError || failure.Key() == "" ||
+		toolbus.KeyOf(err) != failure.Key() {
+		t.Fatalf("%v", err)
+	}
+	call.Key = failure.Key()
+	if r := succeeds(t, b.Client, call); r.Provenance.Attempt != 2 || r.Provenance.Replayed || r.Key != call.Key {
+		t.Errorf("%+v", r.Provenance)
+	}
+	if r := succeeds(t, b.Client, call); !r.Provenance.Replayed {
+		t.Errorf("%+v", r.Provenance)
+	}
+	if n := effects.Load(); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// TestKeyAfterLostAnswer repeats a call by its key after the bus gave no answer by the deadline.
+func TestKeyAfterLostAnswer(t *testing.T) {
+	var effects atomic.Int32
+	tools := toolbus.NewTools()
+	must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
+		func(context.Context, *toolbus.Run, struct{}) (string, error) { effects.Add(1); return "paid", nil })
+	b := toolbustest.Start(t, tools)
+	p, err := proxy.Listen(strings.TrimPrefix(b.URL, "nats://"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	cut := client(t, p.URL(), toolbus.ClientOptions{})
+	if _, err := cut.Tool(t.Context(), "pay"); err != nil {
+		t.Fatal(err)
+	}
+	p.Set(proxy.Trouble{proxy.Answer: {Drop: 1}})
+	call := toolbus.Call{Tool: "pay", Timeout: 2 * time.Second}
+	r, err := cut.Call(t.Context(), call)
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final || r.Key == "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	call.Key = r.Key
+	if again := succeeds(t, b.Client, call); again.Provenance.Attempt != 1 || again.Key != r.Key {
+		t.Errorf("%+v", again.Provenance)
+	}
+	if n := effects.Load(); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// TestKeyAfterUnknownEffect repeats calls by their keys that may have had an effect: they end in the same outcome, and
+// the tool does not run again.
+func TestKeyAfterUnknownEffect(t *testing.T) {
+	var runs atomic.Int32
+	tools := toolbus.NewTools()
+	must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
+		func(ctx context.Context, _ *toolbus.Run, how string) (string, error) {
+			if runs.Add(1); how == "panics" {
+				panic("after the effect")
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+	b := toolbustest.Start(t, tools)
+	for i, c := range []struct {
+		input   string
+		timeout time.Duration
+		code    envelope.Code
+	}{
+		{`"panics"`, 20 * time.Second, envelope.CodeToolUnknownState},
+		{`"hangs"`, 2 * time.Second, envelope.CodeTimeoutUnknown},
+	} {
+		call := toolbus.Call{Tool: "pay", Input: jsontext.Value(c.input), Timeout: c.timeout}
+		for n := range 2 {
+			r, err := b.Call(t.Context(), call)
+			for err == nil && !r.Provenance.Final { // a busy machine was told too late
+				call.Key = r.Key
+				r, err = b.Call(t.Context(), call)
+			}
+			if err != nil || r.Error == nil || r.Error.Code != c.code || r.Error.Details.Effect != toolbus.EffectUnknown ||
+				n == 1 && !r.Provenance.Replayed {
+				t.Fatalf("%s: %+v, %v", c.input, r, err)
+			}
+			call.Key = r.Key
+		}
+		if ran := runs.Load(); ran != int32(i+1) {
+			t.Errorf("%s: ran %d times", c.input, ran)
+		}
+	}
+}
+
+// TestKeyOfErrors finds calls again that end in an error that is no outcome.
+func TestKeyOfErrors(t *testing.T) {
+	var runs atomic.Int32
+	release := make(chan struct{})
+	tools := toolbus.NewTools()
+	must(t, tools, toolbus.Tool{ID: "count", Class: toolbus.SideEffectful, Streaming: true},
+		func(_ context.Context, run *toolbus.Run, _ struct{}) (int32, error) {
+			n := runs.Add(1)
+			if n == 2 {
+				<-release // the second caller goes before its answer comes
+			}
+			return n, run.Emit("one")
+		})
+	b := toolbustest.Start(t, tools)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := errors.New("of the caller")
+	for i, c := range []struct {
+		ctx  context.Context
+		call toolbus.Call
+		want error
+	}{
+		{t.Context(), toolbus.Call{Chunk: func(toolbus.Chunk) error { return failed }}, failed},
+		{ctx, toolbus.Call{Accepted: func(toolbus.Accepted) { cancel() }}, context.Canceled},
+	} {
+		c.call.Tool = "count"
+		r, err := b.Call(c.ctx, c.call)
+		key := toolbus.KeyOf(err)
+		if !errors.Is(err, c.want) || err.Error() != c.want.Error() && i == 1 || key == "" {
+			t.Fatalf("%+v, %v with key %q", r, err, key)
+		}
+		if i == 1 {
+			close(release)
+		}
+		r = succeeds(t, b.Client, toolbus.Call{Tool: "count", Key: key})
+		if ran := runs.Load(); ran != int32(i+1) || r.Key != key {
+			t.Errorf("%v: ran %d times, key %q", c.want, ran, r.Key)
+		}
+	}
+	if _, err := toolbus.Invoke[string](t.Context(), b.Client, toolbus.Call{Tool: "count"}, struct{}{}); err == nil ||
+		toolbus.KeyOf(err) == "" {
+		t.Errorf("an output that cannot be decoded: %v", err)
+	}
+	if key := toolbus.KeyOf(failed); key != "" {
+		t.Errorf("an error of no call has the key %q", key)
+	}
+}
+
+// TestStableKey holds that the client computes the key that the function returns.
+func TestStableKey(t *testing.T) {
+	tools := toolbus.NewTools()
+	must(t, tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
+		func(context.Context, *toolbus.Run, struct{}) (string, error) { return "hello", nil })
+	b := toolbustest.Start(t, tools)
+	c := client(t, b.URL, toolbus.ClientOptions{StableKeys: true})
+	if _, err := toolbus.StableKey(toolbus.Call{Tool: "greet"}); err == nil {
+		t.Error("a key without a function")
+	}
+	for _, call := range []toolbus.Call{{}, {Version: "*", Input: jsontext.Value(` { }`)}, {Version: "^0.1.0"}} {
+		call.Tool = "greet"
+		r := succeeds(t, c, call)
+		call.Fn = "run"
+		if key, err := toolbus.StableKey(call); err != nil || key != r.Key || !strings.HasPrefix(key, "sha256-") {
+			t.Errorf("%+v: the client has key %q, and not %q, %v", call, r.Key, key, err)
+		}
+	}
+	if r := succeeds(t, c, toolbus.Call{Tool: "greet", Key: "a-key-of-the-caller"}); r.Key != "a-key-of-the-caller" {
+		t.Errorf("the key is %q", r.Key)
+	}
+}
